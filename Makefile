@@ -1,0 +1,38 @@
+# The verbs. Each makes its own environment in .venv the first time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-long lint bench clean
+
+$(VENV)/.core: pyproject.toml requirements/core.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -r requirements/core.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.core requirements/test.txt
+	$(BIN)/python -m pip install --quiet -r requirements/test.txt
+	touch $@
+
+demo: $(VENV)/.core
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 -m "not long"
+
+test-long: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 -m long --timeout 3600
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/read.py
+
+clean:
+	rm -rf $(VENV) demo-data bench-data

@@ -1,0 +1,129 @@
+"""Every environment variable of the package, in one table; nothing else reads the environment.
+
+Variables are read when they are needed, never at import, so a program may set them after `import webdataset`. The two
+safety switches can also be set from code (`config.safety.enforce = True`); what code says wins over the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _flag(text: str) -> bool:
+    return text.strip().lower() not in {"", "0", "false", "no", "off"}
+
+
+def _size(text: str) -> int:
+    return int(float(text))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(":") if word)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable: what it is called, what it means, and its value when it is not set."""
+
+    name: str
+    meaning: str
+    default: Any = None
+    parse: Callable[[str], Any] = str
+
+
+_TABLE = (
+    Variable("WDS_SECURE", "1 forbids pipe:, local files, URL rewriting and unpickling", default=False, parse=_flag),
+    Variable("WDS_PYTORCH_WEIGHTS_ONLY", "0 lets torch.load run code found in .pth fields", default=True, parse=_flag),
+    Variable("WDS_SEED", "the seed of datasets that are given none", default=0, parse=int),
+    Variable("WDS_CACHE", "directory of the shard cache for datasets that are given none"),
+    Variable("WDS_CACHE_SIZE", "limit of the shard cache in bytes, 1e12 or -1 for none", default=-1, parse=_size),
+    Variable("WDS_VERBOSE_CACHE", "1 logs cache hits and downloads at INFO", default=False, parse=_flag),
+    Variable("WDS_SHOW_SEED", "1 logs the seed of every ResampledShards pass at INFO", default=False, parse=_flag),
+    Variable("GOPEN_VERBOSE", "1 logs opened and rewritten URLs at INFO", default=False, parse=_flag),
+    Variable("GOPEN_REWRITE", "URL rewriting: regex=replacement, several separated by ;", default=""),
+    Variable("GOPEN_BUFFER", "buffer size for local files in bytes", default=-1, parse=_size),
+    Variable("USE_AIS_FOR", "schemes that go through AIStore, separated by :", default=(), parse=_words),
+    Variable("ALLOW_OBSOLETE", "1 lets obsolete functions of the public library work", default=False, parse=_flag),
+    Variable("RANK", "rank of this process; overrides torch.distributed when WORLD_SIZE is set too", parse=int),
+    Variable("WORLD_SIZE", "number of ranks; see RANK", parse=int),
+    Variable("WORKER", "number of this worker; overrides torch's when NUM_WORKERS is set too", parse=int),
+    Variable("NUM_WORKERS", "number of workers; see WORKER", parse=int),
+)
+
+VARIABLES: dict[str, Variable] = {variable.name: variable for variable in _TABLE}
+
+
+def read(name: str) -> Any:
+    """The parsed value of a variable of the table, or its default when it is not set.
+
+    >>> os.environ["WDS_CACHE_SIZE"] = "1e9"
+    >>> read("WDS_CACHE_SIZE")
+    1000000000
+    >>> del os.environ["WDS_CACHE_SIZE"]
+    """
+    variable = VARIABLES[name]
+    text = os.environ.get(name)
+    if text is None:
+        return variable.default
+    try:
+        return variable.parse(text)
+    except ValueError as error:
+        raise SpecError(
+            f"the environment variable {name}={text!r} cannot be read",
+            hint=f"it means: {variable.meaning}",
+        ) from error
+
+
+def substitution(name: str) -> str | None:
+    """What `${NAME}` stands for in a shard spec: the environment variable `WDS_NAME`.
+
+    >>> os.environ["WDS_BUCKET"] = "gs://b"
+    >>> substitution("BUCKET")
+    'gs://b'
+    >>> del os.environ["WDS_BUCKET"]
+    """
+    return os.environ.get(f"WDS_{name}")
+
+
+class Safety:
+    """The two safety switches: what code says, else what the environment says.
+
+    >>> safety = Safety()
+    >>> safety.enforce, safety.weights_only
+    (False, True)
+    >>> safety.enforce = True
+    >>> safety.enforce
+    True
+    """
+
+    def __init__(self) -> None:
+        self._enforce: bool | None = None
+        self._weights_only: bool | None = None
+
+    @property
+    def enforce(self) -> bool:
+        """Secure mode: no `pipe:`, no local files, no URL rewriting, no unpickling."""
+        return bool(read("WDS_SECURE")) if self._enforce is None else self._enforce
+
+    @enforce.setter
+    def enforce(self, value: bool | None) -> None:
+        self._enforce = value
+
+    @property
+    def weights_only(self) -> bool:
+        """`torch.load` builds tensors only and runs no code."""
+        return bool(read("WDS_PYTORCH_WEIGHTS_ONLY")) if self._weights_only is None else self._weights_only
+
+    @weights_only.setter
+    def weights_only(self, value: bool | None) -> None:
+        self._weights_only = value
+
+
+safety = Safety()

@@ -1,0 +1,186 @@
+"""What a stage is, what an origin is, what progress is: the constitution of the house.
+
+Anything callable on an iterator is a stage: a generator function, a `functools.partial`. Our own stages are frozen
+dataclasses of two kinds:
+
+* `PerItem`: a function of one item. It may leave items out (return `DROP`). Neighbours of this kind are fused into one
+  loop, and a loader may run that loop on threads, because nothing is held between two items.
+* `Resumable`: anything else. It declares what it holds in a `Progress`.
+
+One invariant makes a whole pipeline resumable:
+
+    **Progress is what a stage has taken from upstream and not yet handed on. Change it before you yield.**
+
+So a fresh start is a resume from an empty progress, the state of a pipeline is the flat list of its stages' progresses,
+and no stage mentions another. A buffer saves the *origins* of what it holds, never payloads: `Progress.origin` tells
+where the item that was handed on last came from, and a `Source` can read an origin again.
+
+This file knows nothing of tar, URLs, torch or threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from webdataset.world import World
+
+Json = Any
+Stage = Callable[[Iterator[Any]], Iterator[Any]]
+Recall = Callable[[Json], Any]
+
+
+class _Drop:
+    """The one value that a per-item function returns to leave the item out; None is an ordinary item."""
+
+    def __repr__(self) -> str:
+        return "DROP"
+
+    def __reduce__(self) -> str:
+        return "DROP"
+
+
+DROP: Final = _Drop()
+
+
+class EndOfStreamError(Exception):
+    """Raised by a per-item function whose handler said stop; ends the stream quietly."""
+
+
+class Origin(NamedTuple):
+    """Where a sample came from: its shard, its number there, and the byte where its first header starts.
+
+    >>> Origin("a.tar", 3, 4096)
+    Origin(shard='a.tar', number=3, offset=4096)
+    """
+
+    shard: str
+    number: int
+    offset: int
+
+
+def digest(*parts: int | str) -> int:
+    """A 64-bit number that depends on the parts alone: not on the process, the platform or PYTHONHASHSEED.
+
+    >>> digest("shards", 0, 1)
+    8940338780190064119
+    """
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass over the data: everything that may decide an order. `stage` tells equal stages apart.
+
+    >>> Pass(seed=1, epoch=2).rng().random() == Pass(seed=1, epoch=2).rng().random()
+    True
+    >>> Pass(seed=1, epoch=2).rng().random() == Pass(seed=1, epoch=3).rng().random()
+    False
+    """
+
+    seed: int = 0
+    epoch: int = 0
+    world: World = field(default_factory=World)
+    stage: int = 0
+
+    def rng(self, *salt: int | str, seed: int | None = None) -> random.Random:
+        """A generator of this pass's own; `seed` replaces the pass's seed."""
+        return random.Random(digest(self.seed if seed is None else seed, self.epoch, self.stage, *salt))
+
+
+class PerItem(ABC):
+    """A stage that is a function of one item."""
+
+    @abstractmethod
+    def function(self, during: Pass) -> Callable[[Any], Any]:
+        """The function for this pass: returns the new item or `DROP`; raises `EndOfStreamError` to end the stream."""
+
+    def __call__(self, items: Iterable[Any], /) -> Iterator[Any]:
+        """Run alone, outside a pipeline."""
+        return apply_each((self.function(Pass()),), iter(items))
+
+
+def apply_each(functions: Sequence[Callable[[Any], Any]], items: Iterator[Any]) -> Iterator[Any]:
+    """Take every item through all functions in one loop.
+
+    >>> list(apply_each([lambda n: n + 1, lambda n: n * n if n % 2 else DROP], iter(range(4))))
+    [1, 9]
+    """
+    apply = fuse(functions)
+    try:
+        for item in items:
+            result = apply(item)
+            if result is not DROP:
+                yield result
+    except EndOfStreamError:
+        return
+
+
+def fuse(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """One function out of several; `DROP` ends the way through early.
+
+    >>> fuse([abs, str])(-2)
+    '2'
+    """
+    if len(functions) == 1:
+        return functions[0]
+
+    def apply(item: Any) -> Any:
+        for function in functions:
+            item = function(item)
+            if item is DROP:
+                break
+        return item
+
+    return apply
+
+
+class Progress:
+    """What a stage has taken from upstream and not yet handed on; this base holds nothing.
+
+    `upstream` is wired by the pipeline: the nearest progress before this one. `tracked` is set when a later stage will
+    ask for origins, so that a stage which has to work for them can know.
+    """
+
+    upstream: Progress | None = None
+    tracked: bool = False
+
+    @property
+    def origin(self) -> Json:
+        """Where the item that was handed on last came from: an `Origin`, or a list of origins for a batch."""
+        return self.upstream.origin if self.upstream is not None else None
+
+    def save(self) -> Json:
+        """This progress as JSON."""
+        return None
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Become what was saved; `recall` turns an origin back into the item that stood before this stage."""
+
+
+class Resumable(ABC):
+    """A stage that can go on from the middle: `run(items, start(during))` is the fresh start."""
+
+    @abstractmethod
+    def start(self, during: Pass) -> Progress:
+        """The empty progress of a pass."""
+
+    @abstractmethod
+    def run(self, items: Iterator[Any], at: Any, /) -> Iterator[Any]:
+        """Go on from `at`. Change `at` before every yield."""
+
+    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
+        """Run alone, outside a pipeline."""
+        return self.run(iter(items), self.start(Pass()))
+
+
+class Source(Resumable):
+    """A resumable stage whose items have origins that it can read again."""
+
+    @abstractmethod
+    def recall(self, origin: Json) -> Any:
+        """Read the item of this origin again."""

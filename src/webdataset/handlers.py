@@ -1,0 +1,103 @@
+"""What to do with an exception: five answers that every stage takes as `handler=`.
+
+A handler is called once per failure, with the exception. A true answer leaves the offending item out and goes on, a
+false one ends the stage's stream quietly, and a handler may raise.
+
+>>> def refuse_odd(number):
+...     if number % 2:
+...         raise ValueError(number)
+...     return number
+>>> import webdataset as wds
+>>> list(wds.map(refuse_odd, handler=wds.ignore_and_continue)(iter([0, 1, 2])))
+[0, 2]
+>>> list(wds.map(refuse_odd, handler=wds.ignore_and_stop)(iter([0, 1, 2])))
+[0]
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import NoReturn
+
+Handler = Callable[[Exception], bool | None]
+
+_SHOWN_IN_FULL = 10
+
+
+class _Tally:
+    """Decides which of many warnings are worth showing: the first ten of a kind, then the 100th, the 1,000th, …"""
+
+    def __init__(self) -> None:
+        self._seen: Counter[type[Exception]] = Counter()
+        self._lock = threading.Lock()
+
+    def show(self, exn: Exception) -> None:
+        with self._lock:
+            self._seen[type(exn)] += 1
+            count = self._seen[type(exn)]
+        if count <= _SHOWN_IN_FULL:
+            warnings.warn(repr(exn) if not str(exn) else f"{type(exn).__name__}: {exn}", stacklevel=4)
+        elif str(count).strip("0") == "1":
+            warnings.warn(f"{type(exn).__name__} for the {count:,}th time, last: {exn}", stacklevel=4)
+
+
+_tally = _Tally()
+
+
+def reraise_exception(exn: Exception) -> NoReturn:
+    """Raise it. The default everywhere.
+
+    >>> reraise_exception(ValueError("bad"))
+    Traceback (most recent call last):
+    ValueError: bad
+    """
+    raise exn
+
+
+def ignore_and_continue(exn: Exception) -> bool:
+    """Leave the item out and say nothing.
+
+    >>> ignore_and_continue(ValueError("bad"))
+    True
+    """
+    return True
+
+
+def ignore_and_stop(exn: Exception) -> bool:
+    """End the stream here and say nothing.
+
+    >>> ignore_and_stop(ValueError("bad"))
+    False
+    """
+    return False
+
+
+def warn_and_continue(exn: Exception) -> bool:
+    """Warn and leave the item out; floods are thinned to the 1st–10th, 100th, 1,000th … of a kind.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_and_continue(ValueError("bad"))
+    True
+    >>> print(caught[0].message)
+    ValueError: bad
+    """
+    _tally.show(exn)
+    return True
+
+
+def warn_and_stop(exn: Exception) -> bool:
+    """Warn and end the stream here.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_and_stop(ValueError("bad"))
+    False
+    >>> len(caught)
+    1
+    """
+    _tally.show(exn)
+    return False

@@ -1,0 +1,57 @@
+"""Every test must leave the process as it found it: descriptors, threads, children, shared memory, temporary files."""
+
+import gc
+import os
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+
+def _descriptors():
+    """What our descriptors point to; sockets and pipes of the test runner itself come and go with their inode numbers."""
+    here = Path("/proc/self/fd")
+    if not here.exists():
+        return set()
+    found = set()
+    for entry in here.iterdir():
+        try:
+            target = os.readlink(entry)
+        except OSError:
+            continue
+        if "/dev/" not in target and "/proc/" not in target:
+            found.add((entry.name, target))
+    return found
+
+
+def _shared_memory():
+    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+
+
+def _observe():
+    return {
+        "descriptors": _descriptors(),
+        "threads": {thread for thread in threading.enumerate() if thread.is_alive()},
+        "children": set(psutil.Process().children(recursive=True)),
+    }
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request):
+    """Fail a test that leaks. Mark a module-wide server fixture by starting it before the test (autouse order)."""
+    if "leaks_allowed" in request.keywords:
+        yield
+        return
+    before = _observe()
+    yield
+    deadline = time.monotonic() + 5
+    while True:
+        gc.collect()
+        after = _observe()
+        leaked = {kind: after[kind] - before[kind] for kind in before if after[kind] - before[kind]}
+        if not leaked or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    assert not leaked, f"left behind: {leaked}"
