@@ -20,10 +20,10 @@ Sample = dict[str, Any]
 def encode_field(
     field: str, value: Any, handlers: Mapping[str, Callable[..., Any]] | None = None, /, **options: Any
 ) -> bytes:
-    """Encode one field by its name.
+    r"""Encode one field by its name.
 
     >>> encode_field("label.cls", 3), encode_field("json", {"a": 1}), encode_field("txt", "héllo")
-    (b'3', b'{"a": 1}', b'h\\xc3\\xa9llo')
+    (b'3', b'{"a": 1}', b'h\xc3\xa9llo')
     >>> encode_field("cls", None)
     Traceback (most recent call last):
     webdataset.errors.EncodingError: a whole number is wanted, not None (NoneType) – field cls – ...
