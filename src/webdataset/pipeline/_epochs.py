@@ -1,9 +1,9 @@
 """Which pass is this? A counter that torch's worker processes share with their parent.
 
-A dataset is copied into every worker, and workers that do not persist are new in every epoch, so a plain attribute would
-start from zero each time and every epoch would have the same order. The counter is a table in shared memory: one entry
-per pass, holding a number that names the pass. All workers of one epoch compute the same name, so whoever comes first
-appends it and the others find it; writing it twice is harmless, and no lock is needed.
+A dataset is copied into every worker, and workers that do not persist are new in every epoch, so a plain attribute
+would start from zero each time and every epoch would have the same order. The counter is a table in shared memory: one
+entry per pass, holding a number that names the pass. All workers of one epoch compute the same name, so whoever comes
+first appends it and the others find it; writing it twice is harmless, and no lock is needed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class EpochCounter:
         from multiprocessing.reduction import DupFd
 
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="wds-epochs-")
+            self._file = tempfile.TemporaryFile(prefix="wds-epochs-")  # noqa: SIM115  # lives as long as this object
             self._file.write(self._table[:])
             self._file.flush()
             self._table = mmap.mmap(self._file.fileno(), len(self._table))

@@ -28,8 +28,8 @@ class DataPipeline(TorchIterable):
     >>> list(dataset)
     [[0, 1], [4, 9], [16, 25]]
 
-    torch's `DataLoader` takes it as an iterable dataset; without torch it is iterated as it is. None is left out, a list
-    among later stages stands for the stages in it.
+    torch's `DataLoader` takes it as an iterable dataset; without torch it is iterated as it is. None is left out, and a
+    list among later stages stands for the stages in it.
     """
 
     def __init__(self, *stages: Any, **ignored: Any) -> None:
@@ -303,6 +303,6 @@ def _check_world(saved: list[int]) -> None:
     here = world.current()
     if saved != [here.ranks, here.workers]:
         raise StateError(
-            f"the checkpoint was made with {saved[0]} ranks of {saved[1]} workers, here are {here.ranks} of {here.workers}",
+            f"the checkpoint is of {saved[0]} ranks with {saved[1]} workers, here are {here.ranks} with {here.workers}",
             hint="a stream without an index resumes on the same numbers; index the shards to resume on any",
         )

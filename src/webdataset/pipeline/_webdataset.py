@@ -122,7 +122,7 @@ class WebDataset(DataPipeline, FluidInterface):
 
 def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
     """The first stage for whatever a user may write for `urls`."""
-    if isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml")) or isinstance(urls, dict):
+    if isinstance(urls, dict) or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
         return shards.MultiShardSample(urls)
     if isinstance(urls, (Resumable, DataPipeline)) or (callable(urls) and not isinstance(urls, (str, Path))):
         return urls
