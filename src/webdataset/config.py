@@ -92,6 +92,17 @@ def substitution(name: str) -> str | None:
     return os.environ.get(f"WDS_{name}")
 
 
+def expand_path(text: str) -> str:
+    """Replace `~` and `$NAME` in a path of a dataset spec; unknown names stay.
+
+    >>> os.environ["WDS_BUCKET"] = "b"
+    >>> expand_path("gs://$WDS_BUCKET/x")
+    'gs://b/x'
+    >>> del os.environ["WDS_BUCKET"]
+    """
+    return os.path.expandvars(os.path.expanduser(text))  # noqa: PTH111 - a Path would lose a slash of gs://
+
+
 class Safety:
     """The two safety switches: what code says, else what the environment says.
 
