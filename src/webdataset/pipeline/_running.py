@@ -60,8 +60,12 @@ class Running:
     def state(self) -> Json:
         """Where this pass is, as JSON."""
         if self._exact:
-            return {"progress": [at.save() for at in self._progress]}
+            return {"progress": self._saved_progress()}
         return {"replay": self._handed_on}
+
+    def _saved_progress(self) -> list[Json]:
+        rewound = max((number for number, at in enumerate(self._progress) if at.rewinds), default=0)
+        return [None if number < rewound else at.save() for number, at in enumerate(self._progress)]
 
     def _chain(self, saved: Iterator[Json] | None) -> Iterator[Any]:
         items: Iterator[Any] | None = None
@@ -94,8 +98,9 @@ class Running:
         at.upstream = self._progress[-1] if self._progress else None
         for earlier in self._progress:
             earlier.tracked = True
-        if saved is not None:
-            at.load(next(saved), self._recall(len(self._way)))
+        mine = next(saved) if saved is not None else None
+        if mine is not None:
+            at.load(mine, self._recall(len(self._way)))
         self._progress.append(at)
         self._way.append(stage)
         return stage.run(items if items is not None else iter(()), at)
@@ -104,16 +109,14 @@ class Running:
         """Reads an origin again and takes it through everything before step `upto` of the way."""
 
         def recall(origin: Json) -> Any:
-            if isinstance(origin, dict):  # a shard is its own origin
-                return dict(origin)
-            start = next(number for number, step in enumerate(self._way) if isinstance(step, Source))
+            start = max(number for number, step in enumerate(self._way[:upto]) if isinstance(step, Source))
             return self._again(origin, start, upto)
 
         return recall
 
     def _again(self, origin: Json, start: int, upto: int) -> Any:
         if _is_one(origin):
-            item = self._way[start].recall(Origin(*origin))
+            item = self._way[start].recall(origin if isinstance(origin, str) else Origin(*origin))
             steps = self._way[start + 1 : upto]
         else:
             joins = [number for number in range(start + 1, upto) if hasattr(self._way[number], "rejoin")]
@@ -145,7 +148,8 @@ class Running:
 
 
 def _is_one(origin: Json) -> bool:
-    return bool(origin) and isinstance(origin[0], str)
+    """Whether this is the origin of one item (a shard's address, a sample's coordinates), not the list of a batch."""
+    return isinstance(origin, str) or (bool(origin) and isinstance(origin[0], str))
 
 
 def fingerprint(stages: Sequence[Any]) -> list[str]:
