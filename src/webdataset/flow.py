@@ -175,6 +175,14 @@ class Resumable(ABC):
     def run(self, items: Iterator[Any], at: Any, /) -> Iterator[Any]:
         """Go on from `at`. Change `at` before every yield."""
 
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """Make the item that was handed on with this origin once more, out of what stood before this stage.
+
+        A stage that hands on what it takes, in whatever order, has nothing to add; one that makes new items, such as
+        batches, says how.
+        """
+        return recall(origin)
+
     def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
         """Run alone, outside a pipeline."""
         return self.run(iter(items), self.start(Pass()))
@@ -186,3 +194,7 @@ class Source(Resumable):
     @abstractmethod
     def recall(self, origin: Json) -> Any:
         """Read the item of this origin again."""
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """A source reads it; there is nothing before it."""
+        return self.recall(origin)
