@@ -26,7 +26,7 @@ class Sink:
     >>> import io
     >>> stream = io.BytesIO()
     >>> sink = Sink(stream, compress=None)
-    >>> sink.write([b"some ", b"bytes"])
+    >>> sink.write([b"some ", b"bytes"], 10)
     >>> sink.close()
     >>> stream.getvalue(), sink.state
     (b'some bytes', 'closed')
@@ -54,10 +54,10 @@ class Sink:
         if self.state != "open":
             raise StoreError(f"the archive is {self.state}", Where(shard=self.name), hint="open another writer")
 
-    def write(self, blocks: list[bytes]) -> None:
-        """Take the blocks over; they reach the stream now or together with later ones."""
+    def write(self, blocks: list[bytes], size: int) -> None:
+        """Take over blocks of `size` bytes in all; they reach the stream now or together with later ones."""
         self._blocks += blocks
-        self._gathered += sum(map(len, blocks))
+        self._gathered += size
         if self._gathered >= _GATHER:
             self._guarded(self._drain)
 

@@ -118,22 +118,22 @@ class TarWriter:
         self._sink.require_open()
         key = require_key(sample)
         try:
-            blocks, placed = self._lay_out(key, self._encode(key, sample))
+            fields = self._encode(key, sample)
+            blocks, placed, end = self._lay_out(key, fields)
         except WebDatasetError as error:
             add_where(error, key=key, shard=self._sink.name)
             raise
-        self._sink.write(blocks)
-        self._position += sum(map(len, blocks))
-        self._last_key = key
+        self._sink.write(blocks, end - self._position)
+        self._position, self._last_key = end, key
         self.count += 1
         if self.on_sample is not None:
-            self.on_sample(key, placed)
-        return sum([field.size for field in placed])
+            self.on_sample(key, [Placed(*where) for where in placed])
+        return sum([len(data) for _, data in fields])
 
     def close(self) -> None:
         """Complete the archive and publish it; more calls do nothing."""
         if self._sink.state == "open":
-            self._sink.write([END_OF_ARCHIVE])
+            self._sink.write([END_OF_ARCHIVE], len(END_OF_ARCHIVE))
         self._sink.close()
 
     def abort(self) -> None:
@@ -185,18 +185,21 @@ class TarWriter:
         if not fields:
             raise EncodingError("the sample has no fields, so nothing of it would be written")
 
-    def _lay_out(self, key: str, fields: list[tuple[str, bytes]]) -> tuple[list[bytes], list[Placed]]:
-        """The blocks of a sample, and where its payloads will lie."""
+    def _lay_out(
+        self, key: str, fields: list[tuple[str, bytes]]
+    ) -> tuple[list[bytes], list[tuple[str, int, int, str]], int]:
+        """The blocks of a sample, where its payloads will lie, and where the next header will start."""
         blocks: list[bytes] = []
-        placed: list[Placed] = []
+        placed: list[tuple[str, int, int, str]] = []
         position = self._position
         for field, data in fields:
             name, size = f"{key}.{field}", len(data)
             header, tail = self._header(name, size), padding(size)
             blocks += (header, data, tail)
-            placed.append(Placed(field, position + len(header), size, name))
-            position += len(header) + size + len(tail)
-        return blocks, placed
+            position += len(header)
+            placed.append((field, position, size, name))
+            position += size + len(tail)
+        return blocks, placed, position
 
 
 def _as_bytes(field: str, value: Any) -> bytes:
