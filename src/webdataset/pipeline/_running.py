@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from webdataset.errors import StateError
-from webdataset.flow import DROP, Json, Origin, Pass, PerItem, Progress, Resumable, Source, apply_each, digest, fuse
+from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, apply_each, digest, fuse
 
 from ._stages import describe, invoke, is_opaque
 
@@ -106,32 +106,23 @@ class Running:
         return stage.run(items if items is not None else iter(()), at)
 
     def _recall(self, upto: int) -> Callable[[Json], Any]:
-        """Reads an origin again and takes it through everything before step `upto` of the way."""
+        """Makes an item again, by its origin, as it stood before step `upto` of the way."""
 
         def recall(origin: Json) -> Any:
-            start = max(number for number, step in enumerate(self._way[:upto]) if isinstance(step, Source))
-            return self._again(origin, start, upto)
-
-        return recall
-
-    def _again(self, origin: Json, start: int, upto: int) -> Any:
-        if _is_one(origin):
-            item = self._way[start].recall(origin if isinstance(origin, str) else Origin(*origin))
-            steps = self._way[start + 1 : upto]
-        else:
-            joins = [number for number in range(start + 1, upto) if hasattr(self._way[number], "rejoin")]
-            join = joins[-1]
-            item = self._way[join].rejoin([self._again(part, start, join) for part in origin])
-            steps = self._way[join + 1 : upto]
-        for step in steps:
-            if not isinstance(step, Resumable):
-                item = step(item)
+            if upto == 0:
+                raise StateError(f"nothing before this stage can read {origin} again")
+            step, before = self._way[upto - 1], self._recall(upto - 1)
+            if isinstance(step, Resumable):
+                return step.again(origin, before)
+            item = step(before(origin))
             if item is DROP:
                 raise StateError(
                     f"the sample {origin} was kept before and is dropped now",
                     hint="a select or map before a shuffle must decide the same way every time",
                 )
-        return item
+            return item
+
+        return recall
 
     def _counted(self, items: Iterator[Any], skip: int) -> Iterator[Any]:
         for _ in islice(items, skip):
@@ -145,11 +136,6 @@ class Running:
         close = getattr(self.items, "close", None)
         if close is not None:
             close()
-
-
-def _is_one(origin: Json) -> bool:
-    """Whether this is the origin of one item (a shard's address, a sample's coordinates), not the list of a batch."""
-    return isinstance(origin, str) or (bool(origin) and isinstance(origin[0], str))
 
 
 def fingerprint(stages: Sequence[Any]) -> list[str]:
