@@ -21,6 +21,7 @@
     ├── UnsafeContent (ValueError)          reading on would run code out of the data
     ├── StageError (RuntimeError)           a stage broke the rules of its kind
     ├── StateError (ValueError)             this checkpoint does not fit this pipeline
+    ├── ObsoleteException                   a function of the public library that is switched off
     └── MissingDependency (ImportError)     an extra is not installed
 
 Every class is also the builtin (or `tarfile`) exception that a caller of the public library would have caught.
@@ -168,6 +169,10 @@ class StageError(WebDatasetError, RuntimeError):
 
 class StateError(WebDatasetError, ValueError):
     """This checkpoint does not fit this pipeline."""
+
+
+class ObsoleteException(WebDatasetError):
+    """A function of the public library that works with ALLOW_OBSOLETE=1 only."""
 
 
 class DecodingError(WebDatasetError, ValueError):
