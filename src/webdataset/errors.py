@@ -17,6 +17,7 @@
     │   └── StaleIndex
     ├── EncodingError (ValueError)          a value cannot be written under its field name
     ├── DecodingError (ValueError)          a field cannot be decoded                       .url .key .k .sample
+    ├── CollationError (ValueError)         samples cannot be put into one batch
     ├── UnsafeContent (ValueError)          reading on would run code out of the data
     ├── StageError (RuntimeError)           a stage broke the rules of its kind
     ├── StateError (ValueError)             this checkpoint does not fit this pipeline
@@ -152,6 +153,10 @@ class StaleIndex(FormatError):
 
 class EncodingError(WebDatasetError, ValueError):
     """A value cannot be written under its field name."""
+
+
+class CollationError(WebDatasetError, ValueError):
+    """Samples cannot be put into one batch, or a batch cannot be taken apart."""
 
 
 class UnsafeContent(WebDatasetError, ValueError):

@@ -32,7 +32,7 @@ from ._directory import (
     without_last_extension,
 )
 from ._glob import fnmatch_with_braces, glob_with_braces
-from ._list import SimpleShardList, shard_order, shuffled_shards
+from ._list import ShuffleShards, SimpleShardList, shard_order, shuffled_shards
 from ._mixing import (
     check_weights,
     compute_sample_weights,
@@ -81,6 +81,7 @@ __all__ = [
     "ShardSource",
     "Share",
     "ShuffleReport",
+    "ShuffleShards",
     "SimpleShardList",
     "SingleNodeOnly",
     "SplitByNode",

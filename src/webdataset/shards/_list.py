@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError
-from webdataset.flow import Pass, digest
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
 
 from ._permutation import Permutation
 from ._source import ShardSource, Taken, describe
@@ -69,6 +69,54 @@ class SimpleShardList(ShardSource):
         if self.seed is not None and self.seed is not False:
             random.Random(self.seed).shuffle(urls)
         return urls
+
+
+class _Shuffled(Progress):
+    rewinds = True
+
+    def __init__(self, during: Pass) -> None:
+        self.during = during
+        self.taken = 0
+        self._last: str | None = None
+
+    @property
+    def origin(self) -> Json:
+        return self._last
+
+    def hand_on(self, shard: dict[str, Any]) -> dict[str, Any]:
+        self.taken += 1
+        self._last = shard["url"]
+        return shard
+
+    def save(self) -> Json:
+        return self.taken
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        self.taken = saved
+
+
+@dataclass(frozen=True)
+class ShuffleShards(Resumable):
+    """All shards that come, in a new order each epoch.
+
+    >>> stage = ShuffleShards()
+    >>> shards = [{"url": f"{i}.tar"} for i in range(5)]
+    >>> [shard["url"] for shard in stage.run(iter(shards), stage.start(Pass(epoch=1)))]
+    ['2.tar', '0.tar', '4.tar', '1.tar', '3.tar']
+
+    Behind `split_by_node` each rank shuffles its own shards, so nothing is lost or read twice when ranks count their
+    epochs differently (one of them looked at a sample first, say).
+    """
+
+    def start(self, during: Pass) -> _Shuffled:
+        """Nothing handed on yet."""
+        return _Shuffled(during)
+
+    def run(self, items: Iterator[Any], at: _Shuffled, /) -> Iterator[dict[str, Any]]:
+        """Take them all, then hand them on in the order of the epoch, behind those that were handed on already."""
+        shards = list(items)
+        for number in shard_order(len(shards), at.during.seed, at.during.epoch)[at.taken :]:
+            yield at.hand_on(shards[number])
 
 
 def shuffled_shards(urls: str | PathLike[str] | Iterable[Any]) -> SimpleShardList:
