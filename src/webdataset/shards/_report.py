@@ -11,7 +11,7 @@ import numpy as np
 from webdataset.flow import Pass
 
 from ._list import shard_order
-from ._order import Order  # noqa: TC001 - the examples use it
+from ._order import Order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
