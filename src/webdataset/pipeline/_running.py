@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from webdataset.errors import StateError
-from webdataset.flow import DROP, Json, Origin, Pass, PerItem, Progress, Resumable, Source, apply_each, digest, fuse
+from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, apply_each, digest, fuse
 
 from ._stages import describe, invoke, is_opaque
 
@@ -60,8 +60,12 @@ class Running:
     def state(self) -> Json:
         """Where this pass is, as JSON."""
         if self._exact:
-            return {"progress": [at.save() for at in self._progress]}
+            return {"progress": self._saved_progress()}
         return {"replay": self._handed_on}
+
+    def _saved_progress(self) -> list[Json]:
+        rewound = max((number for number, at in enumerate(self._progress) if at.rewinds), default=0)
+        return [None if number < rewound else at.save() for number, at in enumerate(self._progress)]
 
     def _chain(self, saved: Iterator[Json] | None) -> Iterator[Any]:
         items: Iterator[Any] | None = None
@@ -94,41 +98,31 @@ class Running:
         at.upstream = self._progress[-1] if self._progress else None
         for earlier in self._progress:
             earlier.tracked = True
-        if saved is not None:
-            at.load(next(saved), self._recall(len(self._way)))
+        mine = next(saved) if saved is not None else None
+        if mine is not None:
+            at.load(mine, self._recall(len(self._way)))
         self._progress.append(at)
         self._way.append(stage)
         return stage.run(items if items is not None else iter(()), at)
 
     def _recall(self, upto: int) -> Callable[[Json], Any]:
-        """Reads an origin again and takes it through everything before step `upto` of the way."""
+        """Makes an item again, by its origin, as it stood before step `upto` of the way."""
 
         def recall(origin: Json) -> Any:
-            if isinstance(origin, dict):  # a shard is its own origin
-                return dict(origin)
-            start = next(number for number, step in enumerate(self._way) if isinstance(step, Source))
-            return self._again(origin, start, upto)
-
-        return recall
-
-    def _again(self, origin: Json, start: int, upto: int) -> Any:
-        if _is_one(origin):
-            item = self._way[start].recall(Origin(*origin))
-            steps = self._way[start + 1 : upto]
-        else:
-            joins = [number for number in range(start + 1, upto) if hasattr(self._way[number], "rejoin")]
-            join = joins[-1]
-            item = self._way[join].rejoin([self._again(part, start, join) for part in origin])
-            steps = self._way[join + 1 : upto]
-        for step in steps:
-            if not isinstance(step, Resumable):
-                item = step(item)
+            if upto == 0:
+                raise StateError(f"nothing before this stage can read {origin} again")
+            step, before = self._way[upto - 1], self._recall(upto - 1)
+            if isinstance(step, Resumable):
+                return step.again(origin, before)
+            item = step(before(origin))
             if item is DROP:
                 raise StateError(
                     f"the sample {origin} was kept before and is dropped now",
                     hint="a select or map before a shuffle must decide the same way every time",
                 )
-        return item
+            return item
+
+        return recall
 
     def _counted(self, items: Iterator[Any], skip: int) -> Iterator[Any]:
         for _ in islice(items, skip):
@@ -142,10 +136,6 @@ class Running:
         close = getattr(self.items, "close", None)
         if close is not None:
             close()
-
-
-def _is_one(origin: Json) -> bool:
-    return bool(origin) and isinstance(origin[0], str)
 
 
 def fingerprint(stages: Sequence[Any]) -> list[str]:
