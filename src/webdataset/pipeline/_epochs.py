@@ -46,9 +46,13 @@ class EpochCounter:
         free = self._first_free()
         recent = range(free - 1, max(0, free - 1 - _REACH), -1)
         entry = next((entry for entry in recent if self._read(entry) == name), free)
-        if entry == free and free <= _ENTRIES:
-            self._write(free, name)
-        return self._read(0) + entry - 1
+        epoch = self._read(0) + entry - 1
+        if entry > _ENTRIES:  # the table is full: begin it again with this pass
+            self.go_on_after(epoch - 1)
+            entry = free = 1
+        if entry == free:
+            self._write(entry, name)
+        return epoch
 
     def peek(self) -> int:
         """The number that the next new pass will get."""

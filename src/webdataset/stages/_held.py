@@ -59,6 +59,47 @@ class Held(Handed):
         self.items = [recall(origin) for origin in self.origins]
 
 
+class Grouped(Handed):
+    """Items taken and not handed on, in several lists.
+
+    >>> at = Grouped(2)
+    >>> at.take("a", 1)
+    >>> at.items
+    [[], ['a']]
+    """
+
+    def __init__(self, groups: int = 0) -> None:
+        self.items: list[list[Any]] = [[] for _ in range(groups)]
+        self.origins: list[list[Json]] = [[] for _ in range(groups)]
+
+    def take(self, item: Any, group: int) -> None:
+        """Keep an item in that group; one after the last begins a new one."""
+        if group == len(self.items):
+            self.items.append([])
+            self.origins.append([])
+        self.items[group].append(item)
+        self.origins[group].append(self.above())
+
+    def hand(self, group: int) -> None:
+        """This group is about to be handed on as one."""
+        self.handed = None if None in self.origins[group] else self.origins[group]
+        self.items[group], self.origins[group] = [], []
+
+    def remove(self, group: int) -> None:
+        """The same, and the group is gone."""
+        self.hand(group)
+        del self.items[group], self.origins[group]
+
+    def save(self) -> Json:
+        """The origins, group by group."""
+        return {"held": [recallable(origins) for origins in self.origins]}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Fetch what was held again."""
+        self.origins = [list(origins) for origins in saved["held"]]
+        self.items = [[recall(origin) for origin in origins] for origins in self.origins]
+
+
 class Counted(Progress):
     """How many items were taken.
 
