@@ -1,1 +1,35 @@
-"""tar."""
+"""The tar room: bytes → members, and members → bytes.
+
+In comes anything with `read(n)` (reading); out come members: names, offsets, payloads. This room opens nothing, and it
+does not know what a field or an address is. It reads every dialect (v7, ustar, GNU, PAX, base-256 sizes), packed or
+not, and believes nothing: checksums, sizes, the end of the archive and the packer's trailer are all verified.
+
+Files:
+    _header      one header block, step by step, every dialect
+    _pax         PAX records and what they change
+    _extended    headers together with the extensions before them
+    _scan        all plain headers of a window at once, with NumPy
+    _blocks      bytes pulled from a stream, and where they stand
+    _compressed  gzip, bzip2, xz and zstd around an archive
+    _read        the archive: runs of members, one member at a time, and the rules of its end
+"""
+
+from ._blocks import WINDOW, Readable
+from ._compressed import find_compression
+from ._header import BLOCK, Header, parse_header
+from ._read import Member, OnSkip, Rename, Run, read_members, read_runs
+
+__all__ = [
+    "BLOCK",
+    "WINDOW",
+    "Header",
+    "Member",
+    "OnSkip",
+    "Readable",
+    "Rename",
+    "Run",
+    "find_compression",
+    "parse_header",
+    "read_members",
+    "read_runs",
+]
