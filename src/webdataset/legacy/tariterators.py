@@ -69,7 +69,7 @@ def url_opener(data: Iterable[Sample], handler: Handler = reraise_exception, **k
     """Add an open `stream` to every shard.
 
     >>> [shard["stream"].read() for shard in url_opener([{"url": "pipe:echo hello"}])]
-    [b'hello\\n']
+    [b'hello\n']
     """
     for shard in data:
         try:
@@ -93,7 +93,7 @@ def tar_file_iterator(
 ) -> Iterator[Sample]:
     """The files of an archive as dicts with `fname` and `data`.
 
-    >>> list(tar_file_iterator(b"\\0" * 1024))
+    >>> list(tar_file_iterator(b"\0" * 1024))
     []
     """
     try:
@@ -128,11 +128,10 @@ def tar_file_expander(
 ) -> Iterator[Sample]:
     """The files of all shards, with `__url__`; what stands between two shards is an empty dict.
 
-    >>> list(tar_file_expander([{"url": "empty.tar", "stream": b"\\0" * 1024}]))
+    >>> list(tar_file_expander([{"url": "empty.tar", "stream": b"\0" * 1024}]))
     [{}]
 
-    Args:
-        eof_value: comes after the files of every shard, also of one that failed; None leaves it out.
+    `eof_value` comes after the files of every shard, also of one that failed; None leaves it out.
     """
     for shard in data:
         asked = _Asked(handler, shard["url"])
