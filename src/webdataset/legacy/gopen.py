@@ -35,7 +35,7 @@ make_callable(__name__, "gopen")
 
 
 def reader(url: str, **kw: Any) -> Any:
-    """Open for reading.
+    r"""Open for reading.
 
     >>> reader("pipe:echo hello").read()
     b'hello\n'
@@ -54,7 +54,7 @@ def gopen_file(url: str, mode: str = "rb", bufsize: int = 8192) -> Any:
 
 
 def gopen_pipe(url: str, mode: str = "rb", bufsize: int = 8192) -> Any:
-    """Open a command, `pipe:` and what to type.
+    r"""Open a command, `pipe:` and what to type.
 
     >>> gopen_pipe("pipe:echo hello").read()
     b'hello\n'

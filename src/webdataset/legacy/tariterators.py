@@ -66,7 +66,7 @@ def valid_sample(sample: Any) -> bool:
 
 
 def url_opener(data: Iterable[Sample], handler: Handler = reraise_exception, **kw: Any) -> Iterator[Sample]:
-    """Add an open `stream` to every shard.
+    r"""Add an open `stream` to every shard.
 
     >>> [shard["stream"].read() for shard in url_opener([{"url": "pipe:echo hello"}])]
     [b'hello\n']
@@ -91,7 +91,7 @@ def tar_file_iterator(
     select_files: Any = None,
     rename_files: Callable[[str], str] | None = None,
 ) -> Iterator[Sample]:
-    """The files of an archive as dicts with `fname` and `data`.
+    r"""The files of an archive as dicts with `fname` and `data`.
 
     >>> list(tar_file_iterator(b"\0" * 1024))
     []
@@ -126,7 +126,7 @@ def tar_file_expander(
     rename_files: Callable[[str], str] | None = None,
     eof_value: Any = EndOfShard(),  # noqa: B008  # never changed
 ) -> Iterator[Sample]:
-    """The files of all shards, with `__url__`; what stands between two shards is an empty dict.
+    r"""The files of all shards, with `__url__`; what stands between two shards is an empty dict.
 
     >>> list(tar_file_expander([{"url": "empty.tar", "stream": b"\0" * 1024}]))
     [{}]
