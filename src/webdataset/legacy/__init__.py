@@ -1,9 +1,9 @@
 """Doors. The public project's module names: what was imported from there can be imported from here.
 
-In comes code written for other versions, with their names and call forms; out goes the house itself, called through them.
-This folder is put on the path of the package, so that `legacy/filters.py` is `webdataset.filters`. It holds imports and
-thin adapters only, and no room below imports from it. (`webdataset.handlers`, `webdataset.cache` and `webdataset.pipeline`
-are rooms, and carry the public names of those modules themselves.)
+In comes code written for other versions, with their names and call forms; out goes the house itself, called through
+them. This folder is put on the path of the package, so that `legacy/filters.py` is `webdataset.filters`. It holds
+imports and thin adapters only, and no room below imports from it. (`webdataset.handlers`, `webdataset.cache` and
+`webdataset.pipeline` are rooms, and carry the public names of those modules themselves.)
 
 * `autodecode.py`, `compat.py`, `extradatasets.py`, `filters.py`, `gopen.py`, `mix.py`, `multi.py`, `pytorch.py`,
   `shardlists.py`, `tariterators.py`, `tenbin.py`, `utils.py`, `writer.py`: the modules of the 1.0 series

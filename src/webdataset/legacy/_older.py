@@ -12,7 +12,7 @@ from webdataset.errors import MissingDependency, SpecError
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.pipeline import DataPipeline, FluidInterface, FluidWrapper, RoundRobin, WebDataset, with_length
 from webdataset.samples import ReadSamples
-from webdataset.shards import SimpleShardList, expand_urls, split_by_node, split_by_worker
+from webdataset.shards import SimpleShardList, split_by_node, split_by_worker
 from webdataset.stages import pipelinefilter
 from webdataset.stores import open_read
 
@@ -261,7 +261,9 @@ def maybe_cached_tarfile_to_samples(
 ) -> ReadSamples:
     """Through the shard cache if a directory is given for it, here or with `WDS_CACHE`; else directly."""
     if not (cache_dir or config.read("WDS_CACHE")):
-        return ReadSamples(handler=handler, **{name: kw[name] for name in ("select_files", "rename_files") if name in kw})
+        return ReadSamples(
+            handler=handler, **{name: kw[name] for name in ("select_files", "rename_files") if name in kw}
+        )
     return cached_tarfile_to_samples(handler, cache_size, cache_dir, verbose, **kw)
 
 

@@ -1,4 +1,4 @@
-"""`webdataset.filters`: the stages, and the functions of a stream (`_shuffle(data, 100)`) that they are made of there."""
+"""`webdataset.filters`: the stages, and the functions of a stream (`_shuffle(data, 100)`) that they stand for."""
 
 from __future__ import annotations
 

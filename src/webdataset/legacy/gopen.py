@@ -35,10 +35,10 @@ make_callable(__name__, "gopen")
 
 
 def reader(url: str, **kw: Any) -> Any:
-    """Open for reading.
+    r"""Open for reading.
 
     >>> reader("pipe:echo hello").read()
-    b'hello\\n'
+    b'hello\n'
     """
     return gopen(url, "rb", **kw)
 
@@ -54,10 +54,10 @@ def gopen_file(url: str, mode: str = "rb", bufsize: int = 8192) -> Any:
 
 
 def gopen_pipe(url: str, mode: str = "rb", bufsize: int = 8192) -> Any:
-    """Open a command, `pipe:` and what to type.
+    r"""Open a command, `pipe:` and what to type.
 
     >>> gopen_pipe("pipe:echo hello").read()
-    b'hello\\n'
+    b'hello\n'
     """
     return gopen(url, mode, bufsize)
 
@@ -78,9 +78,7 @@ def gopen_error(url: str, *args: Any, **kw: Any) -> Any:
     Traceback (most recent call last):
     webdataset.errors.UnknownScheme: no gopen handler defined – x://y – add one to webdataset.gopen_schemes
     """
-    raise UnknownScheme(
-        "no gopen handler defined", Where(shard=str(url)), hint="add one to webdataset.gopen_schemes"
-    )
+    raise UnknownScheme("no gopen handler defined", Where(shard=str(url)), hint="add one to webdataset.gopen_schemes")
 
 
 def set_options(

@@ -1,4 +1,4 @@
-"""`webdataset.pytorch`: what torch has, or a name that says that torch is missing. Importing this module imports torch."""
+"""`webdataset.pytorch`: what torch has, or names that say that torch is missing. Importing it imports torch."""
 
 from __future__ import annotations
 

@@ -66,10 +66,10 @@ def valid_sample(sample: Any) -> bool:
 
 
 def url_opener(data: Iterable[Sample], handler: Handler = reraise_exception, **kw: Any) -> Iterator[Sample]:
-    """Add an open `stream` to every shard.
+    r"""Add an open `stream` to every shard.
 
     >>> [shard["stream"].read() for shard in url_opener([{"url": "pipe:echo hello"}])]
-    [b'hello\\n']
+    [b'hello\n']
     """
     for shard in data:
         try:
@@ -91,9 +91,9 @@ def tar_file_iterator(
     select_files: Any = None,
     rename_files: Callable[[str], str] | None = None,
 ) -> Iterator[Sample]:
-    """The files of an archive as dicts with `fname` and `data`.
+    r"""The files of an archive as dicts with `fname` and `data`.
 
-    >>> list(tar_file_iterator(b"\\0" * 1024))
+    >>> list(tar_file_iterator(b"\0" * 1024))
     []
     """
     try:
@@ -126,13 +126,12 @@ def tar_file_expander(
     rename_files: Callable[[str], str] | None = None,
     eof_value: Any = EndOfShard(),  # noqa: B008  # never changed
 ) -> Iterator[Sample]:
-    """The files of all shards, with `__url__`; what stands between two shards is an empty dict.
+    r"""The files of all shards, with `__url__`; what stands between two shards is an empty dict.
 
-    >>> list(tar_file_expander([{"url": "empty.tar", "stream": b"\\0" * 1024}]))
+    >>> list(tar_file_expander([{"url": "empty.tar", "stream": b"\0" * 1024}]))
     [{}]
 
-    Args:
-        eof_value: comes after the files of every shard, also of one that failed; None leaves it out.
+    `eof_value` comes after the files of every shard, also of one that failed; None leaves it out.
     """
     for shard in data:
         asked = _Asked(handler, shard["url"])

@@ -58,7 +58,7 @@ make_live(
 )
 
 
-class ObsoleteException(WebDatasetError):  # noqa: N818  # the public name
+class ObsoleteException(WebDatasetError):
     """An obsolete function was called."""
 
 
