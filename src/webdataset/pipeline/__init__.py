@@ -1,1 +1,42 @@
-"""pipeline."""
+"""Runs. Stages come in, a dataset that can be iterated, copied, saved and resumed goes out.
+
+This room knows the order of stages and nothing of their meaning; it does not know threads, processes or queues.
+
+* `_stages.py`: what may stand in a pipeline, and how each kind is started
+* `_running.py`: one pass in progress, and its state
+* `_epochs.py`: which pass is this, also in worker processes
+* `_pipeline.py`: `DataPipeline`
+* `_fluid.py`: every stage as a method
+* `_webdataset.py`: `WebDataset`
+* `_mix.py`: several datasets as one
+* `_extra.py`: datasets around datasets: an epoch, a length, a constant
+* `_torch.py`: be torch's `IterableDataset` without importing torch
+"""
+
+from ._epochs import EpochCounter
+from ._extra import MockDataset, repeatedly, with_epoch, with_length
+from ._fluid import FluidInterface
+from ._mix import RandomMix, RoundRobin
+from ._pipeline import DataPipeline
+from ._running import Running
+from ._stages import PipelineStage
+from ._torch import TorchIterable
+from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
+
+__all__ = [
+    "CheckEmpty",
+    "DataPipeline",
+    "EpochCounter",
+    "FluidInterface",
+    "FluidWrapper",
+    "MockDataset",
+    "PipelineStage",
+    "RandomMix",
+    "RoundRobin",
+    "Running",
+    "TorchIterable",
+    "WebDataset",
+    "repeatedly",
+    "with_epoch",
+    "with_length",
+]

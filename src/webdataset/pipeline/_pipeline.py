@@ -1,0 +1,308 @@
+"""`DataPipeline`: stages in a row, passes over them, and where a pass is."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Self
+
+from webdataset import config, world
+from webdataset.errors import SpecError, StateError
+from webdataset.flow import Json, Pass
+
+from ._epochs import EpochCounter
+from ._running import Running, fingerprint
+from ._stages import check_stage
+from ._torch import TorchIterable
+
+_ENDLESS = 10**18
+
+
+class DataPipeline(TorchIterable):
+    """A dataset made of stages; each turns one stream into another, the first starts it.
+
+    >>> import webdataset as wds
+    >>> dataset = DataPipeline(range(6), wds.map(lambda n: n * n), wds.batched(2, collation_fn=None))
+    >>> list(dataset)
+    [[0, 1], [4, 9], [16, 25]]
+
+    torch's `DataLoader` takes it as an iterable dataset; without torch it is iterated as it is. None is left out, and a
+    list among later stages stands for the stages in it.
+    """
+
+    def __init__(self, *stages: Any, **ignored: Any) -> None:
+        if ignored:
+            warnings.warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
+        self.pipeline: list[Any] = []
+        for stage in stages:
+            # A list in first place is data; later it groups stages, as the public library has it.
+            for part in stage if isinstance(stage, list) and self.pipeline else [stage]:
+                if part is not None:
+                    self.append(part)
+        self.repetitions = 1
+        self.nsamples = -1
+        self.length = -1
+        self.size: int | None = None
+        self.seed: int = config.read("WDS_SEED")
+        self.epochs = EpochCounter()
+        self._stream: Stream | None = None
+        self._resume_from: Json = None
+        self._restart = False
+
+    def append(self, stage: Any) -> None:
+        """Add a stage to this very pipeline.
+
+        >>> dataset = DataPipeline([1, 2])
+        >>> dataset.append(lambda numbers: (number + 1 for number in numbers))
+        >>> list(dataset)
+        [2, 3]
+        """
+        check_stage(stage, first=not self.pipeline)
+        self.pipeline.append(stage)
+
+    def compose(self, *stages: Any) -> Self:
+        """A copy with more stages; this pipeline stays as it is.
+
+        >>> list(DataPipeline([1, 2]).compose(sorted, reversed))
+        [2, 1]
+        """
+        result = self._copy()
+        for stage in stages:
+            result.append(stage)
+        return result
+
+    def stage(self, i: int) -> Any:
+        """The i-th stage.
+
+        >>> DataPipeline([1, 2]).stage(0)
+        [1, 2]
+        """
+        return self.pipeline[i]
+
+    def with_epoch(self, nsamples: int = -1, nbatches: int = -1, *, restart: bool = False) -> Self:
+        """A copy whose epochs have exactly this many items, whatever the pipeline yields (samples or batches).
+
+        Each epoch goes on where the one before it stopped, over as many passes as that takes; with `restart=True` each
+        begins with a new pass.
+
+        >>> dataset = DataPipeline([0, 1, 2]).with_epoch(2)
+        >>> [list(dataset) for _ in range(3)]
+        [[0, 1], [2, 0], [1, 2]]
+        """
+        size = max(nsamples, nbatches)
+        if size < 1:
+            raise SpecError(f"with_epoch({size})", hint="say how many items an epoch has; .repeat() goes on for ever")
+        result = self._copy()
+        result.repetitions, result.nsamples, result._restart = _ENDLESS, size, restart
+        return result
+
+    def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
+        """A copy that makes `nepochs` passes (for ever if not given), cut after `nbatches` items.
+
+        >>> list(DataPipeline([0, 1]).repeat(2))
+        [0, 1, 0, 1]
+        >>> list(DataPipeline([0, 1]).repeat(nbatches=3))
+        [0, 1, 0]
+        """
+        result = self._copy()
+        result.repetitions = nepochs if nepochs > 0 else _ENDLESS
+        result.nsamples, result._restart = nbatches, True
+        return result
+
+    def with_length(self, n: int, silent: bool = False) -> Self:
+        """A copy that answers `len()` with `n`; what it yields does not change.
+
+        >>> len(DataPipeline([0, 1]).with_length(2))
+        2
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise SpecError(f"with_length({n!r})", hint="the length is a whole number, 0 or more")
+        result = self._copy()
+        result.size = n
+        return result
+
+    def __len__(self) -> int:
+        if self.size is None:
+            raise TypeError(f"{type(self).__name__} has no length; declare one with .with_length(n)")
+        return self.size
+
+    def __bool__(self) -> bool:
+        return True  # a pipeline without a length is still something
+
+    def set_epoch(self, epoch: int) -> None:
+        """Number the next pass, for orders that depend on it; the same call on every rank makes them agree."""
+        self.epochs.set(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        """One epoch: a pass, or what `with_epoch` and `repeat` made of it."""
+        state, self._resume_from = self._resume_from, None
+        goes_on = self._stream is not None and self.nsamples > 0 and not self._restart and state is None
+        stream = self._stream.next_epoch() if goes_on and self._stream is not None else None
+        self._stream = stream if stream is not None else Stream(self, state)
+        return self._stream.epoch(self.nsamples)
+
+    def iterator1(self) -> Iterator[Any]:
+        """One pass, whatever `repeat` and `with_epoch` say.
+
+        >>> list(DataPipeline([0, 1]).repeat(3).iterator1())
+        [0, 1]
+        """
+        return self.run_pass(self.epochs.next()).items
+
+    def iterator(self) -> Iterator[Any]:
+        """Up to `repetitions` passes, without the cut of `with_epoch`.
+
+        >>> list(DataPipeline([0, 1]).repeat(2).iterator())
+        [0, 1, 0, 1]
+        """
+        return Stream(self, None).epoch(-1)
+
+    def run_pass(self, epoch: int, *, state: Json = None, **how: Any) -> Running:
+        """Start the pass number `epoch`, from the beginning or from a saved state."""
+        if not self.pipeline:
+            raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
+        return Running(self.pipeline, Pass(self.seed, epoch, world.current()), state=state, **how)
+
+    def state_dict(self) -> dict[str, Json]:
+        """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.
+
+        >>> dataset = DataPipeline([0, 1, 2])
+        >>> items = iter(dataset)
+        >>> next(items)
+        0
+        >>> saved = dataset.state_dict()
+        >>> again = DataPipeline([0, 1, 2])
+        >>> again.load_state_dict(saved)
+        >>> list(again)
+        [1, 2]
+        """
+        state = {"version": 1, "seed": self.seed, "stages": fingerprint(self.pipeline)}
+        if self._resume_from is not None:
+            return {**state, "at": self._resume_from}
+        return {**state, "at": self._stream.state() if self._stream is not None else None}
+
+    def load_state_dict(self, state: dict[str, Json]) -> None:
+        """Go on from a saved state with the next `iter()`."""
+        mine = fingerprint(self.pipeline)
+        for number, (saved, here) in enumerate(zip(state["stages"], mine, strict=False)):
+            if saved != here:
+                raise StateError(
+                    f"stage {number} of the checkpoint is {saved}, here it is {here}",
+                    hint="load the checkpoint into the pipeline that saved it",
+                )
+        if len(state["stages"]) != len(mine):
+            raise StateError(
+                f"the checkpoint has {len(state['stages'])} stages, this pipeline has {len(mine)}",
+                hint="load the checkpoint into the pipeline that saved it",
+            )
+        if state["seed"] != self.seed:
+            raise StateError(
+                f"the checkpoint was made with seed {state['seed']}, this pipeline has {self.seed}",
+                hint="give the dataset the same seed",
+            )
+        self._resume_from = state["at"]
+        self._stream = None
+
+    def close(self) -> None:
+        """Close what an iteration holds open, then every stage that can be closed."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        for stage in self.pipeline:
+            close = getattr(stage, "close", None)
+            if close is not None:
+                close()
+
+    def _copy(self) -> Self:
+        result = copy.copy(self)
+        result.pipeline = list(self.pipeline)
+        result.epochs = EpochCounter()
+        result._stream = None
+        return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_stream": None}
+
+    def __add__(self, other: Any) -> Any:
+        from torch.utils.data import ChainDataset
+
+        return ChainDataset([self, other])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(fingerprint(self.pipeline))})"
+
+
+class Stream:
+    """The items of a pipeline, pass after pass, with a place that can be saved."""
+
+    def __init__(self, pipeline: DataPipeline, state: Json) -> None:
+        self._pipeline = pipeline
+        self._passes_done = state["passes"] if state else 0
+        self._in_epoch = state["in_epoch"] if state else 0
+        self._finished = False
+        if state:
+            _check_world(state["world"])
+            pipeline.epochs.go_on_after(state["epoch"])
+            self._running = pipeline.run_pass(state["epoch"], state=state["pass"])
+        else:
+            self._running = pipeline.run_pass(pipeline.epochs.next())
+        self._items = self._all_passes()
+
+    def _all_passes(self) -> Iterator[Any]:
+        try:
+            while True:
+                empty = True
+                for item in self._running.items:
+                    empty = False
+                    yield item
+                self._passes_done += 1
+                if empty or self._passes_done >= self._pipeline.repetitions:
+                    self._finished = True
+                    return
+                self._running = self._pipeline.run_pass(self._pipeline.epochs.next())
+        finally:
+            self._running.close()
+
+    def epoch(self, size: int) -> Iterator[Any]:
+        """The next `size` items, or all of them if `size` is not positive."""
+        if size <= 0:
+            yield from self._items
+            return
+        for item in islice(self._items, size - self._in_epoch):
+            self._in_epoch += 1
+            yield item
+        self._in_epoch = 0
+
+    def next_epoch(self) -> Stream | None:
+        """This stream, ready for another epoch, or None when it has ended."""
+        self._in_epoch = 0  # an epoch that was left early is over
+        return None if self._finished else self
+
+    def state(self) -> Json:
+        """Where the stream is, as JSON; after the last item of the last pass, the beginning of the next pass."""
+        here = world.current()
+        common = {"in_epoch": self._in_epoch, "world": [here.ranks, here.workers]}
+        if self._finished:
+            return {"epoch": self._running.during.epoch + 1, "passes": 0, "pass": None, **common}
+        return {
+            "epoch": self._running.during.epoch,
+            "passes": self._passes_done,
+            "pass": self._running.state(),
+            **common,
+        }
+
+    def close(self) -> None:
+        """Close what the current pass holds open."""
+        self._items.close()  # type: ignore[attr-defined]  # a generator
+        self._running.close()
+
+
+def _check_world(saved: list[int]) -> None:
+    here = world.current()
+    if saved != [here.ranks, here.workers]:
+        raise StateError(
+            f"the checkpoint is of {saved[0]} ranks with {saved[1]} workers, here are {here.ranks} with {here.workers}",
+            hint="a stream without an index resumes on the same numbers; index the shards to resume on any",
+        )
