@@ -40,6 +40,9 @@ def unpickle_loads(data: bytes) -> Any:
     return _restricted_loads(data, {})
 
 
+safe_loads = unpickle_loads  # for pickles that the package wrote itself, such as cached samples
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class PickleLoader:
     """A loader of pickled fields that also builds the classes you name.

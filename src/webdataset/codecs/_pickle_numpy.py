@@ -83,7 +83,7 @@ _NUMPY: dict[str, Any] = {
 
 
 # The only unpickler whose BUILD step can be replaced; it has no types.
-_PythonUnpickler: Any = pickle._Unpickler  # noqa: SLF001 - see above
+_PythonUnpickler: Any = pickle._Unpickler
 
 
 class NumpyUnpickler(_PythonUnpickler):  # type: ignore[misc]  # see above

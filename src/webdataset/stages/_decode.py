@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.codecs import Decoder, as_handler
-from webdataset.errors import SpecError
-from webdataset.flow import DROP, EndOfStreamError, Pass, PerItem
+from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
+
+from ._check import require_callable
+from ._describe import Described, call
+from ._guard import guarded
+from ._rng import rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Decode(PerItem):
+class Decode(Described, PerItem):
     """Decode the fields of samples by their names.
 
     >>> stage = Decode()
     >>> list(stage(iter([{"__key__": "0001", "cls": b"3", "json": b"[1]"}])))
     [{'__key__': '0001', 'cls': 3, 'json': [1]}]
     >>> Decode("rgb8", only="jpg json")
-    Decode('rgb8', only='jpg json')
+    decode('rgb8', only='jpg json')
 
     Args:
         handlers: image specs ("rgb8", "torchrgb", "pil", …), "audio", "video", or functions of (key, data) that
@@ -34,12 +38,13 @@ class Decode(PerItem):
         handler: what to do when a sample cannot be decoded.
     """
 
+    verb: ClassVar[str] = "decode"
     handlers: tuple[Any, ...]
-    pre: tuple[Any, ...] | None
-    post: tuple[Any, ...] | None
-    only: str | tuple[str, ...] | None
-    partial: bool
-    handler: Handler
+    pre: tuple[Any, ...] | None = None
+    post: tuple[Any, ...] | None = None
+    only: str | tuple[str, ...] | None = None
+    partial: bool = False
+    handler: Handler = reraise_exception
 
     def __init__(
         self,
@@ -50,8 +55,7 @@ class Decode(PerItem):
         partial: bool = False,
         handler: Handler = reraise_exception,
     ) -> None:
-        if not callable(handler):
-            raise SpecError(f"handler={handler!r} is not a function", hint="use wds.warn_and_continue, for example")
+        require_callable("decode", handler=handler)
         settings = {
             "handlers": handlers,
             "pre": None if pre is None else tuple(pre),
@@ -62,45 +66,23 @@ class Decode(PerItem):
         }
         for name, value in settings.items():
             object.__setattr__(self, name, value)
-        self._decoder(Pass())  # wrong specs fail here, not in a worker
+        self._decoder()  # wrong specs fail here, not in a worker
 
     def __repr__(self) -> str:
-        shown = [repr(each) for each in self.handlers]
-        defaults = {"pre": None, "post": None, "only": None, "partial": False, "handler": reraise_exception}
-        for name, default in defaults.items():
-            value = getattr(self, name)
-            if value is not default:
-                shown.append(f"{name}={getattr(value, '__name__', None) or repr(value)}")
-        return f"Decode({', '.join(shown)})"
+        named = {name: getattr(self, name) for name in ("pre", "post", "only", "partial", "handler")}
+        changed = {name: value for name, value in named.items() if value is not getattr(type(self), name)}
+        return call("decode", *self.handlers, **changed)
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
-        """Decode one sample; random decoders draw from this pass."""
-        decode, handler = self._decoder(during).decode, self.handler
-        if handler is reraise_exception:
-            return decode
+        """The decoded sample; decoders that play with chance draw from the sample's own generator."""
+        return guarded(self._decoder().decode, self, self.handler, during)
 
-        def decode_or_ask(sample: Any) -> Any:
-            try:
-                return decode(sample)
-            except Exception as exn:
-                if handler(exn):
-                    return DROP
-                raise EndOfStreamError from exn
-
-        return decode_or_ask
-
-    def _decoder(self, during: Pass) -> Decoder:
+    def _decoder(self) -> Decoder:
+        handlers = [as_handler(each) for each in self.handlers]
         return Decoder(
-            [_bound(as_handler(each), during) for each in self.handlers],
+            [each.bind(rng) if hasattr(each, "bind") else each for each in handlers],
             pre=self.pre,
             post=self.post,
             only=self.only,
             partial=self.partial,
         )
-
-
-def _bound(handler: Any, during: Pass) -> Any:
-    return handler.bind(during) if hasattr(handler, "bind") else handler
-
-
-decode = Decode

@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from webdataset.codecs import unpickle_loads
 from webdataset.errors import DecodingError, MissingDependency, SpecError, UnsafeContent, add_where
-from webdataset.flow import DROP, EndOfStreamError, Pass, PerItem
+from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
+
+from ._check import require_callable
+from ._describe import Described
+from ._guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,8 +71,8 @@ def find_decoder(decoders: Sequence[tuple[str, StreamDecoder]], path: str) -> St
     return None
 
 
-@dataclass(frozen=True, init=False)
-class XDecode(PerItem):
+@dataclass(frozen=True, init=False, repr=False)
+class XDecode(Described, PerItem):
     """Decode fields with functions of a stream, chosen by patterns.
 
     >>> stage = XDecode(("*.num", lambda stream: int(stream.read())), raw=False)
@@ -83,9 +87,10 @@ class XDecode(PerItem):
         extensions: `ext=decoder` stands for ("*.ext", decoder).
     """
 
+    verb: ClassVar[str] = "xdecode"
     rules: tuple[tuple[str, StreamDecoder], ...]
-    must_decode: bool
-    handler: Handler
+    must_decode: bool = True
+    handler: Handler = reraise_exception
 
     def __init__(
         self,
@@ -95,6 +100,7 @@ class XDecode(PerItem):
         handler: Handler = reraise_exception,
         **extensions: StreamDecoder,
     ) -> None:
+        require_callable("xdecode", handler=handler)
         named = [(f"*.{name}", decoder) for name, decoder in extensions.items()]
         complete = (*defaults, *rules, *named)
         for rule in complete:
@@ -105,15 +111,11 @@ class XDecode(PerItem):
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """Decode one sample."""
-        return self._decode_or_ask
 
-    def _decode_or_ask(self, sample: dict[str, Any]) -> Any:
-        try:
+        def decode(sample: dict[str, Any]) -> dict[str, Any]:
             return {name: self._decode(name, value, sample) for name, value in sample.items()}
-        except Exception as exn:
-            if self.handler(exn):
-                return DROP
-            raise EndOfStreamError from exn
+
+        return guarded(decode, self, self.handler, during)
 
     def _decode(self, name: str, value: Any, sample: dict[str, Any]) -> Any:
         if name.startswith("__"):
@@ -150,6 +152,3 @@ def _apply(decoder: Callable[[IO[bytes]], Any], name: str, value: Any, sample: d
     except Exception as error:
         what = f"cannot decode {name!r}: {type(error).__name__}: {error}"
         raise DecodingError(sample.get("__url__"), sample.get("__key__"), name, sample, what=what) from error
-
-
-xdecode = XDecode
