@@ -5,10 +5,12 @@ other knows it.
 
     _server        a loopback web server           _faults     what can go wrong, in seeded schedules
     _fault_server  a server that goes wrong so
+    _codec_contract  what is encoded comes back
 """
 
+from ._codec_contract import CodecContract
 from ._fault_server import FaultServer
 from ._faults import LASTING, PASSING, Fault, Schedule
 from ._server import LoopbackServer
 
-__all__ = ["LASTING", "PASSING", "Fault", "FaultServer", "LoopbackServer", "Schedule"]
+__all__ = ["LASTING", "PASSING", "CodecContract", "Fault", "FaultServer", "LoopbackServer", "Schedule"]
