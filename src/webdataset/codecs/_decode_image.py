@@ -74,7 +74,7 @@ class DecodeImage:
         layout: "hwc" or "chw"; by default what the spec means.
         oversample: JPEGs are decoded at 1/2, 1/4 or 1/8 of their size as long as so many decoded pixels are left for
             each pixel of the result, in both directions; the box is then moved to multiples of 2, 4 or 8. At 2 the
-            result differs by less than one grey level on average; None always decodes in full.
+            result differs by less than one grey level on average from that of the same box; None decodes in full.
         extensions: the last parts of the field names that this decoder takes.
     """
 
@@ -241,7 +241,7 @@ def _normalizing(normalize: Any, channels: int, layout: str) -> tuple[Any, Any]:
 
 def _check(wanted: DecodeImage) -> None:
     container, kind, _ = find_imagespec(wanted.imagespec)
-    sides = (wanted.size,) if isinstance(wanted.size, int) else tuple(wanted.size)
+    sides = tuple(wanted.size) if isinstance(wanted.size, tuple | list) else (wanted.size,)
     problems = {
         "pictures and 16-bit images are not resized here; take 'rgb8' or 'torchrgb'": container == "pil"
         or kind == "uint16",

@@ -7,7 +7,8 @@ Every step takes the fastest package that is installed. 350 × 320 pixels to 224
     flip          OpenCV  6 µs · torch  13 µs · NumPy  213 µs
     H×W×C→C×H×W   OpenCV  7 µs · torch  45 µs · NumPy  95 µs
 
-torch's antialiased result differs from Pillow's by one grey level in 0.2 % of the values.
+torch's antialiased result differs from Pillow's by one grey level at most: in 0.4 % of the values where both directions
+shrink, in 23 % where one grows and the other shrinks (the two go first in different directions and round in between).
 """
 
 from __future__ import annotations
