@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError
@@ -22,6 +24,15 @@ def _flag(text: str) -> bool:
 
 def _size(text: str) -> int:
     return int(float(text))
+
+
+def _headers(text: str) -> dict[str, dict[str, str]]:
+    import json
+
+    table = json.loads(text)
+    if not isinstance(table, dict) or not all(isinstance(headers, dict) for headers in table.values()):
+        raise ValueError(text)
+    return table
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -51,6 +62,15 @@ _TABLE = (
     Variable("GOPEN_VERBOSE", "1 logs opened and rewritten URLs at INFO", default=False, parse=_flag),
     Variable("GOPEN_REWRITE", "URL rewriting: regex=replacement, several separated by ;", default=""),
     Variable("GOPEN_BUFFER", "buffer size for local files in bytes", default=-1, parse=_size),
+    Variable("WDS_TIMEOUT", "seconds without a byte before a connection counts as stalled", default=60.0, parse=float),
+    Variable("WDS_RETRIES", "failures in a row before a store gives up", default=8, parse=int),
+    Variable(
+        "WDS_HTTP_HEADERS",
+        'JSON: beginning of an address → headers, {"https://host/": {"Authorization": "Bearer …"}}',
+        default=MappingProxyType({}),
+        parse=_headers,
+    ),
+    Variable("NETRC", "file with user names and passwords per host", default="~/.netrc"),
     Variable("USE_AIS_FOR", "schemes that go through AIStore, separated by :", default=(), parse=_words),
     Variable("ALLOW_OBSOLETE", "1 lets obsolete functions of the public library work", default=False, parse=_flag),
     Variable("RANK", "rank of this process; overrides torch.distributed when WORLD_SIZE is set too", parse=int),
@@ -103,6 +123,39 @@ def expand_path(text: str) -> str:
     >>> del os.environ["WDS_BUCKET"]
     """
     return os.path.expandvars(os.path.expanduser(text))  # noqa: PTH111 - a Path would lose a slash of gs://
+
+
+def netrc_path() -> str | None:
+    """The netrc file, if there is one.
+
+    >>> os.environ["NETRC"] = "/no/such/file"
+    >>> netrc_path() is None
+    True
+    >>> del os.environ["NETRC"]
+    """
+    path = Path(read("NETRC")).expanduser()
+    return str(path) if path.is_file() else None
+
+
+def proxy(url: str) -> str | None:
+    """The proxy that the usual variables (HTTPS_PROXY, NO_PROXY, …) name for an address.
+
+    >>> os.environ["http_proxy"], os.environ["no_proxy"] = "http://proxy:3128", "localhost"
+    >>> proxy("http://example.org/a.tar"), proxy("http://localhost/a.tar")
+    ('http://proxy:3128', None)
+    >>> del os.environ["http_proxy"], os.environ["no_proxy"]
+    """
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies_environment, proxy_bypass_environment
+
+    parts = urlsplit(url)
+    proxies = getproxies_environment()
+    found = proxies.get(parts.scheme, proxies.get("all"))
+    if not found or proxy_bypass_environment(parts.netloc.rpartition("@")[2], proxies):
+        return None
+    return found if "://" in found else f"http://{found}"
 
 
 class Safety:

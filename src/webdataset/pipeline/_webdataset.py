@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from webdataset import config, shards
-from webdataset.cache import FileCache, pipe_cleaner
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Progress, Resumable
 from webdataset.handlers import Handler, reraise_exception
@@ -36,11 +35,10 @@ class FluidWrapper(DataPipeline, FluidInterface):
 class WebDataset(DataPipeline, FluidInterface):
     """The samples of a set of shards.
 
-    >>> getfixture = __import__("webdataset.testing", fromlist=["make_shard"]).make_shard
-    >>> dataset = WebDataset("memory://docs/a.tar", shardshuffle=False)
-    >>> getfixture("memory://docs/a.tar", [{"__key__": "0", "txt": "hello"}])
-    >>> [sample["txt"] for sample in dataset.decode()]
-    ['hello']
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://docs/a.tar", [{"__key__": "0", "txt": "hello"}, {"__key__": "1", "txt": "world"}])
+    >>> [sample["txt"] for sample in WebDataset(shard).decode()]
+    ['hello', 'world']
 
     Args:
         urls: a path, URL or `pipe:` command, with `{000..123}` for many shards, `::` between several specs, a glob, a
@@ -71,7 +69,7 @@ class WebDataset(DataPipeline, FluidInterface):
         shardshuffle: bool | int | None = None,
         cache_size: float = -1,
         cache_dir: str | os.PathLike[str] | None = None,
-        url_to_name: Callable[[str], str] = pipe_cleaner,
+        url_to_name: Callable[[str], str] | None = None,
         detshuffle: bool = False,
         nodesplitter: Any = shards.split_by_node,
         workersplitter: Any = shards.split_by_worker,
@@ -135,7 +133,7 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
 
 
 def cache_opener(
-    directory: Any, size: float, url_to_name: Callable[[str], str], *, verbose: bool, handler: Handler
+    directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool, handler: Handler
 ) -> Any:
     """What opens a shard: the cache when there is a directory for it, else the store itself (None)."""
     directory = directory if directory is not None else config.read("WDS_CACHE")
@@ -145,7 +143,10 @@ def cache_opener(
     path = Path(directory).expanduser()
     if not path.is_dir():
         raise SpecError(f"the cache directory {path} does not exist", hint="create it, or name another with cache_dir=")
-    return FileCache(path, cache_size=int(size), url_to_name=url_to_name, verbose=verbose, handler=handler)
+    from webdataset.cache import FileCache
+
+    naming = {} if url_to_name is None else {"url_to_name": url_to_name}
+    return FileCache(path, cache_size=int(size), verbose=verbose, handler=handler, **naming)
 
 
 @dataclass(frozen=True)
