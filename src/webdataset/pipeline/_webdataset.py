@@ -35,11 +35,10 @@ class FluidWrapper(DataPipeline, FluidInterface):
 class WebDataset(DataPipeline, FluidInterface):
     """The samples of a set of shards.
 
-    >>> getfixture = __import__("webdataset.testing", fromlist=["make_shard"]).make_shard
-    >>> dataset = WebDataset("memory://docs/a.tar", shardshuffle=False)
-    >>> getfixture("memory://docs/a.tar", [{"__key__": "0", "txt": "hello"}])
-    >>> [sample["txt"] for sample in dataset.decode()]
-    ['hello']
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://docs/a.tar", [{"__key__": "0", "txt": "hello"}, {"__key__": "1", "txt": "world"}])
+    >>> [sample["txt"] for sample in WebDataset(shard).decode()]
+    ['hello', 'world']
 
     Args:
         urls: a path, URL or `pipe:` command, with `{000..123}` for many shards, `::` between several specs, a glob, a
