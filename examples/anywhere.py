@@ -1,6 +1,6 @@
 """The same shards from a disk, from a web server, and out of a shell command: only the address differs.
 
-    python examples/anywhere.py
+python examples/anywhere.py
 """
 
 import functools

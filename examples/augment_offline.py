@@ -42,7 +42,9 @@ def main():
         for number in range(3):
             source, target = f"{folder}/plain-{number:03d}.tar", f"{folder}/augmented-{number:03d}.tar"
             print(f"{source[-13:]} → {target[-17:]}: {augment_shard(source, target)} samples")
-        keys = [sample["__key__"] for sample in wds.WebDataset(f"{folder}/augmented-{{000..002}}.tar", shardshuffle=False)]
+        keys = [
+            sample["__key__"] for sample in wds.WebDataset(f"{folder}/augmented-{{000..002}}.tar", shardshuffle=False)
+        ]
     print(f"{len(keys)} samples, {keys[0]} to {keys[-1]}")
 
 

@@ -40,7 +40,9 @@ def main():
             for number in range(5):
                 points = rng.integers(-100, 100, (int(rng.integers(2, 6)), 2)).cumsum(0)
                 log = "".join(f"passed {x},{y}\n" for x, y in points)
-                sink.write({"__key__": f"walk{number}", "left.track": encode_track(points), "log": log, "cls": number % 2})
+                sink.write(
+                    {"__key__": f"walk{number}", "left.track": encode_track(points), "log": log, "cls": number % 2}
+                )
         dataset = wds.WebDataset(shard, shardshuffle=False).decode(
             decode_track,
             wds.handle_extension("log", count_lines),

@@ -1,6 +1,6 @@
 """From nothing to a trained network: write shards of pictures, stream them, train a small CNN.
 
-    python examples/demo.py [--samples 4000] [--epochs 4] [--workers 2] [--data demo-data]
+python examples/demo.py [--samples 4000] [--epochs 4] [--workers 2] [--data demo-data]
 """
 
 import argparse

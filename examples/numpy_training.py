@@ -1,6 +1,6 @@
 """Training without torch: NumPy batches straight from the dataset, and softmax regression by hand.
 
-    python examples/numpy_training.py
+python examples/numpy_training.py
 """
 
 import tempfile

@@ -1,6 +1,6 @@
 """A stage of your own is a function from an iterator to an iterator: write a generator and put it into the pipeline.
 
-    python examples/own_stage.py
+python examples/own_stage.py
 """
 
 import tempfile

@@ -1,6 +1,6 @@
 """The same stream twice: as a list of stages, and as a chain of methods.
 
-    python examples/two_forms.py
+python examples/two_forms.py
 """
 
 import tempfile

@@ -25,7 +25,14 @@ def test_without_encoder_the_sample_passes(spec):
 def test_a_table_is_the_only_encoder():
     encode = make_encoder({"foo": lambda value: repr(value).encode(), "txt": lambda value: value.encode("latin-1")})
     sample = {"__key__": "a", "foo": [1], "x.foo": [2], "bin": b"b", "text": "str", "txt": "é"}
-    assert encode(sample) == {"__key__": "a", "foo": b"[1]", "x.foo": b"[2]", "bin": b"b", "text": b"str", "txt": b"\xe9"}
+    assert encode(sample) == {
+        "__key__": "a",
+        "foo": b"[1]",
+        "x.foo": b"[2]",
+        "bin": b"b",
+        "text": b"str",
+        "txt": b"\xe9",
+    }
     with pytest.raises(EncodingError, match=r"no entry.*list.*field json"):
         encode({"__key__": "a", "json": [1]})
 

@@ -55,7 +55,9 @@ def test_killed_writers_leave_only_complete_shards(tmp_path, is_complete):
         leftovers += len(hidden)
         write_again(folder, shards=len(visible) + 1)
         assert not [path for path in folder.iterdir() if path.name.startswith(".")], "the next run clears up"
-    assert leftovers > ROUNDS / 4, "too few writers were killed in the middle of a shard for this test to mean something"
+    assert leftovers > ROUNDS / 4, (
+        "too few writers were killed in the middle of a shard for this test to mean something"
+    )
 
 
 def write_again(folder: Path, shards: int):

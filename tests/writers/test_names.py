@@ -48,7 +48,9 @@ def test_D08_empty_keys_are_refused(key):
         check_key(key)
 
 
-@pytest.mark.parametrize(("field", "says"), [("", "empty"), ("JPG", "write 'jpg'"), ("seg.Png", "write 'seg.png'"), ("a/b", "'/'")])
+@pytest.mark.parametrize(
+    ("field", "says"), [("", "empty"), ("JPG", "write 'jpg'"), ("seg.Png", "write 'seg.png'"), ("a/b", "'/'")]
+)
 def test_D08_field_names_that_change_are_refused(field, says):
     with pytest.raises(EncodingError, match=says):
         check_field(field)
@@ -67,7 +69,9 @@ def test_field_names_are_text(field):
         check_field(field, strict=False)
 
 
-@pytest.mark.parametrize("sample", [{}, {"jpg": b""}, [], (1, 2), None, "a", {"__key__": 3}, {"__key__": b"a"}, {"__key__": None}])
+@pytest.mark.parametrize(
+    "sample", [{}, {"jpg": b""}, [], (1, 2), None, "a", {"__key__": 3}, {"__key__": b"a"}, {"__key__": None}]
+)
 def test_D49_a_sample_needs_a_key_of_text(sample):
     with pytest.raises(SpecError, match="__key__"):
         require_key(sample)

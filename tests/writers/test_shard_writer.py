@@ -126,7 +126,10 @@ class TestPublishing:
 
     def test_D33_an_exception_leaves_only_complete_shards(self, tmp_path, is_complete):
         posted = []
-        with pytest.raises(ZeroDivisionError), ShardWriter(f"{tmp_path}/a-%d.tar", maxcount=2, post=posted.append) as sink:
+        with (
+            pytest.raises(ZeroDivisionError),
+            ShardWriter(f"{tmp_path}/a-%d.tar", maxcount=2, post=posted.append) as sink,
+        ):
             for number in range(5):
                 sink.write(sample(number))
             1 / 0
@@ -178,7 +181,9 @@ class TestPublishing:
             with ShardWriter(f"{tmp_path}/a-%d.tar", maxcount=1) as sink:
                 sink.write(sample(first))
                 if first:
-                    assert keys_of(tmp_path / "a-0.tar") == ["0000"], "the old shard stays until the new one is complete"
+                    assert keys_of(tmp_path / "a-0.tar") == ["0000"], (
+                        "the old shard stays until the new one is complete"
+                    )
         assert keys_of(tmp_path / "a-0.tar") == ["0010"]
 
 

@@ -43,7 +43,9 @@ def test_other_tars_extract_exactly_what_was_written(program, dataset, format, t
     numbered = {f"{number}/{key}": sample for number, (key, sample) in enumerate(dataset.items())}
     data = written(*({"__key__": key, **sample} for key, sample in numbered.items()), format=format)
     command = [program, "-xf", "-", "-C", str(folder)]
-    result = subprocess.run(command, input=data, capture_output=True, env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"})
+    result = subprocess.run(
+        command, input=data, capture_output=True, env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
+    )
     assert (result.returncode, result.stderr) == (0, b"")
     found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert found == {f"{key}.{field}": data for key, sample in numbered.items() for field, data in sample.items()}
@@ -142,7 +144,9 @@ class TestBytes:
         info = tarfile.open(fileobj=io.BytesIO(written({"__key__": "a", "txt": "b"}))).next()
         assert (info.uname, info.gname, info.mode, info.mtime) == ("bigdata", "bigdata", 0o444, 0)
 
-    @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, "ustar", "gnu", "pax"])
+    @pytest.mark.parametrize(
+        "format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, "ustar", "gnu", "pax"]
+    )
     def test_D28_format_is_honoured(self, format):
         magic = written({"__key__": "a", "txt": "b"}, format=format)[257:265]
         assert magic == (b"ustar  \0" if format in ("gnu", tarfile.GNU_FORMAT) else b"ustar\x0000")
@@ -214,7 +218,10 @@ class TestRefusals:
             written({"__key__": "a", "txt": "1"}, {"__key__": "a", "cls": 2})
 
     def test_errors_say_where(self, tmp_path):
-        with TarWriter(tmp_path / "x.tar") as sink, pytest.raises(EncodingError, match=r"field json, sample a, .*x\.tar"):
+        with (
+            TarWriter(tmp_path / "x.tar") as sink,
+            pytest.raises(EncodingError, match=r"field json, sample a, .*x\.tar"),
+        ):
             sink.write({"__key__": "a", "json": object()})
 
     def test_strict_can_be_switched_off(self, members):

@@ -52,7 +52,7 @@ def encode_list(l: Sequence[Array], infos: Sequence[str] | None = None) -> list[
     """Header, data, header, data, … without magic: one socket frame each.
 
     >>> import numpy as np
-    >>> [bytelen(part) for part in encode_list([np.zeros(3, "f4")])]
+    >>> [memoryview(part).nbytes for part in encode_list([np.zeros(3, "f4")])]
     [32, 12]
     """
     names = [""] * len(l) if infos is None else list(infos)
