@@ -4,6 +4,7 @@ Layers and cycles are import-linter's (`make lint`); what it cannot see is here.
 """
 
 import ast
+import functools
 import re
 import statistics
 import subprocess
@@ -17,6 +18,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ROOMS = sorted(door.parent for door in SOURCE.glob("*/__init__.py"))
 
 
+@functools.cache
 def tree_of(path):
     return ast.parse(path.read_text())
 
@@ -139,8 +141,8 @@ UNKNOWN = {
 # Words that a room must take into its mouth, each with its reason.
 ALLOWED = {
     "stages/_collate.py": {"torch"},  # a column of tensors is stacked by torch
-    "codecs/_decoder.py": {"url"},  # DecodingError carries the public attribute
-    "samples/_read.py": set(),
+    "stages/_log_keys.py": {"rank"},  # the public format of the log has a column for it
+    "stages/_padded.py": {"torch"},  # as _collate
 }
 
 
