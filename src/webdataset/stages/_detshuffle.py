@@ -28,7 +28,8 @@ class DetShuffle(Described, Resumable):
     True
 
     Outside a pipeline every pass adds one to `epoch`. A pipeline tells the stage its epoch, so that processes which are
-    started anew for every epoch do not begin at 0 again; setting `epoch` by hand moves the pass after it to the next one.
+    started anew for every epoch do not begin at 0 again; setting `epoch` by hand moves the pass after it to the next
+    one.
     """
 
     verb: ClassVar[str] = "detshuffle"

@@ -23,8 +23,9 @@ class Map(Described, PerItem):
     >>> list(Map(lambda sample: {"n": int(sample["txt"])})([{"__key__": "a", "txt": b"7"}]))
     [{'n': 7, '__key__': 'a'}]
 
-    If a dict comes in with a `__key__` and a dict without one comes out, the key is carried over. A function may give the
-    sample another key. Random augmentations that are the same for any number of workers draw from `wds.rng(sample)`.
+    If a dict comes in with a `__key__` and a dict without one comes out, the key is carried over. A function may give
+    the sample another key. Random augmentations that are the same for any number of workers draw from
+    `wds.rng(sample)`.
     """
 
     verb: ClassVar[str] = "map"

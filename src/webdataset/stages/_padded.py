@@ -72,7 +72,8 @@ class PaddedCollation(Described):
         else:
             padded = first.new_full((len(column), *shape), value)
         for number, array in enumerate(column):
-            padded[(number, *[slice(size) for size in array.shape])] = array
+            place: Any = (number, *[slice(size) for size in array.shape])
+            padded[place] = array
         return padded
 
 
