@@ -1,11 +1,13 @@
 """Handlers: what `decode(...)` takes. A handler is a function of (key, data), with keys like ".jpg" or ".seg.jpg".
 
-It returns the value, None ("not mine"), or `Continue` (other bytes under another name, for the handlers that follow). Our own
-ones can also tell from the name alone what they would do, by a method, so that a decoder asks once per
-field name and not once per sample:
+It returns the value, None ("not mine"), or `Continue` (other bytes under another name, for the handlers that follow).
+Our own ones can also tell from the name alone what they would do, so that a decoder asks once per field name and not
+once per sample. The methods that a handler may have for it:
 
-    resolve(key) -> function of the data, or None
-    unwrap(key)  -> (inner key, function from packed to unpacked bytes), or None
+    resolve(key)              the function of the data, or None
+    unwrap(key)               (inner key, function from packed to unpacked bytes), or None
+    for_sample(data, sample)  called instead of the resolved function by handlers that need to know the sample
+    bind(rng)                 the handler with `rng(sample)` as its source of chance, asked by the stage that decodes
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ This room does not know where samples come from, what a field means, or how many
 Functions of one sample:
     `_map` one function for every sample · `_map_dict` one per field · `_map_tuple` one per position · `_select` some of
     the samples · `_to_tuple` fields in order · `_rename` fields by new names · `_extract_keys`, `_rename_keys` the same
-    by pattern · `_associate` fields from a table · `_info` a look at samples
+    by pattern · `_associate` fields from a table · `_decode` bytes to values · `_xdecode` the same by pattern · `_info` a
+    look at samples
 Streams:
     `_shuffle` random order · `_detshuffle` the same with its own epoch counter · `_batched` many as one · `_unbatched`
     one as many · `_bucketed` batches of similar lengths · `_packed` sequences side by side · `_slice` a stretch ·
@@ -33,6 +34,7 @@ from ._cached import Cached
 from ._collate import collate_columns, combine_values, default_collation_fn, dict2tuple, tuple2dict
 from ._curry import FilterFunction, RestCurried, Uncurried, pipelinefilter
 from ._db_cache import DBCache
+from ._decode import Decode
 from ._describe import Described
 from ._detshuffle import DetShuffle
 from ._extract_keys import ExtractKeys
@@ -58,10 +60,12 @@ from ._shuffle import Shuffle
 from ._slice import Slice
 from ._to_tuple import ToTuple
 from ._unbatched import Unbatched, Unlisted
+from ._xdecode import XDecode, decode_bin, decode_pickle, decode_text, default_decoders, find_decoder
 
 associate = Associate
 batched = Batched
 bucketed = Bucketed
+decode = Decode
 detshuffle = DetShuffle
 extract_keys = ExtractKeys
 info = Info
@@ -82,6 +86,7 @@ slice = Slice
 to_tuple = ToTuple
 unbatched = Unbatched
 unlisted = Unlisted
+xdecode = XDecode
 
 __all__ = [
     "Associate",
@@ -89,6 +94,7 @@ __all__ = [
     "Bucketed",
     "Cached",
     "DBCache",
+    "Decode",
     "Described",
     "DetShuffle",
     "ExtractKeys",
@@ -114,6 +120,7 @@ __all__ = [
     "Unbatched",
     "Uncurried",
     "Unlisted",
+    "XDecode",
     "alternatives",
     "answer",
     "associate",
@@ -121,10 +128,16 @@ __all__ = [
     "bucketed",
     "collate_columns",
     "combine_values",
+    "decode",
+    "decode_bin",
+    "decode_pickle",
+    "decode_text",
     "default_collation_fn",
+    "default_decoders",
     "detshuffle",
     "dict2tuple",
     "extract_keys",
+    "find_decoder",
     "getfirst",
     "guarded",
     "guess_batchsize",
@@ -155,4 +168,5 @@ __all__ = [
     "tuple2dict",
     "unbatched",
     "unlisted",
+    "xdecode",
 ]

@@ -14,4 +14,13 @@ from ._resume import assert_resumes_everywhere
 from ._server import LoopbackServer
 from ._shard import make_shard
 
-__all__ = ["LASTING", "PASSING", "Fault", "FaultServer", "LoopbackServer", "Schedule", "assert_resumes_everywhere", "make_shard"]
+__all__ = [
+    "LASTING",
+    "PASSING",
+    "Fault",
+    "FaultServer",
+    "LoopbackServer",
+    "Schedule",
+    "assert_resumes_everywhere",
+    "make_shard",
+]
