@@ -1,6 +1,7 @@
 """Every test must leave the process as it found it: descriptors, threads, children, shared memory, temporary files."""
 
 import gc
+import multiprocessing.resource_tracker
 import os
 import threading
 import time
@@ -8,6 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+
+# Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
+multiprocessing.resource_tracker.ensure_running()
 
 
 def _descriptors():

@@ -55,7 +55,7 @@ def test_D32_early_close_is_quiet_for_a_shell_and_for_a_direct_child():
 
 
 def test_early_close_ends_the_whole_command_line():
-    with stores.open_read("pipe:echo go; sleep 1000 & wait") as stream:
+    with stores.open_read("pipe:sleep 1000 & echo go; wait") as stream:
         assert stream.read(3) == b"go\n"
         family = psutil.Process(stream.proc.pid).children(recursive=True)
         assert family
@@ -99,7 +99,10 @@ def test_writing_to_a_command_that_stops_reading():
 
 def test_an_exception_while_writing_kills_the_child(tmp_path):
     target = tmp_path / "out"
-    with pytest.raises(ZeroDivisionError), stores.open_write(f"pipe:cat > {target}.part && mv {target}.part {target}") as s:
+    with (
+        pytest.raises(ZeroDivisionError),
+        stores.open_write(f"pipe:cat > {target}.part && mv {target}.part {target}") as s,
+    ):
         s.write(b"half")
         raise ZeroDivisionError
     assert not target.exists()

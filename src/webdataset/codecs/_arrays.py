@@ -64,10 +64,10 @@ def _parse_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def numpy_dumps(data: Any) -> bytes:
-    """The npy file of an array, or of anything NumPy makes one of (a torch tensor, a list of numbers).
+    r"""The npy file of an array, or of anything NumPy makes one of (a torch tensor, a list of numbers).
 
     >>> numpy_dumps(np.zeros(2, "u1"))[-2:]
-    b'\\x00\\x00'
+    b'\x00\x00'
     """
     stream = io.BytesIO()
     npy.write_array(stream, as_array(data), allow_pickle=False)

@@ -13,6 +13,8 @@ import os
 import struct
 import sys
 import tempfile
+import weakref
+from pathlib import Path
 from typing import Any
 
 from webdataset.errors import SpecError
@@ -36,7 +38,7 @@ class EpochCounter:
 
     def __init__(self) -> None:
         self._table = mmap.mmap(-1, (_ENTRIES + 1) * _WORD.size)
-        self._file: Any = None  # backs the table once it has been sent to a spawned process
+        self._descriptor: int | None = None  # of the file that backs the table once it has been sent to a spawned process
         self._passes = 0
 
     def next(self) -> int:
@@ -101,12 +103,13 @@ class EpochCounter:
             return None
         from multiprocessing.reduction import DupFd
 
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="wds-epochs-")  # noqa: SIM115  # lives as long as this object
-            self._file.write(self._table[:])
-            self._file.flush()
-            self._table = mmap.mmap(self._file.fileno(), len(self._table))
-        return DupFd(self._file.fileno())
+        if self._descriptor is None:
+            self._descriptor, path = tempfile.mkstemp(prefix="wds-epochs-")
+            Path(path).unlink()
+            weakref.finalize(self, os.close, self._descriptor)
+            os.write(self._descriptor, self._table[:])
+            self._table = mmap.mmap(self._descriptor, len(self._table))
+        return DupFd(self._descriptor)
 
     def _adopt(self, descriptor: int) -> None:
         self._table = mmap.mmap(descriptor, len(self._table))

@@ -65,8 +65,8 @@ class DataPipeline(TorchIterable):
     def compose(self, *stages: Any) -> Self:
         """A copy with more stages; this pipeline stays as it is.
 
-        >>> list(DataPipeline([1, 2]).compose(sorted, reversed))
-        [2, 1]
+        >>> list(DataPipeline([1, 2]).compose(sorted, enumerate))
+        [(0, 1), (1, 2)]
         """
         result = self._copy()
         for stage in stages:
@@ -242,6 +242,7 @@ class Stream:
         self._passes_done = state["passes"] if state else 0
         self._in_epoch = state["in_epoch"] if state else 0
         self._finished = False
+        self._resumed = bool(state and state["pass"])
         if state:
             _check_world(state["world"])
             pipeline.epochs.go_on_after(state["epoch"])
@@ -251,9 +252,9 @@ class Stream:
         self._items = self._all_passes()
 
     def _all_passes(self) -> Iterator[Any]:
+        empty = not self._resumed  # what was handed on before the checkpoint counts
         try:
             while True:
-                empty = True
                 for item in self._running.items:
                     empty = False
                     yield item
@@ -262,6 +263,7 @@ class Stream:
                     self._finished = True
                     return
                 self._running = self._pipeline.run_pass(self._pipeline.epochs.next())
+                empty = True
         finally:
             self._running.close()
 

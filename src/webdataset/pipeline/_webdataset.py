@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from webdataset import config, shards
+from webdataset import config, shards, stores
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Progress, Resumable
 from webdataset.handlers import Handler, reraise_exception
@@ -35,11 +35,10 @@ class FluidWrapper(DataPipeline, FluidInterface):
 class WebDataset(DataPipeline, FluidInterface):
     """The samples of a set of shards.
 
-    >>> getfixture = __import__("webdataset.testing", fromlist=["make_shard"]).make_shard
-    >>> dataset = WebDataset("memory://docs/a.tar", shardshuffle=False)
-    >>> getfixture("memory://docs/a.tar", [{"__key__": "0", "txt": "hello"}])
-    >>> [sample["txt"] for sample in dataset.decode()]
-    ['hello']
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://docs/a.tar", [{"__key__": "0", "txt": "hello"}, {"__key__": "1", "txt": "world"}])
+    >>> [sample["txt"] for sample in WebDataset(shard).decode()]
+    ['hello', 'world']
 
     Args:
         urls: a path, URL or `pipe:` command, with `{000..123}` for many shards, `::` between several specs, a glob, a
@@ -136,11 +135,11 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
 def cache_opener(
     directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool, handler: Handler
 ) -> Any:
-    """What opens a shard: the cache when there is a directory for it, else the store itself (None)."""
+    """What opens a shard: the cache when there is a directory for it, else the store itself."""
     directory = directory if directory is not None else config.read("WDS_CACHE")
     size = size if size != -1 else config.read("WDS_CACHE_SIZE")
     if directory is None or size == 0:
-        return None
+        return stores.open_read
     path = Path(directory).expanduser()
     if not path.is_dir():
         raise SpecError(f"the cache directory {path} does not exist", hint="create it, or name another with cache_dir=")

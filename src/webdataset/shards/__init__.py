@@ -14,7 +14,11 @@ knows how many samples each shard has, and no more.
 * `_multi`       YAML specs of several datasets
 * `_split`       who reads which shard, also where shards are fewer than readers
 * `_permutation` a keyed permutation that is computed, not stored
+* `_order`       an epoch's order as arithmetic: position → (shard, sample), and back
+* `_partition`   who fetches which positions: equal steps, every sample once
+* `_report`      what an order promises, in numbers
 * `_mixing`      several streams into one: in turn or by chance
+* `_schedule`    several streams into one, by exact shares
 * `_repeat`      the same source again and again
 * `_seed`        seeds out of anything
 """
@@ -38,9 +42,13 @@ from ._mixing import (
     round_robin_shortest,
 )
 from ._multi import MSSource, MultiShardSample, parse_spec, shardspec
+from ._order import Order, Window, quasi_random, sequential
+from ._partition import Part, Steps
 from ._permutation import Permutation, derive_keys, permute
 from ._repeat import guess_batchsize, repeatedly, repeatedly0
+from ._report import Mixing, ShuffleReport, shuffle_report
 from ._resample import NonEmpty, Resampled, ResampledShardList, ResampledShards, non_empty, resampled
+from ._schedule import MixSchedule
 from ._seed import make_seed, pytorch_worker_info, pytorch_worker_seed
 from ._source import ShardSource, Taken
 from ._spec import envlookup, envsubst, expand, expand_source, expand_urls, is_shard_name
@@ -60,22 +68,29 @@ from ._split import (
 __all__ = [
     "DirectoryShardList",
     "MSSource",
+    "MixSchedule",
+    "Mixing",
     "MultiShardSample",
     "NonEmpty",
+    "Order",
+    "Part",
     "Permutation",
     "Resampled",
     "ResampledShardList",
     "ResampledShards",
     "ShardSource",
     "Share",
+    "ShuffleReport",
     "ShuffleShards",
     "SimpleShardList",
     "SingleNodeOnly",
     "SplitByNode",
     "SplitByWorker",
     "SplitShards",
+    "Steps",
     "StrideSamples",
     "Taken",
+    "Window",
     "check_pid_is_running",
     "check_weights",
     "compute_sample_weights",
@@ -97,15 +112,18 @@ __all__ = [
     "pick",
     "pytorch_worker_info",
     "pytorch_worker_seed",
+    "quasi_random",
     "random_samples",
     "repeatedly",
     "repeatedly0",
     "resampled",
     "round_robin_longest",
     "round_robin_shortest",
+    "sequential",
     "shard_order",
     "shardspec",
     "share",
+    "shuffle_report",
     "shuffled_shards",
     "single_node_only",
     "split_by_node",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError
-from webdataset.flow import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,25 +49,27 @@ def round_robin_longest(*sources: Iterable[Any]) -> Iterator[Any]:
 
 
 def random_samples(
-    sources: Sequence[Iterable[Any]], probs: Sequence[float] | None = None, longest: bool = False, *, seed: int = 0
+    sources: Sequence[Iterable[Any]],
+    probs: Sequence[float] | None = None,
+    longest: bool = False,
+    rng: random.Random | None = None,
 ) -> Iterator[Any]:
     """One of a randomly picked source, again and again, until the picked one has no more.
 
     >>> "".join(random_samples(["aaaa", "bbbb"], [3, 1]))
-    'babbaaa'
+    'bbaaaab'
 
     Args:
         sources: anything to iterate over.
         probs: weights, normalised here; a source of weight 0 is never asked.
         longest: go on without the exhausted source instead of stopping.
-        seed: which of all sequences; the generator is private and every pick depends on its number alone.
+        rng: by default a private one that always starts the same way.
     """
     weights = check_weights([1.0] * len(sources) if probs is None else probs, len(sources))
     iterators = [iter(source) for source in sources]
-    step = 0
+    rng = random.Random(0) if rng is None else rng
     while any(weights):
-        which = pick(weights, seed, step)
-        step += 1
+        which = pick(weights, rng.random())
         item = next(iterators[which], _EMPTY)
         if item is not _EMPTY:
             yield item
@@ -76,15 +79,15 @@ def random_samples(
             return
 
 
-def pick(weights: Sequence[float], seed: int, step: int) -> int:
-    """Which source the draw number `step` takes: a function of its arguments, so a mix resumes with one number.
+def pick(weights: Sequence[float], point: float) -> int:
+    """The source that a point of 0 … 1 falls on, when each takes up its share of the line.
 
-    >>> [pick([1, 0, 1], seed=0, step=step) for step in range(6)]
-    [2, 0, 2, 2, 0, 0]
+    >>> [pick([1, 0, 1], point) for point in (0.0, 0.49, 0.5, 0.99)]
+    [0, 0, 2, 2]
     """
     sums = list(accumulate(weights))
-    point = digest("pick", seed, step) / 2**64 * sums[-1]
-    return next(i for i, upto in enumerate(sums) if point < upto)
+    # Rounding may put the last point on the end of the line, which is the last source that has any weight.
+    return min(bisect_right(sums, point * sums[-1]), bisect_left(sums, sums[-1]))
 
 
 def check_weights(weights: Sequence[float], sources: int) -> list[float]:

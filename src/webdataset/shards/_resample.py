@@ -103,13 +103,14 @@ ResampledShardList = ResampledShards
 
 
 class _Pool(Progress):
-    """Everything that came from upstream, and how often it was drawn from."""
+    """How often was drawn from everything that came from upstream, which comes again on resume."""
+
+    rewinds = True
 
     def __init__(self, during: Pass) -> None:
         self.during = during
         self.items: list[Any] = []
         self.origins: list[Json] = []
-        self.complete = False
         self.taken = 0
         self._last: Json = None
 
@@ -121,7 +122,6 @@ class _Pool(Progress):
         for item in items:
             self.items.append(item)
             self.origins.append(super().origin)
-        self.complete = True
 
     def draw(self) -> Any:
         during = self.during
@@ -132,11 +132,10 @@ class _Pool(Progress):
         return self.items[number]
 
     def save(self) -> Json:
-        return {"taken": self.taken, "complete": self.complete, "held": self.origins}
+        return self.taken
 
     def load(self, saved: Json, recall: Recall) -> None:
-        self.taken, self.complete, self.origins = saved["taken"], saved["complete"], list(saved["held"])
-        self.items = [recall(origin) for origin in self.origins]
+        self.taken = saved
 
 
 @dataclass(frozen=True)
@@ -158,9 +157,8 @@ class Resampled(Resumable):
         return _Pool(during)
 
     def run(self, items: Iterator[Any], at: _Pool, /) -> Iterator[Any]:
-        """Collect what is left of upstream, then draw."""
-        if not at.complete:
-            at.fill(items)
+        """Collect, then draw."""
+        at.fill(items)
         while at.items and at.taken < self.n:
             item = at.draw()
             yield dict(item) if isinstance(item, dict) else item

@@ -149,15 +149,15 @@ def share(shards: int, here: World) -> Share:
 
     >>> for worker in (0, 2, 4):
     ...     share(2, World(worker=worker, workers=5))
-    Share(shards=range(0, 1), first=0, step=3)
-    Share(shards=range(0, 1), first=1, step=3)
-    Share(shards=range(0, 1), first=2, step=3)
+    Share(shards=range(0, 2, 2), first=0, step=3)
+    Share(shards=range(0, 2, 2), first=1, step=3)
+    Share(shards=range(0, 2, 2), first=2, step=3)
     """
     reader, readers = here.worker * here.ranks + here.rank, here.ranks * here.workers
     if shards >= readers or shards == 0:
         return Share(range(reader, shards, readers), 0, 1)
     shard = reader % shards
-    return Share(range(shard, shard + 1), reader // shards, -(-(readers - shard) // shards))
+    return Share(range(shard, shards, shards), reader // shards, -(-(readers - shard) // shards))
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,8 @@ class SplitShards(Resumable):
 
     def start(self, during: Pass) -> _Passed:
         """Nothing seen yet."""
-        mine = share(self.shards, during.world)
-        # One shard shared with others is "every `shards`-th, beginning with mine".
-        return _Passed(mine.shards.start, mine.shards.step if mine.step == 1 else self.shards)
+        mine = share(self.shards, during.world).shards
+        return _Passed(mine.start, mine.step)
 
     def run(self, items: Iterator[Any], at: _Passed, /) -> Iterator[Any]:
         """My part of what comes."""

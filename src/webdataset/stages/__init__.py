@@ -7,6 +7,7 @@ of one item, which a pipeline fuses and may run on threads; the others hold item
 This room does not know where samples come from, what a field means, or how many processes there are.
 
 Functions of one sample:
+    `_decode` bytes to values · `_xdecode` the same by pattern ·
     `_map` one function for every sample · `_map_dict` one per field · `_map_tuple` one per position · `_select` some of the
     samples · `_to_tuple` fields in order · `_rename` fields by new names · `_extract_keys`, `_rename_keys` the same by
     pattern · `_associate` fields from a table · `_info` a look at samples
@@ -28,6 +29,7 @@ from ._associate import Associate
 from ._batched import Batched, Listed
 from ._collate import collate_columns, combine_values, default_collation_fn, dict2tuple, tuple2dict
 from ._curry import FilterFunction, RestCurried, Uncurried, pipelinefilter
+from ._decode import Decode
 from ._describe import Described
 from ._detshuffle import DetShuffle
 from ._extract_keys import ExtractKeys
@@ -49,9 +51,11 @@ from ._shuffle import Shuffle
 from ._slice import Slice
 from ._to_tuple import ToTuple
 from ._unbatched import Unbatched, Unlisted
+from ._xdecode import XDecode, decode_bin, decode_pickle, decode_text, default_decoders, find_decoder
 
 associate = Associate
 batched = Batched
+decode = Decode
 detshuffle = DetShuffle
 extract_keys = ExtractKeys
 info = Info
@@ -69,3 +73,4 @@ slice = Slice
 to_tuple = ToTuple
 unbatched = Unbatched
 unlisted = Unlisted
+xdecode = XDecode

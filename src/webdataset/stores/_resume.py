@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _jitter = random.Random()
+
+# Of an object without a version, so many bytes are asked for again after a fault and compared with what came before.
+_OVERLAP = 512
 T = TypeVar("T")
 
 
@@ -179,8 +182,10 @@ class ResumingStream(Stream):
         self._backoff = Backoff(self._patience, url, kind)
         self._body: Body | None = None
         self._ended = False
-        # The checksum of bytes 0 to position, kept while a restart may have to prove that it is the same object.
+        # The checksum of bytes 0 to position, and the last bytes before it: kept where the version cannot tell whether
+        # a new body belongs to the same object.
         self._checksum: int | None = None
+        self._tail = b""
         self._first = True
         self._retry(self._open)
         counters.add(f"{kind}.opened")
@@ -192,8 +197,7 @@ class ResumingStream(Stream):
         began = time.perf_counter()
         piece = b"" if self._ended else self._retry(lambda: self._read(min(size, PIECE)))
         self._backoff.progressed()
-        if self._checksum is not None:
-            self._checksum = zlib.crc32(piece, self._checksum)
+        self._remember(piece)
         counters.add(f"{self._kind}.bytes", len(piece))
         counters.add(f"{self._kind}.seconds", time.perf_counter() - began)
         return piece
@@ -226,7 +230,7 @@ class ResumingStream(Stream):
 
     def _open(self) -> bytes:
         try:
-            body = self._connect(self.position, self.version)
+            body = self._connect(self.position - len(self._tail), self.version)
         except PastTheEnd as error:
             self._past_the_end(error)
             return b""
@@ -241,7 +245,7 @@ class ResumingStream(Stream):
         if self._first:
             self._first = False
             self.size, self.version = body.size, body.version
-            if body.start == 0 and not (body.ranged and body.version):
+            if self.position == 0 and not (body.ranged and body.version):
                 self._checksum = 0
             return
         for before, now in ((self.version, body.version), (self.size, body.size)):
@@ -249,22 +253,30 @@ class ResumingStream(Stream):
                 raise changed(self.url, self.position, f"{before} became {now}")
         self.size = body.size if self.size is None else self.size
 
+    def _remember(self, piece: bytes) -> None:
+        if self._checksum is not None:
+            self._checksum = zlib.crc32(piece, self._checksum)
+        if self.version is None:
+            self._tail = (self._tail + piece[-_OVERLAP:])[-_OVERLAP:]
+
     def _skip_forward(self, body: Body) -> None:
-        """The place began at 0 instead of where we are: read up to there, and compare if we can."""
-        if not self._patience.restart:
+        """The body begins before the byte we want: read up to there, and compare with what we had."""
+        if not (body.ranged or self._patience.restart):
             raise StoreError(
                 "the server cannot send parts of an object", hint="Patience(restart=True) reads it again from the start"
             )
-        checksum, missing = 0, self.position - body.start
+        checksum, missing, tail = 0, self.position - body.start, b""
         while missing > 0:
             piece = body.read1(min(missing, PIECE))
             if not piece:
                 raise _short(f"{missing} bytes before byte {self.position}")
             checksum, missing = zlib.crc32(piece, checksum), missing - len(piece)
+            tail = (tail + piece)[-_OVERLAP:]
             counters.add(f"{self._kind}.bytes_again", len(piece))
-        if self._checksum is not None and self._checksum not in {checksum, 0}:
+        if not tail.endswith(self._tail) or (body.start == 0 and self._checksum not in {None, checksum}):
             raise changed(self.url, self.position, "its beginning is not what it was")
-        self._checksum = checksum
+        if body.start == 0:
+            self._checksum = checksum
 
     def _at_the_end(self) -> None:
         assert self._body is not None

@@ -52,7 +52,7 @@ def encode_list(l: Sequence[Array], infos: Sequence[str] | None = None) -> list[
     """Header, data, header, data, … without magic: one socket frame each.
 
     >>> import numpy as np
-    >>> [bytelen(part) for part in encode_list([np.zeros(3, "f4")])]
+    >>> [memoryview(part).nbytes for part in encode_list([np.zeros(3, "f4")])]
     [32, 12]
     """
     names = [""] * len(l) if infos is None else list(infos)
@@ -127,11 +127,11 @@ def chunk_size(head: Buffer) -> int:
 
 
 def encode_buffer(l: Sequence[Array], infos: Sequence[str] | None = None) -> bytearray:  # noqa: E741 - public name
-    """Arrays as the contents of a `.ten` file.
+    r"""Arrays as the contents of a `.ten` file.
 
     >>> import numpy as np
     >>> encode_buffer([np.arange(3, dtype="f4")], ["a"])[:24]
-    bytearray(b'~TenBin~ \\x00\\x00\\x00\\x00\\x00\\x00\\x00f4\\x00\\x00\\x00\\x00\\x00\\x00')
+    bytearray(b'~TenBin~ \x00\x00\x00\x00\x00\x00\x00f4\x00\x00\x00\x00\x00\x00')
     """
     if not isinstance(l, list | tuple):
         raise EncodingError(f"a list of arrays is wanted, not {type(l).__name__}")

@@ -1,0 +1,142 @@
+"""Runs of members → samples: `_group`'s rule for whole windows, at 0.8 µs per sample of two fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from webdataset.flow import EndOfStreamError
+from webdataset.handlers import Handler, reraise_exception
+
+from ._errors import duplicate_field, split_sample
+from ._group import OWN_FIELDS, Keys, Sample
+from ._names import is_meta, split_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from webdataset.tar import Run
+
+# Endings that were met before are looked up; a shard whose endings never repeat must not fill the memory.
+_MOST_ENDINGS = 1000
+
+
+class Gathered(NamedTuple):
+    """Finished samples, and the archive offset of each one's first header."""
+
+    samples: list[Sample]
+    offsets: list[int]
+
+
+class Gatherer:
+    """Groups the members of one shard, run by run; holds the sample that is not finished yet.
+
+    >>> from webdataset.tar import Run
+    >>> gatherer, gathered = Gatherer(url="a.tar"), Gathered([], [])
+    >>> gatherer.feed(Run(0, True, b"abc", ["1.a", "1.b", "2.a"], [0, 512, 1024], [0, 1, 2], [1, 2, 3]), gathered)
+    >>> gathered
+    Gathered(samples=[{'__key__': '1', '__url__': 'a.tar', 'a': b'a', 'b': b'b'}], offsets=[0])
+    >>> gatherer.finish(gathered)
+    >>> gathered.samples[1]
+    {'__key__': '2', '__url__': 'a.tar', 'a': b'c'}
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str | None = None,
+        local_path: str | None = None,
+        keys: Keys = split_name,
+        lcase: bool = True,
+        suffixes: Collection[str] | None = None,
+        allow_split: bool = False,
+        handler: Handler = reraise_exception,
+    ) -> None:
+        self._url = url
+        self._keys = keys
+        self._lcase = lcase
+        self._suffixes = suffixes
+        self._allow_split = allow_split
+        self._handler = handler
+        self._own: Sample = {"__key__": None, "__url__": url}
+        if local_path is not None:
+            self._own["__local_path__"] = local_path
+        self._seen: set[str] = set()
+        self._endings: dict[str, str] = {}  # what follows the first dot of ordinary names → field
+        self._key: str | None = None
+        self._sample: Sample | None = None
+        self._begun = 0  # the offset of the sample that is not finished yet
+
+    def feed(self, run: Run, into: Gathered) -> None:
+        """Append the samples that these members finish.
+
+        When it raises (the handler did, or said stop: `EndOfStreamError`), what was finished before is in `into`.
+        """
+        key, sample, begun = self._key, self._sample, self._begun
+        endings, own, seen, data = self._endings, self._own, self._seen, run.data
+        samples, offsets = into
+        odd = _has_odd_names(run.names)
+        for name, offset, start, stop in zip(run.names, run.offsets, run.starts, run.stops, strict=True):
+            stem, _, ending = name.partition(".")
+            field: str | None = endings.get(ending)
+            if field is None or odd:
+                stem, field = self._split(name)
+                if stem is None:
+                    continue
+            if stem != key:
+                if sample is not None:
+                    samples.append(sample)
+                    offsets.append(begun)
+                key, begun = stem, offset
+                sample = own.copy()
+                sample["__key__"] = key
+                if key in seen:
+                    sample = self._split_sample(key, name, sample)
+                seen.add(key)
+            if field is None or sample is None:
+                continue
+            if field in sample:
+                self._ask(duplicate_field(field, key, name, self._url))
+            else:
+                sample[field] = data[start:stop]
+        self._key, self._sample, self._begun = key, sample, begun
+
+    def finish(self, into: Gathered) -> None:
+        """Append the last sample. Not to be called after an error: the sample may lack members."""
+        if self._sample is not None:
+            into.samples.append(self._sample)
+            into.offsets.append(self._begun)
+
+    def _split(self, name: str) -> tuple[Any, str | None]:
+        """Key and field; no key if the member belongs to no sample, no field if it is not to be kept."""
+        try:
+            key, field = (None, None) if is_meta(name) else self._keys(name)
+        except Exception as error:  # `keys` may be the user's
+            self._ask(error)
+            return None, None
+        if key is None or field is None:
+            return None, None
+        ending, field = field, field.lower() if self._lcase else field
+        if field in OWN_FIELDS or not (self._suffixes is None or field in self._suffixes):
+            return key, None
+        if self._keys is split_name and ending and "/" not in ending:
+            if len(self._endings) >= _MOST_ENDINGS:
+                self._endings.clear()
+            self._endings[ending] = field
+        return key, field
+
+    def _split_sample(self, key: str, name: str, sample: Sample) -> Sample | None:
+        """A key that comes back: another sample if that is allowed, else an error, and none if that is forgiven."""
+        if self._allow_split:
+            return sample
+        self._ask(split_sample(key, name, self._url))
+        return None
+
+    def _ask(self, error: Exception) -> None:
+        if not self._handler(error):
+            raise EndOfStreamError
+
+
+def _has_odd_names(names: list[str]) -> bool:
+    """Whether some of these names may be hidden or meta names; asked for all at once, that costs 0.02 µs per name."""
+    joined = "\0".join(("", *names))
+    return "\0__" in joined or "\0." in joined or "/." in joined
