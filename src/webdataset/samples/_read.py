@@ -94,8 +94,10 @@ class ReadSamples(Source):
                 with closing(self._rest(shard, at)) as batches:
                     for batch in batches:
                         at.hold(batch.offsets)
-                        for at.taken, sample in enumerate(batch.samples, at.taken + 1):  # noqa: B020 - the start is read once
+                        end = at.taken + len(batch.samples)
+                        for at.taken, sample in _turns(shard, enumerate(batch.samples, at.taken + 1)):
                             yield sample
+                        at.taken = end
                 at.close()
         except EndOfStreamError:
             return
@@ -187,6 +189,14 @@ class ReadSamples(Source):
             allow_split=self.allow_split,
             handler=self.handler,
         )
+
+
+def _turns(shard: ShardItem, numbered: Iterator[tuple[int, Sample]]) -> Iterator[tuple[int, Sample]]:
+    """Of a shard that is shared with other readers, every `step`-th sample, beginning with number `first`."""
+    if "step" not in shard:
+        return numbered
+    first, step = shard["first"], shard["step"]
+    return ((taken, sample) for taken, sample in numbered if (taken - 1) % step == first)
 
 
 def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
