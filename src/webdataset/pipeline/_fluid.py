@@ -25,9 +25,15 @@ class FluidInterface:
         """A copy with more stages; `DataPipeline` has it."""
         raise NotImplementedError
 
-    def pipe(self, f: Callable[[Iterator[Any]], Iterable[Any]]) -> Self:
-        """Add any function from an iterator to an iterator."""
-        return self.compose(f)
+    def pipe(self, f: Callable[..., Iterable[Any]], *args: Any, **kw: Any) -> Self:
+        """Add any function from an iterator to an iterator; more arguments are passed on after it.
+
+        >>> from itertools import islice
+        >>> from webdataset.pipeline import FluidWrapper
+        >>> list(FluidWrapper("abc").pipe(islice, 2))
+        ['a', 'b']
+        """
+        return self.compose(stages.pipelinefilter(f)(*args, **kw) if args or kw else f)
 
     then = pipe
 
