@@ -10,8 +10,8 @@ This room does not know where samples come from, what a field means, or how many
 Functions of one sample:
     `_map` one function for every sample · `_map_dict` one per field · `_map_tuple` one per position · `_select` some of
     the samples · `_to_tuple` fields in order · `_rename` fields by new names · `_extract_keys`, `_rename_keys` the same
-    by pattern · `_associate` fields from a table · `_decode` bytes to values · `_xdecode` the same by pattern · `_info` a
-    look at samples
+    by pattern · `_associate` fields from a table · `_decode` bytes to values · `_xdecode` the same by pattern · `_info`
+    a look at samples
 Streams:
     `_shuffle` random order · `_detshuffle` the same with its own epoch counter · `_batched` many as one · `_unbatched`
     one as many · `_bucketed` batches of similar lengths · `_packed` sequences side by side · `_slice` a stretch ·
