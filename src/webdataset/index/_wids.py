@@ -1,7 +1,7 @@
 """The description of a whole dataset: which shards, how many samples each, and how to tell that they are those.
 
-JSON as the `wids` package writes it: `wids_version`, a `shardlist` of `url` and `nsamples` (and `filesize`, `md5sum`), or
-`datasets` that hold such lists or name other descriptions by `source_url`. Relative addresses are relative to the
+JSON as the `wids` package writes it: `wids_version`, a `shardlist` of `url` and `nsamples` (and `filesize`, `md5sum`),
+or `datasets` that hold such lists or name other descriptions by `source_url`. Relative addresses are relative to the
 description itself.
 """
 
