@@ -5,17 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webdataset.errors import EncodingError, SpecError
+from webdataset.samples import is_meta, split_name
 from webdataset.writers._names import check_field, check_key, require_key
 
 
 def read_name(name):
-    """The reader's rule, spelled out once more: (key, field), or None for what readers skip."""
-    first = name.partition("/")[0]
-    if "/" in name and first.startswith("__") and first.endswith("__") and len(first) >= 4:
-        return None
-    folder, slash, base = name.rpartition("/")
-    stem, dot, field = base.partition(".")
-    return (folder + slash + stem, field.lower()) if stem and dot else None
+    """What our reader makes of a name, field names in lower case as it does; None for what it skips."""
+    key, field = split_name(name)
+    return None if key is None or is_meta(name) else (key, field.lower())
 
 
 def passes(check, name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from webdataset.errors import EncodingError, SpecError, Where
+from webdataset.samples import is_meta
 
 _OPT_OUT = "or write it as it is with strict=False"
 
@@ -34,14 +35,14 @@ def check_key(key: str) -> None:
     webdataset.errors.EncodingError: the key '0001.left' has a dot in its last part, so it would be read as '0001' ...
     """
     folder, slash, base = key.rpartition("/")
-    first = key.partition("/")[0]
     if not base:
         problem, remedy = f"the key {key!r} is empty or ends in '/', readers would skip it", "give it a name"
     elif "." in base:
         cut = folder + slash + base.partition(".")[0]
         problem = f"the key {key!r} has a dot in its last part, so it would be read as {cut!r}"
         remedy = f"take {folder + slash + base.replace('.', '_')!r}"
-    elif slash and len(first) >= 4 and first.startswith("__") and first.endswith("__"):
+    elif slash and is_meta(key):
+        first = key.partition("/")[0]
         problem, remedy = f"readers skip what lies in {first!r}, it is meant for metadata", "take another folder name"
     else:
         return
