@@ -178,7 +178,7 @@ class TarWriter:
             self._known_fields.add(field)
 
     def _check_sample(self, key: str, fields: list[tuple[str, bytes]]) -> None:
-        check_key(key)
+        check_key(key, [field for field, _ in fields])
         if key in self._keys:
             raise EncodingError(
                 "there is a sample with this key in the archive already, readers would mix them up or refuse them",
