@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import math
 import zipfile
@@ -15,11 +16,7 @@ from webdataset import config
 from webdataset.errors import EncodingError, FormatError
 
 _MAGIC = b"\x93NUMPY"
-_HEADER_READERS = {
-    1: (2, npy.read_array_header_1_0),
-    2: (4, npy.read_array_header_2_0),
-    3: (4, npy.read_array_header_2_0),
-}
+_LONGEST_HEADER = 10_000  # Python's parser is not safe with more, says NumPy
 
 
 def npy_loads(data: bytes) -> np.ndarray[Any, Any]:
@@ -50,17 +47,25 @@ def _header_end(data: bytes) -> int:
 
 @lru_cache(maxsize=1024)  # a shard has few shapes: 0.2 µs instead of the 25 µs of NumPy's header parser
 def _parse_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    if header[6] not in _HEADER_READERS:
-        raise FormatError(f"npy version {header[6]} is not known")
-    stream = io.BytesIO(header)
-    npy.read_magic(stream)
-    _, read = _HEADER_READERS[header[6]]
-    shape, fortran_order, dtype = read(stream)
+    shape, fortran_order, dtype = _read_header(header)
     if dtype.hasobject:
         raise FormatError("an npy array of Python objects is a pickle", hint="write it under the field 'pkl'")
     if any(size < 0 for size in shape):
         raise FormatError(f"npy shape {shape} is not possible")
     return shape, fortran_order, dtype
+
+
+def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    stream = io.BytesIO(header[8:])
+    match header[6]:
+        case 1:
+            return npy.read_array_header_1_0(stream)
+        case 2:
+            return npy.read_array_header_2_0(stream)
+        case 3 if len(header) < _LONGEST_HEADER:  # as 2, with UTF-8 instead of Latin-1
+            fields = ast.literal_eval(header[12:].decode("utf-8"))
+            return tuple(map(int, fields["shape"])), bool(fields["fortran_order"]), npy.descr_to_dtype(fields["descr"])
+    raise FormatError(f"npy version {header[6]} is not known, or its header too long")
 
 
 def numpy_dumps(data: Any) -> bytes:
@@ -69,8 +74,16 @@ def numpy_dumps(data: Any) -> bytes:
     >>> numpy_dumps(np.zeros(2, "u1"))[-2:]
     b'\x00\x00'
     """
+    array = as_array(data)
+    try:
+        return _write(array, (1, 0))
+    except ValueError:  # a long header, or one with letters beyond Latin-1
+        return _write(array, (3, 0))
+
+
+def _write(array: np.ndarray[Any, Any], version: tuple[int, int]) -> bytes:
     stream = io.BytesIO()
-    npy.write_array(stream, as_array(data), allow_pickle=False)
+    npy.write_array(stream, array, version, allow_pickle=False)
     return stream.getvalue()
 
 

@@ -148,11 +148,32 @@ class DataPipeline(TorchIterable):
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch: a pass, or what `with_epoch` and `repeat` made of it."""
-        state, self._resume_from = self._resume_from, None
-        goes_on = self._stream is not None and self.nsamples > 0 and not self._restart and state is None
+        return self.open().epoch(self.nsamples)
+
+    def open(self, state: Json = None, **how: Any) -> Stream:
+        """The stream that the next epoch comes from: as loaded, or as the epoch before it left it, or a new one.
+
+        Args:
+            state: where a `Stream` was, instead of what `load_state_dict` said.
+            how: for `Running`, if the stream is a new one.
+        """
+        if state is None:
+            state, self._resume_from = self._resume_from, None
+        goes_on = self._stream is not None and self.goes_on and state is None
         stream = self._stream.next_epoch() if goes_on and self._stream is not None else None
-        self._stream = stream if stream is not None else Stream(self, state)
-        return self._stream.epoch(self.nsamples)
+        self._stream = stream if stream is not None else Stream(self, state, **how)
+        return self._stream
+
+    def leave(self, state: Json) -> None:
+        """End an epoch early, or in another process: the next one goes on from this state, if epochs go on at all."""
+        self._stream = None
+        if self.goes_on and state is not None:
+            self._resume_from = {**state, "in_epoch": -state.get("skip", 0)}  # what is skipped belongs to the past
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an epoch continues the one before it (`with_epoch`) instead of making new passes."""
+        return self.nsamples > 0 and not self._restart
 
     def iterator1(self) -> Iterator[Any]:
         """One pass, whatever `repeat` and `with_epoch` say.
@@ -189,32 +210,40 @@ class DataPipeline(TorchIterable):
         >>> list(again)
         [1, 2]
         """
-        state = {"version": 1, "seed": self.seed, "stages": fingerprint(self.pipeline)}
+        state = {"version": 1, **self.identity()}
         if self._resume_from is not None:
             return {**state, "at": self._resume_from}
         return {**state, "at": self._stream.state() if self._stream is not None else None}
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
-        mine = fingerprint(self.pipeline)
-        for number, (saved, here) in enumerate(zip(state["stages"], mine, strict=False)):
-            if saved != here:
-                raise StateError(
-                    f"stage {number} of the checkpoint is {saved}, here it is {here}",
-                    hint="load the checkpoint into the pipeline that saved it",
-                )
-        if len(state["stages"]) != len(mine):
-            raise StateError(
-                f"the checkpoint has {len(state['stages'])} stages, this pipeline has {len(mine)}",
-                hint="load the checkpoint into the pipeline that saved it",
-            )
-        if state["seed"] != self.seed:
-            raise StateError(
-                f"the checkpoint was made with seed {state['seed']}, this pipeline has {self.seed}",
-                hint="give the dataset the same seed",
-            )
+        self.check_identity(state)
         self._resume_from = state["at"]
         self._stream = None
+
+    def identity(self) -> dict[str, Json]:
+        """What a checkpoint must know of the pipeline to refuse another one."""
+        return {"seed": self.seed, "stages": fingerprint(self.pipeline)}
+
+    def check_identity(self, saved: dict[str, Json]) -> None:
+        """Refuse what was saved by another pipeline, in a sentence that says what differs."""
+        mine = fingerprint(self.pipeline)
+        for number, (there, here) in enumerate(zip(saved["stages"], mine, strict=False)):
+            if there != here:
+                raise StateError(
+                    f"stage {number} of the checkpoint is {there}, here it is {here}",
+                    hint="load the checkpoint into the pipeline that saved it",
+                )
+        if len(saved["stages"]) != len(mine):
+            raise StateError(
+                f"the checkpoint has {len(saved['stages'])} stages, this pipeline has {len(mine)}",
+                hint="load the checkpoint into the pipeline that saved it",
+            )
+        if saved["seed"] != self.seed:
+            raise StateError(
+                f"the checkpoint was made with seed {saved['seed']}, this pipeline has {self.seed}",
+                hint="give the dataset the same seed",
+            )
 
     def close(self) -> None:
         """Close what an iteration holds open, then every stage that can be closed."""
@@ -248,24 +277,25 @@ class DataPipeline(TorchIterable):
 class Stream:
     """The items of a pipeline, pass after pass, with a place that can be saved."""
 
-    def __init__(self, pipeline: DataPipeline, state: Json) -> None:
+    def __init__(self, pipeline: DataPipeline, state: Json, **how: Any) -> None:
         self._pipeline = pipeline
+        self._how = how  # for every pass: see Running
         self._passes_done = state["passes"] if state else 0
         self._in_epoch = state["in_epoch"] if state else 0
+        self._skip = state.get("skip", 0) if state else 0  # items handed on since the state was saved
         self._finished = False
-        self._resumed = bool(state and state["pass"])
         if state:
             _check_world(state["world"])
             pipeline.epochs.go_on_after(state["epoch"])
-            self._running = pipeline.run_pass(state["epoch"], state=state["pass"])
+            self._running = pipeline.run_pass(state["epoch"], state=state["pass"], **how)
         else:
-            self._running = pipeline.run_pass(pipeline.epochs.next())
-        self._items = self._all_passes()
+            self._running = pipeline.run_pass(pipeline.epochs.next(), **how)
+        self._items = self._all_passes(begun=bool(state) and state["pass"] is not None)
 
-    def _all_passes(self) -> Iterator[Any]:
-        empty = not self._resumed  # what was handed on before the checkpoint counts
+    def _all_passes(self, *, begun: bool) -> Iterator[Any]:
         try:
             while True:
+                empty, begun = not begun, False  # a pass may have been saved after its last item
                 for item in self._running.items:
                     empty = False
                     yield item
@@ -273,13 +303,13 @@ class Stream:
                 if empty or self._passes_done >= self._pipeline.repetitions:
                     self._finished = True
                     return
-                self._running = self._pipeline.run_pass(self._pipeline.epochs.next())
-                empty = True
+                self._running = self._pipeline.run_pass(self._pipeline.epochs.next(), **self._how)
         finally:
             self._running.close()
 
     def epoch(self, size: int) -> Iterator[Any]:
         """The next `size` items, or all of them if `size` is not positive."""
+        self._leave_out_skipped()
         if size <= 0:
             yield from self._items
             return
@@ -287,6 +317,11 @@ class Stream:
             self._in_epoch += 1
             yield item
         self._in_epoch = 0
+
+    def _leave_out_skipped(self) -> None:
+        for _ in islice(self._items, self._skip):
+            self._in_epoch += 1
+        self._skip = 0
 
     def next_epoch(self) -> Stream | None:
         """This stream, ready for another epoch, or None when it has ended."""
@@ -297,6 +332,8 @@ class Stream:
         """Where the stream is, as JSON; after the last item of the last pass, the beginning of the next pass."""
         here = world.current()
         common = {"in_epoch": self._in_epoch, "world": [here.ranks, here.workers]}
+        if self._skip:
+            common["skip"] = self._skip
         if self._finished:
             return {"epoch": self._running.during.epoch + 1, "passes": 0, "pass": None, **common}
         return {

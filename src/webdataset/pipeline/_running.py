@@ -18,6 +18,7 @@ from typing import Any
 from webdataset.errors import StateError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, apply_each, digest, fuse
 
+from ._loop import Loop
 from ._stages import describe, invoke, is_opaque
 
 _LONGEST = 120
@@ -39,7 +40,7 @@ class Running:
         fused: makes the stage that runs a group of per-item functions; by default they run in this thread.
     """
 
-    def __init__(self, stages: Sequence[Any], during: Pass, *, state: Json = None, fused: Fused | None = None) -> None:
+    def __init__(self, stages: Sequence[Any], during: Pass, *, state: Json = None, fused: Fused = Loop) -> None:
         self.during = during
         self._stages = stages
         self._fused = fused
@@ -85,19 +86,16 @@ class Running:
         return self._run_functions(functions, items, saved) if functions else items  # type: ignore[return-value]  # not empty
 
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
-        if self._fused is None:
-            items = apply_each(functions, items)
-        else:
-            stage = self._fused(functions)
-            items = self._resume(stage, stage.start(self.during), items, saved)
-            self._way.pop()  # the functions themselves are the way; the stage around them is not
-        self._way.append(fuse(functions))
+        stage = self._fused(functions)
+        items = self._resume(stage, stage.start(self.during), items, saved)
+        self._way[-1] = fuse(functions)  # the functions themselves are the way; the stage around them is not
         return items
 
     def _resume(self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         at.upstream = self._progress[-1] if self._progress else None
-        for earlier in self._progress:
-            earlier.tracked = True
+        if not isinstance(stage, Loop):  # which holds nothing of its own
+            for earlier in self._progress:
+                earlier.tracked = True
         mine = next(saved) if saved is not None else None
         if mine is not None:
             at.load(mine, self._recall(len(self._way)))

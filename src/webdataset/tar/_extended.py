@@ -40,6 +40,7 @@ class Extensions:
         """The next member's header as its extensions change it; None after a global header alone."""
         blocks = self._blocks
         changes: dict[str, str] = {}
+        first = blocks.offset
         while True:
             offset = blocks.offset
             header = parse_header(blocks.take(BLOCK, "a header"), offset)
@@ -54,7 +55,7 @@ class Extensions:
                 if not changes:
                     return None
             else:
-                return apply(header, {**self._globals, **changes}, offset) if changes or self.matter else header
+                return apply(header, {**self._globals, **changes}, first) if changes or self.matter else header
 
     def _payload(self, header: Header, offset: int) -> bytes:
         if header.size > LONGEST_EXTENSION:
