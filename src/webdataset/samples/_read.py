@@ -24,7 +24,7 @@ from webdataset.tar import Header, Run, read_runs
 
 from ._choice import Select, as_predicate, choose
 from ._gather import Gathered, Gatherer
-from ._group import Keys, Sample  # noqa: TC001 - the fields of a dataclass can be asked for their types
+from ._group import Keys, Sample
 from ._names import split_name
 from ._progress import UNKNOWN, InShard, ShardItem, as_shard
 
@@ -95,7 +95,7 @@ class ReadSamples(Source):
                     for batch in batches:
                         at.hold(batch.offsets)
                         end = at.taken + len(batch.samples)
-                        for at.taken, sample in _turns(shard, enumerate(batch.samples, at.taken + 1)):
+                        for at.taken, sample in _turns(shard, enumerate(batch.samples, at.taken + 1)):  # noqa: B020 - read once
                             yield sample
                         at.taken = end
                 at.close()
