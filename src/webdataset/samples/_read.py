@@ -144,12 +144,12 @@ class ReadSamples(Source):
                 if run is None:
                     gatherer.finish(batch)
                 else:
+                    if not run.restartable:
+                        run = run._replace(offsets=[UNKNOWN] * len(run.offsets))
                     try:
                         gatherer.feed(run, batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
                         failure = error
-                    if not run.restartable:
-                        batch.offsets[:] = [UNKNOWN] * len(batch.offsets)
                 yield batch
                 if failure is not None:
                     raise failure
