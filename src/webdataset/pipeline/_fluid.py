@@ -40,7 +40,7 @@ class FluidInterface:
     def batched(
         self,
         batchsize: int,
-        collation_fn: Callable[[list[Any]], Any] | None = default_collation_fn,
+        collation_fn: Callable[[Sequence[Any]], Any] | None = default_collation_fn,
         partial: bool = True,
     ) -> Self:
         """Collect samples into batches."""

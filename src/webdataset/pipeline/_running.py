@@ -88,9 +88,9 @@ class Running:
 
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         stage = self._fused(functions)
-        items = self._resume(stage, stage.start(self.during), items, saved)
+        results = self._resume(stage, stage.start(self.during), items, saved)
         self._way[-1] = fuse(functions)  # the functions themselves are the way; the stage around them is not
-        return items
+        return results
 
     def _resume(self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         at.upstream = self._progress[-1] if self._progress else None
