@@ -23,7 +23,7 @@ Batches:
     `_collate` columns, copied once · `_padded` columns of different lengths · `_length` how long a sample is
 What they are made of:
     `_guard` failures and handlers · `_held` progress of buffers · `_draws` draws with a one-number state · `_rng`
-    random numbers of a sample · `_fields` names of fields · `_check` arguments · `_describe` the repr · `_curry` stages
+    random numbers of a sample · `_fields` names of fields · `_check` arguments · `_curry` stages
     from functions and back · `_pick` a random item
 """
 
@@ -35,7 +35,6 @@ from ._collate import collate_columns, combine_values, default_collation_fn, dic
 from ._curry import FilterFunction, RestCurried, Uncurried, pipelinefilter
 from ._db_cache import DBCache
 from ._decode import Decode
-from ._describe import Described
 from ._detshuffle import DetShuffle
 from ._extract_keys import ExtractKeys
 from ._fields import alternatives, getfirst, parse_field_spec
@@ -95,7 +94,6 @@ __all__ = [
     "Cached",
     "DBCache",
     "Decode",
-    "Described",
     "DetShuffle",
     "ExtractKeys",
     "FilterFunction",
