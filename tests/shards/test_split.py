@@ -69,7 +69,10 @@ def test_splitters_resume_where_they_were(stage, here):
 
 def test_single_node_only():
     assert list(single_node_only(iter("ab"))) == ["a", "b"]
-    with pretend(World(1, 2)), pytest.raises(SpecError, match=r"explicit nodesplitter.*multi-node.*rank 1 of 2.*split_by_node"):
+    with (
+        pretend(World(1, 2)),
+        pytest.raises(SpecError, match=r"explicit nodesplitter.*multi-node.*rank 1 of 2.*split_by_node"),
+    ):
         list(single_node_only(iter("ab")))
     with pytest.raises(ValueError, match="nodesplitter"):
         list(single_node_only.run(iter("ab"), single_node_only.start(Pass(world=World(0, 2)))))
