@@ -93,7 +93,7 @@ def main():
     parser.add_argument("--data", default="demo-data")
     options = parser.parse_args()
     torch.manual_seed(0)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) - options.workers))  # leave the workers their cores
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) - max(1, options.workers)))  # leave reading its cores
     train_shards, val_shards = write_shards(options.data, options.samples)
     model = network()
     speed = train(model, load(train_shards, options.workers, training=True), options.epochs, options.samples)

@@ -102,7 +102,9 @@ def functions(path):
 
 def body_lines(node):
     first = node.body[0]
-    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    documented = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
     body = node.body[1:] if documented else node.body
     return body[-1].end_lineno - body[0].lineno + 1 if body else 0
 
@@ -195,7 +197,21 @@ def test_only_world_asks_torch_who_we_are():
 
 # --- the import --------------------------------------------------------------------------------------------------
 
-HEAVY = ["numpy", "torch", "PIL", "cv2", "yaml", "urllib3", "tqdm", "lmdb", "obstore", "fsspec", "av", "msgpack", "asyncio"]
+HEAVY = [
+    "numpy",
+    "torch",
+    "PIL",
+    "cv2",
+    "yaml",
+    "urllib3",
+    "tqdm",
+    "lmdb",
+    "obstore",
+    "fsspec",
+    "av",
+    "msgpack",
+    "asyncio",
+]
 
 
 def loaded_after(statement):

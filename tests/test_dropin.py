@@ -30,7 +30,14 @@ def shards(tmp_path):
     for shard in range(3):
         with wds.TarWriter(str(tmp_path / f"a-{shard}.tar")) as sink:
             for number in range(4):
-                sink.write({"__key__": f"{shard}{number}", "txt": f"text {shard}{number}", "cls": number, "json": {"n": number}})
+                sink.write(
+                    {
+                        "__key__": f"{shard}{number}",
+                        "txt": f"text {shard}{number}",
+                        "cls": number,
+                        "json": {"n": number},
+                    }
+                )
     return str(tmp_path / "a-{0..2}.tar")
 
 
@@ -80,7 +87,11 @@ def test_timm(shards):
     assert len(urls) == 3
     shuffle = SeededShuffle()
     dataset = DataPipeline(
-        wds.SimpleShardList(urls), wds.split_by_worker, tolerant_reader, shuffle, wds.map(lambda s: (s["txt"], s["cls"]))
+        wds.SimpleShardList(urls),
+        wds.split_by_worker,
+        tolerant_reader,
+        shuffle,
+        wds.map(lambda s: (s["txt"], s["cls"])),
     )
     first, second = list(dataset), list(dataset)
     assert sorted(first) == sorted(second)
@@ -116,7 +127,9 @@ def group_by_keys_nothrow(data, keys=tariterators.base_plus_ext, lcase=True, suf
 
 def test_D58_open_clip_s_grouper_and_ours_take_the_same_files(shards):
     def files():
-        streams = tariterators.url_opener(({"url": url} for url in shardlists.expand_urls(shards)), handler=wds.reraise_exception)
+        streams = tariterators.url_opener(
+            ({"url": url} for url in shardlists.expand_urls(shards)), handler=wds.reraise_exception
+        )
         return tariterators.tar_file_expander(streams, handler=wds.reraise_exception)
 
     ours = [{k: v for k, v in s.items() if k != "__local_path__"} for s in tariterators.group_by_keys(files())]
@@ -329,7 +342,9 @@ def test_aistore_takes_the_finished_shard_away(tmp_path):
         os.unlink(name)
 
     pattern = str(tmp_path / "out-%02d.tar")
-    with wds.ShardWriter(pattern=pattern, maxcount=2, maxsize=1e6, post=post, start_shard=3, verbose=0, encoder=True) as sink:
+    with wds.ShardWriter(
+        pattern=pattern, maxcount=2, maxsize=1e6, post=post, start_shard=3, verbose=0, encoder=True
+    ) as sink:
         for number in range(5):
             sink.write({"__key__": f"{number}", "cls": number})
     assert [(name[-6:-4], count) for name, count in sent] == [("03", 2), ("04", 2), ("05", 1)]

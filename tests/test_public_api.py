@@ -98,7 +98,9 @@ def signatures():
         for line in lines:
             name, bracket, rest = line.partition("(")
             if bracket:
-                yield pytest.param(module, name, rest.rstrip(")").split(", ") if rest != ")" else [], id=f"{module}.{name}")
+                yield pytest.param(
+                    module, name, rest.rstrip(")").split(", ") if rest != ")" else [], id=f"{module}.{name}"
+                )
 
 
 @pytest.mark.parametrize(("module", "name", "expected"), list(signatures()))
@@ -152,9 +154,7 @@ def test_a_fluid_method_takes_what_its_stage_takes(name):
     passes_on = any(p.kind == p.VAR_KEYWORD for p in method.values())
     if not passes_on:
         missing = [
-            p.name
-            for p in stage.values()
-            if p.name not in method and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}
+            p.name for p in stage.values() if p.name not in method and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}
         ]
         assert not missing, f"{name}: not reachable through the method"
 

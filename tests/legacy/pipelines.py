@@ -82,8 +82,28 @@ def sample_shards():
 
 @case
 def names():
-    written = ["a.jpg", "a.seg.jpg", "dir.x/y.z/a.b.c", "./b.jpg", "/abs/c.jpg", "../d.jpg", "e.JPG", "f..b", "g.", "h", "dir/i"]
-    written += ["__meta__/j.jpg", "__m__.json", "dir/__x__.jpg", "k l.m n.txt", ".hidden", "ü/é.jpg", "n" * 200 + ".txt"]
+    written = [
+        "a.jpg",
+        "a.seg.jpg",
+        "dir.x/y.z/a.b.c",
+        "./b.jpg",
+        "/abs/c.jpg",
+        "../d.jpg",
+        "e.JPG",
+        "f..b",
+        "g.",
+        "h",
+        "dir/i",
+    ]
+    written += [
+        "__meta__/j.jpg",
+        "__m__.json",
+        "dir/__x__.jpg",
+        "k l.m n.txt",
+        ".hidden",
+        "ü/é.jpg",
+        "n" * 200 + ".txt",
+    ]
     write_tar("names.tar", [(name, b"x") for name in written])
     return read("names.tar")
 
@@ -100,7 +120,11 @@ def decoded():
 
 @case
 def selected():
-    return read(sample_shards(), select_files=lambda name: name.endswith(("cls", "x.txt")), rename_files=lambda n: n.replace(".TXT", ".x.txt"))
+    return read(
+        sample_shards(),
+        select_files=lambda name: name.endswith(("cls", "x.txt")),
+        rename_files=lambda n: n.replace(".TXT", ".x.txt"),
+    )
 
 
 @case
@@ -195,7 +219,11 @@ def stages():
         "slice": run(wds.slice(1, 4, 2)),
         "rsample all": run(wds.rsample(1.0)),
         "rsample none": run(wds.rsample(0.0)),
-        "xdecode": result_of(lambda: list(wds.xdecode(("*.n", lambda s: int(s.read())))(iter([{"__key__": "k", "x.txt": b"t", "x.n": b"3"}])))),
+        "xdecode": result_of(
+            lambda: list(
+                wds.xdecode(("*.n", lambda s: int(s.read())))(iter([{"__key__": "k", "x.txt": b"t", "x.n": b"3"}]))
+            )
+        ),
     }
 
 
@@ -211,7 +239,10 @@ def collation():
         "arrays": [np.ones((2, 2)), np.zeros((2, 2))],
         "lists": [[1], [2]],
     }
-    return {name: result_of(filters.default_collation_fn, [(value,) for value in values]) for name, values in columns.items()}
+    return {
+        name: result_of(filters.default_collation_fn, [(value,) for value in values])
+        for name, values in columns.items()
+    }
 
 
 @case
@@ -340,7 +371,10 @@ def encoding():
         "a.cls": 3, "a.txt": "é", "a.json": {"a": [1, 2]}, "a.html": "<p>", "a.bin": b"raw", "a.npy": np.arange(3),
         "a.count": 5, "a.id": 6, "a.mp": [1], "a.unknown": 3, "a.ten": np.arange(3.0),
     }  # fmt: skip
-    return {name: result_of(writer.encode_based_on_extension1, value, name, writer.default_handlers) for name, value in values.items()}
+    return {
+        name: result_of(writer.encode_based_on_extension1, value, name, writer.default_handlers)
+        for name, value in values.items()
+    }
 
 
 @case

@@ -66,9 +66,15 @@ def test_resumes_in_the_middle_of_an_epoch_that_continues(chain):
     assert_resumes_everywhere(lambda: DataPipeline(Numbers(11), *chain).with_epoch(9))
 
 
-LINKS = st.sampled_from([
-    stages.map(triple), stages.select(is_even), stages.shuffle(1), stages.shuffle(5, initial=2), stages.shuffle(50),
-])
+LINKS = st.sampled_from(
+    [
+        stages.map(triple),
+        stages.select(is_even),
+        stages.shuffle(1),
+        stages.shuffle(5, initial=2),
+        stages.shuffle(50),
+    ]
+)
 
 
 @settings(max_examples=60, deadline=None)

@@ -67,7 +67,9 @@ def test_oldest_first_and_fate(folder):
     for age, name in enumerate(("c.tar.gz", "a.tgz", "b.tar")):
         os.utime(folder / name, (1000 + age, 1000 + age))
     fates = []
-    source = DirectoryShardList(folder, mode="keep", select="oldest", poll=None, fate=lambda p: (fates.append(p), os.unlink(p)))
+    source = DirectoryShardList(
+        folder, mode="keep", select="oldest", poll=None, fate=lambda p: (fates.append(p), os.unlink(p))
+    )
     assert [name.split("._")[0] for name in names(source)] == ["c.tar.gz", "a.tgz", "b.tar"]
     assert len(fates) == 3 and os.listdir(folder) == ["notes.txt"]
 
@@ -77,15 +79,22 @@ def test_an_empty_directory_is_waited_for_until_the_timeout(tmp_path):
 
 
 def test_claims_of_the_dead_are_given_back(folder):
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    )
     pid = int(dead.stdout)
     assert not check_pid_is_running(pid) and check_pid_is_running(os.getpid())
     (folder / "b.tar").rename(folder / f"b.tar._{pid}_")
     (folder / "a.tgz").rename(folder / f"a.tgz._{os.getpid()}_")
-    assert sorted(name.split("._")[0] for name in names(DirectoryShardList(folder, mode="unlink", poll=None))) == ["b.tar", "c.tar.gz"]
+    assert sorted(name.split("._")[0] for name in names(DirectoryShardList(folder, mode="unlink", poll=None))) == [
+        "b.tar",
+        "c.tar.gz",
+    ]
 
 
-@pytest.mark.parametrize("wrong", [{"mode": "eat"}, {"mode": "keep", "select": "best"}, {"mode": "keep", "path": "/no/such/place"}])
+@pytest.mark.parametrize(
+    "wrong", [{"mode": "eat"}, {"mode": "keep", "select": "best"}, {"mode": "keep", "path": "/no/such/place"}]
+)
 def test_wrong_arguments_fail_at_construction(folder, wrong):
     with pytest.raises(SpecError):
         DirectoryShardList(**{"path": folder, **wrong})

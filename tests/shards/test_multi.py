@@ -38,7 +38,11 @@ def test_yaml_spec(allowed, tmp_path):
     first, second = urls(source), urls(source)
     for shards in (first, second):
         of = {name: [url for url in shards if f"/{name}" in url] for name in ("one", "two", "three")}
-        assert len(set(of["one"])) == len(of["one"]) == 3 and len(of["two"]) == 5 and of["three"] == ["s3://all/three/c.tar"]
+        assert (
+            len(set(of["one"])) == len(of["one"]) == 3
+            and len(of["two"]) == 5
+            and of["three"] == ["s3://all/three/c.tar"]
+        )
     assert first != second
     source.set_epoch(4)
     assert urls(source.run(iter(()), source.start(Pass()))) == urls(source.run(iter(()), source.start(Pass())))

@@ -55,7 +55,9 @@ def test_windows_have_at_least_their_number_of_shards(counts, window):
     windows, shards, held = order.contents()
     sizes = np.bincount(windows)
     assert sizes.min() >= min(window, len(counts)) and sizes.max() - sizes.min() <= 1
-    assert sizes.max() <= max(window + -(-window // max(1, len(counts) // window)), len(counts) if len(counts) < 2 * window else 0)
+    assert sizes.max() <= max(
+        window + -(-window // max(1, len(counts) // window)), len(counts) if len(counts) < 2 * window else 0
+    )
     assert sorted(shards.tolist()) == list(range(len(counts))) and held.tolist() == [counts[s] for s in shards]
 
 
@@ -121,7 +123,9 @@ def test_golden_keys():
     assert len(golden) == 10
 
 
-@pytest.mark.parametrize("wrong", [{"counts": [-1]}, {"counts": [[1]]}, {"counts": [1], "window": -1}, {"counts": [1], "chunk": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"counts": [-1]}, {"counts": [[1]]}, {"counts": [1], "window": -1}, {"counts": [1], "chunk": 0}]
+)
 def test_wrong_arguments_fail_at_construction(wrong):
     with pytest.raises(SpecError):
         Order(**wrong)
@@ -129,7 +133,15 @@ def test_wrong_arguments_fail_at_construction(wrong):
 
 def test_positions_outside():
     order = Order([3, 2])
-    for call in (lambda: order.at(5), lambda: order.at(-1), lambda: order.position_of(1, 2), lambda: order.position_of(2, 0), lambda: order.window_at(5)):
+    for call in (
+        lambda: order.at(5),
+        lambda: order.at(-1),
+        lambda: order.position_of(1, 2),
+        lambda: order.position_of(2, 0),
+        lambda: order.window_at(5),
+    ):
         with pytest.raises(IndexError):
             call()
-    assert [array.tolist() for array in order.locate([])] == [[], []] == [array.tolist() for array in Order([]).locate([])]
+    assert (
+        [array.tolist() for array in order.locate([])] == [[], []] == [array.tolist() for array in Order([]).locate([])]
+    )

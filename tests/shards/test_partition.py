@@ -30,7 +30,10 @@ def test_every_position_exactly_once_whatever_came_before(samples, batch, ranks,
     parts = [part for row in all_parts(Steps(samples, batch, ranks, start)) for part in row]
     real = [p for part in parts for p, w in zip(part.positions.tolist(), part.weights.tolist()) if w]
     assert real == list(range(start, samples))
-    assert all(len(part.positions) == batch and (0 <= part.positions).all() and (part.positions < samples).all() for part in parts)
+    assert all(
+        len(part.positions) == batch and (0 <= part.positions).all() and (part.positions < samples).all()
+        for part in parts
+    )
 
 
 @given(st.integers(1, 60), st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.data())
@@ -66,7 +69,12 @@ def test_one_shard_of_one_sample_on_eight_ranks():
 
 
 def test_impossible_plans():
-    for wrong in ({"samples": -1}, {"samples": 1, "batch": 0}, {"samples": 1, "ranks": 0}, {"samples": 1, "last": "guess"}):
+    for wrong in (
+        {"samples": -1},
+        {"samples": 1, "batch": 0},
+        {"samples": 1, "ranks": 0},
+        {"samples": 1, "last": "guess"},
+    ):
         with pytest.raises(SpecError):
             Steps(**wrong)
     with pytest.raises(SpecError):

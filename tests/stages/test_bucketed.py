@@ -59,7 +59,12 @@ def test_padding():
     import torch
 
     collate = padded_collation(value={"a": -1}, multiple=4, lengths=True)
-    batch = collate([{"__key__": "x", "a": np.array([1, 2, 3]), "t": torch.ones(2)}, {"__key__": "y", "a": np.array([4]), "t": torch.ones(1)}])
+    batch = collate(
+        [
+            {"__key__": "x", "a": np.array([1, 2, 3]), "t": torch.ones(2)},
+            {"__key__": "y", "a": np.array([4]), "t": torch.ones(1)},
+        ]
+    )
     padded, lengths = batch["a"]
     assert padded.tolist() == [[1, 2, 3, -1], [4, -1, -1, -1]] and lengths.tolist() == [3, 1]
     assert batch["t"][0].tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]
@@ -87,7 +92,9 @@ def sequences(lengths):
 @given(lengths=st.lists(st.integers(0, 10), max_size=30), rows=st.integers(1, 4))
 @settings(max_examples=40, deadline=None)
 def test_packing_loses_nothing_and_resumes_everywhere(lengths, rows):
-    out = assert_resumes_everywhere([FakeSource(sequences(lengths)), packed(10, ["tokens", "mask"], rows), shuffle(2, 1)])
+    out = assert_resumes_everywhere(
+        [FakeSource(sequences(lengths)), packed(10, ["tokens", "mask"], rows), shuffle(2, 1)]
+    )
     seen = {}
     for row in out:
         assert all(row[name].shape == (10,) for name in ("tokens", "mask", "segment_ids", "positions"))
@@ -133,5 +140,3 @@ def test_packed_contract():
 def test_bad_packing_arguments_fail_at_once(arguments):
     with pytest.raises(SpecError):
         packed(*arguments)
-
-

@@ -39,7 +39,11 @@ def test_extract_keys_as_the_public_one(patterns, options, expected):
     [
         ([], dict(im="jpg"), {"im": 2}),
         ([("im", "jpg;png")], {}, "Not"),
-        ([("im", "*.jpg")], dict(keep_unselected=True), {"__key__": "k", "__url__": "u", "im": 1, "jpg": 2, "png": 3, "x/cls": 4}),
+        (
+            [("im", "*.jpg")],
+            dict(keep_unselected=True),
+            {"__key__": "k", "__url__": "u", "im": 1, "jpg": 2, "png": 3, "x/cls": 4},
+        ),
         ([("im", "*g")], {}, "Duplicate"),
         ([("im", "*g")], dict(duplicate_is_error=False), {"im": 1}),
         ([("im", "gif")], {}, "Not"),
@@ -47,7 +51,11 @@ def test_extract_keys_as_the_public_one(patterns, options, expected):
         ([], dict(c="cls"), {"c": 4}),
         ([], dict(c="x/cls"), "Not"),
         ([("a", "jpg"), ("b", "jpg")], {}, {"b": 2}),
-        ([("k", "__key__")], dict(keep_unselected=True), {"k": "k", "__url__": "u", "A.jpg": 1, "jpg": 2, "png": 3, "x/cls": 4}),
+        (
+            [("k", "__key__")],
+            dict(keep_unselected=True),
+            {"k": "k", "__url__": "u", "A.jpg": 1, "jpg": 2, "png": 3, "x/cls": 4},
+        ),
         ([("a", "a.jpg"), ("b", "*.jpg"), ("jpg", "png")], dict(keep_unselected=True), "Duplicate"),
     ],
 )

@@ -60,7 +60,14 @@ def test_drop_says_so_when_nothing_matches():
 
 
 @pytest.mark.parametrize(
-    ("sources", "options"), [(([],), {}), (([], 3), {}), (([], []), {"missing": "skip"}), (([], []), {"conflict": "x"}), (([], []), {"window": 0})]
+    ("sources", "options"),
+    [
+        (([],), {}),
+        (([], 3), {}),
+        (([], []), {"missing": "skip"}),
+        (([], []), {"conflict": "x"}),
+        (([], []), {"window": 0}),
+    ],
 )
 def test_bad_arguments_fail_at_once(sources, options):
     with pytest.raises(SpecError):

@@ -38,13 +38,6 @@ def test_v7_headers_have_no_magic(checksum):
     assert parse_header(checksum(v7)) == ("a.txt", 3, b"0", "")
 
 
-def test_v7_directories_are_files_with_a_slash(checksum):
-    v7 = bytearray(block("folder/"))
-    v7[156] = 0
-    v7[257:] = bytes(BLOCK - 257)
-    assert parse_header(checksum(v7)).kind == b"5"
-
-
 def test_a_name_of_100_bytes_has_no_nul():
     assert parse_header(block("n" * 100)).name == "n" * 100
 

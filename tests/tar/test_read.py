@@ -34,11 +34,6 @@ class Archive(bytes):
         return f"<archive of {len(self)} bytes>"
 
 
-def read_headers(archive):
-    members, skipped, *_ = outcome(archive)
-    return members or skipped
-
-
 names = st.one_of(
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=120),
     st.sampled_from(
@@ -52,6 +47,8 @@ payloads = st.one_of(st.binary(max_size=40), st.integers(0, 3000).map(lambda siz
 def members(draw):
     info = tarfile.TarInfo(draw(names))
     info.type = draw(st.sampled_from([tarfile.REGTYPE] * 8 + [b"7", b"\0", b"1", b"2", b"3", b"4", b"5", b"6"]))
+    if info.type == b"\0" and len(info.name.encode()) > 100:
+        info.type = b"0"  # tarfile takes those whose name is cut behind a slash for directories
     info.mtime = draw(st.sampled_from([0, 1700000000, 1700000000.25]))
     info.uname = draw(st.sampled_from(["", "user", "ü"]))
     info.linkname = draw(st.sampled_from(["", "a.txt", "target" * 30])) if info.type in (b"1", b"2") else ""
@@ -61,10 +58,10 @@ def members(draw):
 
 
 @st.composite
-def archives(draw):
+def archives(draw, most=2):
     """Archives of all flavours, concatenated or not."""
     whole = b""
-    for _ in range(draw(st.sampled_from([1, 1, 1, 2]))):
+    for _ in range(draw(st.integers(1, most))):
         archive = io.BytesIO()
         format = draw(st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
         headers = draw(st.sampled_from([{}, {}, {"comment": "made here"}, {"path": "everything.txt"}]))
@@ -83,7 +80,7 @@ def archives(draw):
 def test_fast_and_slow_paths_agree(trickle, archive, window, step):
     expected = outcome(trickle(archive), window=512)
     assert outcome(trickle(archive, step), window=window) == expected
-    assert expected[2] is None
+    assert expected[2:] == (None, None)
 
 
 @settings(deadline=None)
@@ -103,14 +100,12 @@ def test_they_agree_on_damaged_archives_too(trickle, archive, data):
 
 
 @settings(deadline=None)
-@given(archives().filter(lambda archive: b"everything.txt" not in archive))
+@given(archives(most=1).filter(lambda archive: b"everything.txt" not in archive))
 def test_tarfile_agrees(archive):
-    assume(read_headers(archive))
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.getmembers()
-        first = archive[: tar.offset] + bytes(1024)  # tarfile stops at the first end
-    ours = [tuple(member) for member in outcome(first)[0]]
-    assert ours == [(name, *rest) for name, *rest in by_tarfile(first)]
+    members, skipped, error, _ = outcome(archive)
+    assume(members or skipped)  # tarfile does not open archives without members
+    assert error is None
+    assert [tuple(member) for member in members] == by_tarfile(archive)
 
 
 @FORMATS
@@ -150,6 +145,15 @@ def test_sparse_files_made_by_gnu_tar_are_refused(tmp_path, format):
     archive = subprocess.run(command, capture_output=True, check=True).stdout
     with pytest.raises(UnsupportedMember, match=r"sparse file – member holes.bin, byte 0 – .*--sparse"):
         list(read_members(archive))
+
+
+@pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_old_directories_are_told_by_the_slash_of_the_whole_name(tar, format):
+    directory = tarfile.TarInfo("folder/")
+    directory.type = b"\0"
+    cut_behind_a_slash = "d/" * 60 + "a.txt"
+    archive = tar([directory, (cut_behind_a_slash, b"abc")], format, type=b"\0")
+    assert [(m.name, m.data) for m in read_members(archive)] == [(cut_behind_a_slash, b"abc")]
 
 
 def test_continued_members_are_refused(tar):

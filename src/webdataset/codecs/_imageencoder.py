@@ -143,7 +143,7 @@ def _fit(picture: Image, target: ImageFormat, name: str) -> Image:
     for mode in wider.get(picture.mode, ()):
         if mode in target.modes:
             return picture.convert(mode)
-    if target.modes == ("1",) and picture.mode == "L" and set(picture.getdata()) <= {0, 255}:
+    if target.modes == ("1",) and picture.mode == "L" and set(np.unique(np.asarray(picture)).tolist()) <= {0, 255}:
         return picture.convert("1")
     raise EncodingError(
         f"a {picture.mode} image does not fit into {name!r}, which holds {', '.join(target.modes)}",

@@ -7,7 +7,7 @@ name; `tarfile_samples` and `tarfile_to_samples` use what is there. While nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from itertools import chain
 from typing import Any

@@ -220,6 +220,8 @@ class DataPipeline(TorchIterable):
         self.check_identity(state)
         self._resume_from = state["at"]
         self._stream = None
+        if state["at"] is not None:
+            self.epochs.set(state["at"]["epoch"])
 
     def identity(self) -> dict[str, Json]:
         """What a checkpoint must know of the pipeline to refuse another one."""
@@ -286,7 +288,7 @@ class Stream:
         self._finished = False
         if state:
             _check_world(state["world"])
-            pipeline.epochs.go_on_after(state["epoch"])
+            pipeline.epochs.go_on(state["epoch"])
             self._running = pipeline.run_pass(state["epoch"], state=state["pass"], **how)
         else:
             self._running = pipeline.run_pass(pipeline.epochs.next(), **how)
@@ -303,7 +305,7 @@ class Stream:
                 if empty or self._passes_done >= self._pipeline.repetitions:
                     self._finished = True
                     return
-                self._running = self._pipeline.run_pass(self._pipeline.epochs.next(), **self._how)
+                self._running = self._pipeline.run_pass(self._next_pass(), **self._how)
         finally:
             self._running.close()
 
@@ -317,6 +319,11 @@ class Stream:
             self._in_epoch += 1
             yield item
         self._in_epoch = 0
+
+    def _next_pass(self) -> int:
+        epoch = self._running.during.epoch + 1
+        self._pipeline.epochs.begin(epoch)
+        return epoch
 
     def _leave_out_skipped(self) -> None:
         for _ in islice(self._items, self._skip):

@@ -15,11 +15,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from webdataset.describe import shown
 from webdataset.errors import StateError
-from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, apply_each, digest, fuse
+from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, digest, fuse
 
 from ._loop import Loop
-from ._stages import describe, invoke, is_opaque
+from ._stages import invoke, is_opaque
 
 _LONGEST = 120
 
@@ -141,9 +142,9 @@ def fingerprint(stages: Sequence[Any]) -> list[str]:
 
     >>> from webdataset.stages import Map
     >>> fingerprint([Map(str)])
-    ['Map(f=str, handler=reraise_exception)']
+    ['map(f=str)']
     """
-    return [_short(describe(stage)) for stage in stages]
+    return [_short(shown(stage)) for stage in stages]
 
 
 def _short(text: str) -> str:

@@ -51,8 +51,9 @@ class WebDataset(DataPipeline, FluidInterface):
         cache_dir: keep shards that come over the network in this directory, up to `cache_size` bytes.
         url_to_name: names the cache files; by default a hash of the whole URL is part of the name.
         detshuffle: accepted; shards are always shuffled by (seed, epoch).
-        nodesplitter: which shards are this rank's (None: all).
-        workersplitter: which of those are this worker's (None: all).
+        nodesplitter: which shards are this rank's (None: all). By default every R-th; ranks that outnumber the shards
+            take turns inside them.
+        workersplitter: which of those are this worker's, likewise.
         select_files: keep only members whose name a predicate (or glob) accepts; `rename_files` is applied before.
         empty_check: a pass without samples is an error.
         seed: decides every order, together with the epoch; the same on all ranks.
@@ -96,9 +97,9 @@ class WebDataset(DataPipeline, FluidInterface):
         )
         for stage in (
             shard_source(urls, resampled=resampled, seed=self.seed),
-            None if resampled else nodesplitter,
+            None if resampled else _sharing(nodesplitter),
             shards.ShuffleShards() if _wants_shuffle(shardshuffle) and not resampled else None,
-            None if resampled else workersplitter,
+            None if resampled else _sharing(workersplitter),
             ReadSamples(
                 handler=handler, select_files=select_files, rename_files=rename_files, strict=strict, opener=opener
             ),
@@ -125,7 +126,9 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
     if isinstance(urls, (Resumable, DataPipeline)) or (callable(urls) and not isinstance(urls, (str, Path))):
         return urls
     if isinstance(urls, (str, Path, Iterable)):
-        return shards.ResampledShards(urls, seed=seed) if resampled else shards.SimpleShardList(urls)
+        return (
+            shards.ResampledShards(urls, seed=seed, deterministic=True) if resampled else shards.SimpleShardList(urls)
+        )
     raise SpecError(
         f"{urls!r:.200} does not name shards",
         hint="give a path or URL, a list of them, or a shard source such as wds.SimpleShardList(...)",
@@ -179,6 +182,13 @@ class _Seen(Progress):
 
     def load(self, saved: Any, recall: Any) -> None:
         self.any = bool(saved)
+
+
+def _sharing(splitter: Any) -> Any:
+    """The default splitters give a surplus of readers nothing to do; their likes here let them share shards."""
+    if splitter is shards.split_by_node:
+        return shards.ShareShards("rank")
+    return shards.ShareShards("worker") if splitter is shards.split_by_worker else splitter
 
 
 def _wants_shuffle(shardshuffle: Any) -> bool:

@@ -24,7 +24,7 @@ from webdataset.tar import Header, Run, read_runs
 
 from ._choice import Select, as_predicate, choose
 from ._gather import Gathered, Gatherer
-from ._group import Keys, Sample  # noqa: TC001 - the fields of a dataclass can be asked for their types
+from ._group import Keys, Sample
 from ._names import split_name
 from ._progress import UNKNOWN, InShard, ShardItem, as_shard
 
@@ -94,8 +94,10 @@ class ReadSamples(Source):
                 with closing(self._rest(shard, at)) as batches:
                     for batch in batches:
                         at.hold(batch.offsets)
-                        for at.taken, sample in enumerate(batch.samples, at.taken + 1):  # noqa: B020 - the start is read once
+                        end = at.taken + len(batch.samples)
+                        for at.taken, sample in _turns(shard, enumerate(batch.samples, at.taken + 1)):  # noqa: B020 - read once
                             yield sample
+                        at.taken = end
                 at.close()
         except EndOfStreamError:
             return
@@ -142,12 +144,12 @@ class ReadSamples(Source):
                 if run is None:
                     gatherer.finish(batch)
                 else:
+                    if not run.restartable:
+                        run = run._replace(offsets=[UNKNOWN] * len(run.offsets))
                     try:
                         gatherer.feed(run, batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
                         failure = error
-                    if not run.restartable:
-                        batch.offsets[:] = [UNKNOWN] * len(batch.offsets)
                 yield batch
                 if failure is not None:
                     raise failure
@@ -187,6 +189,14 @@ class ReadSamples(Source):
             allow_split=self.allow_split,
             handler=self.handler,
         )
+
+
+def _turns(shard: ShardItem, numbered: Iterator[tuple[int, Sample]]) -> Iterator[tuple[int, Sample]]:
+    """Of a shard that is shared with other readers, every `step`-th sample, beginning with number `first`."""
+    if "step" not in shard:
+        return numbered
+    first, step = shard["first"], shard["step"]
+    return ((taken, sample) for taken, sample in numbered if (taken - 1) % step == first)
 
 
 def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:

@@ -10,8 +10,8 @@ This room does not know where samples come from, what a field means, or how many
 Functions of one sample:
     `_map` one function for every sample · `_map_dict` one per field · `_map_tuple` one per position · `_select` some of
     the samples · `_to_tuple` fields in order · `_rename` fields by new names · `_extract_keys`, `_rename_keys` the same
-    by pattern · `_associate` fields from a table · `_decode` bytes to values · `_xdecode` the same by pattern · `_info` a
-    look at samples
+    by pattern · `_associate` fields from a table · `_decode` bytes to values · `_xdecode` the same by pattern · `_info`
+    a look at samples
 Streams:
     `_shuffle` random order · `_detshuffle` the same with its own epoch counter · `_batched` many as one · `_unbatched`
     one as many · `_bucketed` batches of similar lengths · `_packed` sequences side by side · `_slice` a stretch ·
@@ -23,9 +23,10 @@ Batches:
     `_collate` columns, copied once · `_padded` columns of different lengths · `_length` how long a sample is
 What they are made of:
     `_guard` failures and handlers · `_held` progress of buffers · `_draws` draws with a one-number state · `_rng`
-    random numbers of a sample · `_fields` names of fields · `_check` arguments · `_describe` the repr · `_curry` stages
+    random numbers of a sample · `_fields` names of fields · `_check` arguments · `_curry` stages
     from functions and back · `_pick` a random item
 """
+
 
 from ._associate import Associate
 from ._batched import Batched, Listed
@@ -35,7 +36,6 @@ from ._collate import collate_columns, combine_values, default_collation_fn, dic
 from ._curry import FilterFunction, RestCurried, Uncurried, pipelinefilter
 from ._db_cache import DBCache
 from ._decode import Decode
-from ._describe import Described
 from ._detshuffle import DetShuffle
 from ._extract_keys import ExtractKeys
 from ._fields import alternatives, getfirst, parse_field_spec
@@ -95,7 +95,6 @@ __all__ = [
     "Cached",
     "DBCache",
     "Decode",
-    "Described",
     "DetShuffle",
     "ExtractKeys",
     "FilterFunction",

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_callable, require_count
 from ._collate import default_collation_fn
-from ._describe import Described
 from ._held import Grouped
 from ._length import length_by
 

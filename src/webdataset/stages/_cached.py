@@ -6,11 +6,11 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from webdataset.describe import Described
 from webdataset.errors import StateError
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_count
-from ._describe import Described
 from ._recording import Played, Store, log, play
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from webdataset.describe import Described
 from webdataset.errors import FormatError, SpecError, StateError, Where
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_count
-from ._describe import Described
 from ._recording import Pickler, Played, RecordingLock, Store, log, module_by_name, play
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class DBCache(Described, Resumable):
 
     Every pass has the same samples: the first, which reads and records them, ends after `size` samples too. Workers
     share the file; each records and plays back its own part, and `size` is divided among them. A recording counts when
-    it is complete, so a program that is killed begins it anew. It does not know where its samples came from: use another
-    file for another dataset, and another number of workers records its own.
+    it is complete, so a program that is killed begins it anew. It does not know where its samples came from: use
+    another file for another dataset, and another number of workers records its own.
 
     Samples may hold what is safe to unpickle (numbers, strings, bytes, containers, arrays, tensors), unless `pickler`
     says otherwise.

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described, call
 from webdataset.errors import FormatError, SpecError, Where
 
 from ._check import require_count
-from ._describe import Described, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

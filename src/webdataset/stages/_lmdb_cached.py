@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from webdataset.describe import Described
 from webdataset.errors import MissingDependency, SpecError, StateError, StoreError, Where
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_count
-from ._describe import Described
 from ._recording import Pickler, Played, RecordingLock, Store, module_by_name, play
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from webdataset.describe import Described
 from webdataset.errors import CollationError, SpecError, Where
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_count
 from ._collate import key_of
-from ._describe import Described
 from ._held import Grouped
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable, digest
 
 from ._check import require_count
-from ._describe import Described
 from ._draws import Draws, GivenDraws
 from ._held import Held
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.errors import CollationError, StageError
 from webdataset.flow import Pass, Resumable
 
-from ._describe import Described
 from ._held import Handed, recallable
 
 if TYPE_CHECKING:

@@ -55,7 +55,12 @@ class Extensions:
                 if not changes:
                     return None
             else:
-                return apply(header, {**self._globals, **changes}, first) if changes or self.matter else header
+                if changes or self.matter:
+                    header = apply(header, {**self._globals, **changes}, first)
+                # How tars older than POSIX say directory. A long name that was cut behind a slash is none, so this is
+                # asked of the whole name.
+                old_directory = header.kind == b"\0" and header.name.endswith("/")
+                return header._replace(kind=b"5") if old_directory else header
 
     def _payload(self, header: Header, offset: int) -> bytes:
         if header.size > LONGEST_EXTENSION:
