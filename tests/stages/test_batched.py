@@ -3,7 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.stages.contract import FakeSource, Run, assert_contract, assert_resumes_everywhere, same, samples
+from tests.stages.contract import (
+    FakeSource,
+    Run,
+    assert_contract,
+    assert_resumes_everywhere,
+    same,
+    samples,
+)
 from webdataset.errors import SpecError
 from webdataset.flow import Pass
 from webdataset.stages import batched, listed, shuffle, to_tuple, unbatched, unlisted

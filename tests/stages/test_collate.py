@@ -4,7 +4,12 @@ import torch
 
 from tests.stages.contract import same
 from webdataset.errors import CollationError
-from webdataset.stages import combine_values, default_collation_fn, dict2tuple, tuple2dict
+from webdataset.stages import (
+    combine_values,
+    default_collation_fn,
+    dict2tuple,
+    tuple2dict,
+)
 
 
 @pytest.mark.parametrize(

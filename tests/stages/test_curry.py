@@ -2,7 +2,16 @@ import pickle
 
 import pytest
 
-from webdataset.stages import FilterFunction, RestCurried, Uncurried, map, pick, pipelinefilter, select, shuffle
+from webdataset.stages import (
+    FilterFunction,
+    RestCurried,
+    Uncurried,
+    map,
+    pick,
+    pipelinefilter,
+    select,
+    shuffle,
+)
 
 
 def _repeat_each(data, times, *, suffix=""):

@@ -90,7 +90,13 @@ class TestXDecode:
         return ("read", stream.read())
 
     def test_rules_match_the_last_part_bare_or_with_a_dot(self):
-        for name, pattern in (("foo", "*.foo"), ("foo", "foo"), ("A.FOO", "*.foo"), ("d/a.foo", "a*"), ("q.foo", "*.foo")):
+        for name, pattern in (
+            ("foo", "*.foo"),
+            ("foo", "foo"),
+            ("A.FOO", "*.foo"),
+            ("d/a.foo", "a*"),
+            ("q.foo", "*.foo"),
+        ):
             assert list(xdecode((pattern, self.read))([{name: b"1"}])) == [{name: ("read", b"1")}]
         for name, pattern in (("a.foo", "foo"), ("A.FOO", "*.FOO"), ("d/a.foo", "d/*"), ("_x", "*.txt")):
             with pytest.raises(ValueError, match=f"No decoder found for {name}"):

@@ -7,7 +7,17 @@ import pytest
 from tests.stages.contract import samples
 from webdataset import handlers
 from webdataset.errors import SpecError
-from webdataset.stages import associate, extract_keys, map, map_dict, map_tuple, rename, rename_keys, select, to_tuple
+from webdataset.stages import (
+    associate,
+    extract_keys,
+    map,
+    map_dict,
+    map_tuple,
+    rename,
+    rename_keys,
+    select,
+    to_tuple,
+)
 
 
 def refuse_odd(number):
@@ -118,6 +128,17 @@ def test_our_own_errors_are_located_not_noted():
         list(map(fail)(samples(1)))
     assert caught.value.where.key == "0000" and caught.value.where.stage.startswith("map(")
     assert "sample 0000" in str(caught.value)
+
+
+def test_a_function_may_end_the_stream_itself():
+    from webdataset.flow import EndOfStreamError
+
+    def until_two(number):
+        if number == 2:
+            raise EndOfStreamError
+        return number
+
+    assert list(map(until_two, handler=handlers.reraise_exception)(range(5))) == [0, 1]
 
 
 def test_keyboard_interrupts_are_not_offered_to_handlers():

@@ -57,7 +57,3 @@ def test_what_cannot_be_called_fails_at_once():
         select(None)
     with pytest.raises(TypeError):
         map()
-
-
-def test_select_keeps_what_is_true():
-    assert list(select(lambda n: n)([1, 0, 2])) == [1, 2]

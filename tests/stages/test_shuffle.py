@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.stages.contract import FakeSource, Run, assert_contract, assert_resumes_everywhere, samples
+from tests.stages.contract import (
+    FakeSource,
+    Run,
+    assert_contract,
+    assert_resumes_everywhere,
+    samples,
+)
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Pass
 from webdataset.stages import batched, map, shuffle, to_tuple
@@ -108,7 +114,6 @@ def test_without_a_seed_workers_draw_differently():
 
 
 def test_two_shuffles_of_one_pipeline_draw_differently():
-    one = Run([FakeSource(range(50)), shuffle(100), shuffle(0)]).state
     run = Run([FakeSource(range(50)), shuffle(100), map(int), shuffle(100)])
     assert sorted(run.items) == list(range(50))
     assert run.at[1].draws._seed != run.at[2].draws._seed

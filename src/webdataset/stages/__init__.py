@@ -27,7 +27,6 @@ What they are made of:
     from functions and back · `_pick` a random item
 """
 
-
 from ._associate import Associate
 from ._batched import Batched, Listed
 from ._bucketed import Bucketed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.describe import Described
 from webdataset.errors import StateError
@@ -80,10 +80,10 @@ class _InMemory(Store):
         self._samples: list[Any] | None = None
         self._bytes = 0
 
-    def __enter__(self) -> Self:
-        return self
+    def open(self) -> None:
+        pass
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._samples = None
 
     def complete(self) -> int | None:

@@ -6,10 +6,10 @@ import os
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.describe import Described
-from webdataset.errors import FormatError, SpecError, StateError, Where
+from webdataset.errors import FormatError, SpecError, StateError, StoreError, Where
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_count
@@ -44,7 +44,8 @@ class DBCache(Described, Resumable):
     Every pass has the same samples: the first, which reads and records them, ends after `size` samples too. Workers
     share the file; each records and plays back its own part, and `size` is divided among them. A recording counts when
     it is complete, so a program that is killed begins it anew. It does not know where its samples came from: use
-    another file for another dataset, and another number of workers records its own.
+    another file for another dataset, and another number of workers records its own. Beside it lies an empty lock file
+    for each worker.
 
     Samples may hold what is safe to unpickle (numbers, strings, bytes, containers, arrays, tensors), unless `pickler`
     says otherwise.
@@ -129,9 +130,12 @@ class _InDatabase(Store):
         self._waiting: list[tuple[str, int, bytes]] = []
         self._count = 0
 
-    def __enter__(self) -> Self:
-        # A pass may be begun in one thread and ended in another; it is never in two at once.
-        self._connection = sqlite3.connect(self._path, timeout=_PATIENCE_S, check_same_thread=False)
+    def open(self) -> None:
+        try:
+            # A pass may be begun in one thread and ended in another; it is never in two at once.
+            self._connection = sqlite3.connect(self._path, timeout=_PATIENCE_S, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"the cache cannot be opened: {error}", Where(shard=self._path)) from error
         try:
             self._connection.executescript(_TABLES)
         except sqlite3.DatabaseError as error:
@@ -141,9 +145,8 @@ class _InDatabase(Store):
                 Where(shard=self._path),
                 hint="name a file that DBCache may write, or delete it",
             ) from error
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         try:
             self._flush()
         finally:

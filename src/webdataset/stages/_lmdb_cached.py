@@ -6,7 +6,7 @@ import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.describe import Described
 from webdataset.errors import MissingDependency, SpecError, StateError, StoreError, Where
@@ -87,11 +87,12 @@ class LMDBCached(Described, Resumable):
 
 
 class _Environments:
-    """Open stores: LMDB does not let a process open the same one twice."""
+    """Open stores: LMDB does not let a process open the same one twice, nor a forked child use its parent's."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, int], list[Any]] = {}
+        self._open: dict[str, list[Any]] = {}
         self._lock = threading.Lock()
+        os.register_at_fork(after_in_child=self._forget)
 
     def acquire(self, path: str, map_size: int) -> Any:
         """The store of this path, opened if nobody has it open."""
@@ -99,23 +100,28 @@ class _Environments:
             import lmdb
         except ImportError as error:
             raise MissingDependency("lmdb", extra="lmdb", why="to cache samples with LMDBCached") from error
-        key = (os.path.realpath(path), os.getpid())  # a forked child must not use its parent's
+        key = os.path.realpath(path)
         with self._lock:
             if key not in self._open:
                 try:
                     self._open[key] = [lmdb.open(path, map_size=map_size, readahead=False), 0]
-                except lmdb.Error as error:
+                except (lmdb.Error, OSError) as error:
                     raise StoreError(f"the cache cannot be opened: {error}", Where(shard=path)) from error
             self._open[key][1] += 1
             return self._open[key][0]
 
     def release(self, path: str) -> None:
         """Close it if this was the last user."""
-        key = (os.path.realpath(path), os.getpid())
+        key = os.path.realpath(path)
         with self._lock:
             self._open[key][1] -= 1
             if self._open[key][1] == 0:
                 self._open.pop(key)[0].close()
+
+    def _forget(self) -> None:
+        inherited, self._open, self._lock = self._open, {}, threading.Lock()
+        for environment, _ in inherited.values():
+            environment.close()
 
 
 _environments = _Environments()
@@ -131,11 +137,10 @@ class _InLmdb(Store):
         self._waiting: list[tuple[bytes, bytes]] = []
         self._count = 0
 
-    def __enter__(self) -> Self:
+    def open(self) -> None:
         self._environment = _environments.acquire(self._path, self._map_size)
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         try:
             self._flush()
         finally:

@@ -8,6 +8,7 @@ goes on from a checkpoint, from there.
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
@@ -27,11 +28,23 @@ log = logging.getLogger("webdataset.stages")
 class Store(ABC):
     """One recording. Used as a context manager; nothing is open outside."""
 
-    @abstractmethod
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        self._owner = os.getpid()
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A fork copies passes that are under way; the copy must not write or close what is its parent's.
+        if os.getpid() == self._owner:
+            self.close()
 
     @abstractmethod
-    def __exit__(self, *_: object) -> None: ...
+    def open(self) -> None:
+        """Open what the methods below need."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what is waiting and close it."""
 
     @abstractmethod
     def complete(self) -> int | None:
@@ -189,6 +202,9 @@ class RecordingLock:
 
     def release(self) -> None:
         """Give it back; harmless if it is not held."""
+        import fcntl
+
         if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # closing is not enough while a forked child has it open
             self._file.close()
             self._file = None
