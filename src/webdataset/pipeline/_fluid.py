@@ -5,7 +5,7 @@ Each method is one line: the stage of the same name, composed. (tests compare th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from webdataset import stages

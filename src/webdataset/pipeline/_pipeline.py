@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
-from webdataset import config
+from webdataset import config, world
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
