@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from contextlib import closing
 from itertools import accumulate
 from typing import Any, ClassVar
 
 from webdataset.describe import Described
-from webdataset.errors import SpecError, StateError, located
-from webdataset.flow import Json, Origin, Pass, Progress, Recall, Source
+from webdataset.errors import SpecError, StateError
+from webdataset.flow import EndOfStreamError, Json, Origin, Pass, Progress, Recall, Source
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import IndexedDataset
 from webdataset.samples import ReadSamples
@@ -32,12 +33,13 @@ class InPlan(Progress):
         self.order = plan.order(during)
         self.rest = Rest(len(self.order))
         self.taken = 0
-        self.number: int | None = None
+        self.number: int | None = None  # of the sample that was handed on last, where that is not plain from the count
 
     @property
     def origin(self) -> Json:
         """The number, in the order of storage, of the sample that was handed on last."""
-        return None if self.number is None else Origin("", self.number, -1)
+        number = self.rest.position + self.taken - 1 if self.number is None else self.number
+        return Origin("", number, -1) if self.taken else None
 
     def save(self) -> Json:
         """The rest, and who took how much of it."""
@@ -110,26 +112,29 @@ class ReadPlanned(Described, Source):
         starts = [0, *accumulate(self.dataset.counts)]
         reader = ReadSamples(handler=self.handler)
         for shard, url in enumerate(self.dataset.urls):
-            if starts[shard + 1] <= first:
+            begin, end = starts[shard : shard + 2]
+            if end <= first:
                 continue
-            inside = max(0, first - starts[shard])
-            with located(shard=url):
-                for at.number, sample in self._streamed(reader, shard, inside, starts):
-                    at.taken = at.number + 1 - at.rest.position
-                    yield sample
-
-    def _streamed(self, reader: ReadSamples, shard: int, inside: int, starts: list[int]) -> Iterator[tuple[int, Sample]]:
-        """The samples of a shard from number `inside` on, with their numbers in the dataset; as many as were indexed."""
-        number = starts[shard] + inside
-        for sample in reader.read_from(self.dataset.urls[shard], inside, self.dataset.offset(shard, inside)):
-            if number == starts[shard + 1]:
-                raise self.dataset.wrong_count(shard)
-            yield number, sample
-            number += 1
-        if number != starts[shard + 1] and self.handler is reraise_exception:
-            raise self.dataset.wrong_count(shard)
+            inside = max(0, first - begin)
+            with closing(reader.batches_from(url, inside, self.dataset.offset(shard, inside))) as batches:
+                for batch in batches:
+                    if at.rest.position + at.taken + len(batch) > end:
+                        raise self.dataset.stale(shard)
+                    for at.taken, sample in enumerate(batch, at.taken + 1):  # noqa: B020 - the start is read once
+                        yield sample
+            if at.rest.position + at.taken != end:
+                # Lost samples have been reported to the handler; the next shard begins where the index says.
+                if self.handler is reraise_exception:
+                    raise self.dataset.stale(shard)
+                at.taken = end - at.rest.position
 
     def _by_lookup(self, at: InPlan) -> Iterator[Sample]:
+        try:
+            yield from self._looked_up(at)
+        except EndOfStreamError:
+            return
+
+    def _looked_up(self, at: InPlan) -> Iterator[Sample]:
         for numbers, padding, skip in self._groups(at):
             samples = self._read(numbers)
             for place in range(skip, len(numbers)):
@@ -175,8 +180,6 @@ class ReadPlanned(Described, Source):
         except Exception as error:
             if self.handler(error):
                 return None
-            from webdataset.flow import EndOfStreamError
-
             raise EndOfStreamError from error
         return sample
 

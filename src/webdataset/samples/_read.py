@@ -120,6 +120,16 @@ class ReadSamples(Source):
             hint="the shard was replaced by a shorter one; start from the beginning",
         )
 
+    def batches_from(self, url: str, number: int, offset: int) -> Generator[list[Sample], None, None]:
+        """The samples of a shard from one of them on, some at a time, given its number and where it begins."""
+        start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
+        try:
+            for samples, _ in self._batches({"url": url}, start):
+                yield samples[skip:] if skip else samples
+                skip = max(0, skip - len(samples))
+        except EndOfStreamError:
+            return
+
     def _rest(self, shard: ShardItem, at: InShard) -> Generator[Gathered, None, None]:
         """What was not yet handed on of a shard."""
         start, skip = 0, at.taken
