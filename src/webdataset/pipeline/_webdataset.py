@@ -149,7 +149,7 @@ def cache_opener(
     from webdataset.cache import FileCache
 
     naming = {} if url_to_name is None else {"url_to_name": url_to_name}
-    return FileCache(path, cache_size=int(size), verbose=verbose, handler=handler, **naming)
+    return FileCache(path, cache_size=int(size), verbose=verbose, handler=handler, **naming).open
 
 
 @dataclass(frozen=True)
