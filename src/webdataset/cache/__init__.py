@@ -16,6 +16,7 @@ Nothing that the cache did not make is ever deleted.
     _machine   host and boot
 """
 
+import importlib
 from typing import Any
 
 from webdataset import config
@@ -47,8 +48,12 @@ __all__ = [
 ]
 
 
+# What this module held in the 0.2 series.
+_OLDER = "cached_tarfile_samples cached_tarfile_to_samples cached_url_opener lru_cleanup"
+
+
 def __getattr__(name: str) -> Any:
-    """The public library's three constants, as the environment has them now."""
+    """The public library's three constants, as the environment has them now, and its older names."""
     constants: dict[str, Any] = {
         "default_cache_dir": lambda: config.read("WDS_CACHE") or DEFAULT_FOLDER,
         "default_cache_size": lambda: config.read("WDS_CACHE_SIZE"),
@@ -56,4 +61,6 @@ def __getattr__(name: str) -> Any:
     }
     if name in constants:
         return constants[name]()
+    if name in _OLDER.split():  # these read samples; by name, because a room does not know what is above it
+        return getattr(importlib.import_module("webdataset.older"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -93,6 +93,10 @@ class FileCache:
         """The path of a complete local copy."""
         return is_local(url) or self.cache.get(url)
 
+    def open(self, url: str) -> Any:
+        """A stream of one shard."""
+        return self._open(url)["stream"]
+
     def __call__(self, urls: Iterable[str | Shard]) -> Iterator[Shard]:
         return _opened(urls, self._open, self.handler)
 

@@ -138,7 +138,9 @@ class IndexedDataset(Sequence[Any]):
 
     def stale(self, shard: int) -> StaleIndex:
         """The error for a shard that does not hold as many samples as was said."""
-        return stale(f"the shard does not hold the {self._shards.counts[shard]} samples it should", self._shards.urls[shard])
+        return stale(
+            f"the shard does not hold the {self._shards.counts[shard]} samples it should", self._shards.urls[shard]
+        )
 
     def close(self) -> None:
         """Let go of open shards."""

@@ -94,13 +94,13 @@ class FluidInterface:
         """Apply functions to fields."""
         return self.compose(stages.map_dict(handler=handler, **kw))
 
-    def select(self, predicate: Callable[[Any], bool]) -> Self:
+    def select(self, predicate: Callable[[Any], bool], handler: Handler = reraise_exception) -> Self:
         """Keep the samples for which the predicate holds."""
-        return self.compose(stages.select(predicate))
+        return self.compose(stages.select(predicate, handler=handler))
 
-    def associate(self, associator: Any) -> Self:
+    def associate(self, associator: Any, handler: Handler = reraise_exception) -> Self:
         """Add what a table or function knows about the sample's key."""
-        return self.compose(stages.associate(associator))
+        return self.compose(stages.associate(associator, handler=handler))
 
     def to_tuple(self, *args: Any, **kw: Any) -> Self:
         """Turn samples into tuples of fields."""

@@ -6,8 +6,8 @@ See docs/decisions/0005-planned-reading.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from contextlib import closing
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, ClassVar
 
@@ -196,7 +196,9 @@ def merge_plans(saved: Sequence[Json]) -> Json:
         raise StateError("the checkpoints do not belong together", hint="give those that all ranks saved at one time")
     readers = [Reader(**{name: each[name] for name in Reader._fields}) for each in saved]
     expected = {(rank, worker) for rank in range(readers[0].ranks) for worker in range(readers[0].workers)}
-    if {(reader.rank, reader.worker) for reader in readers} != expected or len({r[1::2] for r in readers}) > len(expected):
+    if {(reader.rank, reader.worker) for reader in readers} != expected or len({r[1::2] for r in readers}) > len(
+        expected
+    ):
         missing = sorted(expected - {(reader.rank, reader.worker) for reader in readers})
         raise StateError(f"checkpoints of (rank, worker) {missing} are missing", hint="give those of all ranks")
     return {"rest": rest.after(readers).save()}
