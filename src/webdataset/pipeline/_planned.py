@@ -53,14 +53,14 @@ class InPlan(Progress):
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on with a rest, or as the reader that was saved."""
         self.rest = Rest.load(saved["rest"], len(self.order))
-        if "count" in saved:
+        if "taken" in saved:
             me = Reader(**{name: saved[name] for name in Reader._fields})
             if me[:-1] != self.reader()[:-1]:
                 raise StateError(
                     f"this was saved by {me}, here is {self.reader()}",
                     hint="join the checkpoints of all ranks with wds.merge_states to resume on another topology",
                 )
-            self.taken = me.count
+            self.taken = me.taken
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,7 +188,7 @@ def merge_plans(saved: Sequence[Json]) -> Json:
     """What is left when each of these readers has taken what it says.
 
     >>> common = {"rest": {"samples": 10, "position": 0, "also": []}, "ranks": 2, "worker": 0, "workers": 1, "batch": 2}
-    >>> merge_plans([{**common, "rank": 0, "count": 4}, {**common, "rank": 1, "count": 2}])
+    >>> merge_plans([{**common, "rank": 0, "taken": 4}, {**common, "rank": 1, "taken": 2}])
     {'rest': {'samples': 10, 'position': 6, 'also': []}}
     """
     rest = Rest.load(saved[0]["rest"], saved[0]["rest"]["samples"])

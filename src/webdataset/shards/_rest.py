@@ -30,7 +30,7 @@ class Reader(NamedTuple):
     worker: int
     workers: int
     batch: int
-    count: int
+    taken: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Rest:
     def after(self, taken: Iterable[Reader]) -> Rest:
         """The rest when these readers have taken so much of this one.
 
-        >>> readers = [Reader(rank, 2, 0, 1, batch=2, count=count) for rank, count in ((0, 4), (1, 2))]
+        >>> readers = [Reader(rank, 2, 0, 1, batch=2, taken=taken) for rank, taken in ((0, 4), (1, 2))]
         >>> Rest(10).after(readers)
         Rest(samples=10, position=6, also=())
         """
@@ -112,7 +112,7 @@ class Rest:
 
     def _numbers(self, reader: Reader) -> Ints:
         """The numbers of the positions that a reader took, of padding and behind the end too."""
-        k = np.arange(reader.count)
+        k = np.arange(reader.taken)
         step = reader.worker + reader.workers * (k // reader.batch)
         return (step * reader.ranks + reader.rank) * reader.batch + k % reader.batch
 
