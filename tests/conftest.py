@@ -1,6 +1,7 @@
 """Every test must leave the process as it found it: descriptors, threads, children, shared memory, temporary files."""
 
 import gc
+import multiprocessing.resource_tracker
 import os
 import threading
 import time
@@ -8,6 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+
+# Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
+multiprocessing.resource_tracker.ensure_running()
 
 
 def _descriptors():
@@ -52,6 +57,6 @@ def nothing_left_behind(request):
         leaked = {kind: after[kind] - before[kind] for kind in before if after[kind] - before[kind]}
         if not leaked or time.monotonic() > deadline:
             break
-        gc.collect()  # 0.3 s once torch is loaded, so only where something seems to be left
+        gc.collect()  # 60 ms: only when something may be waiting for it
         time.sleep(0.02)
     assert not leaked, f"left behind: {leaked}"

@@ -178,7 +178,11 @@ class TestFilm(CodecContract):
     options = {"fps": 10}
 
     def same(self, given, back):
-        return back[0].shape == given.shape and np.abs(given.astype(int) - back[0]).max() < 12 and back[2]["video_fps"] == 10
+        return (
+            back[0].shape == given.shape
+            and np.abs(given.astype(int) - back[0]).max() < 12
+            and back[2]["video_fps"] == 10
+        )
 
 
 _tested = {
@@ -221,7 +225,11 @@ def test_any_json_comes_back(value):
     assert decode_field("json", encode_field("json", [value])) == [value]
 
 
-@given(st.recursive(json_values | st.binary() | st.complex_numbers(allow_nan=False), lambda i: st.tuples(i, i) | st.lists(i)))
+@given(
+    st.recursive(
+        json_values | st.binary() | st.complex_numbers(allow_nan=False), lambda i: st.tuples(i, i) | st.lists(i)
+    )
+)
 def test_any_plain_value_survives_the_pickle(value):
     (back,) = decode_field("pkl", encode_field("pkl", (value,)))
     assert back == value
@@ -229,12 +237,18 @@ def test_any_plain_value_survives_the_pickle(value):
 
 
 plain_dtypes = st.one_of(
-    hnp.boolean_dtypes(), hnp.integer_dtypes(endianness="?"), hnp.floating_dtypes(endianness="?"),
-    hnp.unicode_string_dtypes(endianness="?"), hnp.datetime64_dtypes(endianness="?"), hnp.complex_number_dtypes(),
+    hnp.boolean_dtypes(),
+    hnp.integer_dtypes(endianness="?"),
+    hnp.floating_dtypes(endianness="?"),
+    hnp.unicode_string_dtypes(endianness="?"),
+    hnp.datetime64_dtypes(endianness="?"),
+    hnp.complex_number_dtypes(),
 )
 
 
-@given(hnp.arrays(plain_dtypes | hnp.array_dtypes(plain_dtypes), hnp.array_shapes(min_dims=0, min_side=0)), st.booleans())
+@given(
+    hnp.arrays(plain_dtypes | hnp.array_dtypes(plain_dtypes), hnp.array_shapes(min_dims=0, min_side=0)), st.booleans()
+)
 def test_any_array_comes_back_as_npy_and_as_pickle(array, fortran):
     array = np.asfortranarray(array) if fortran and array.ndim > 1 else array
     back = decode_field("npy", encode_field("npy", array))
@@ -249,7 +263,9 @@ def test_any_array_comes_back_as_npy_and_as_pickle(array, fortran):
 tenbin_dtypes = st.sampled_from("f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 ?".split())
 
 
-@given(st.lists(tenbin_dtypes.flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, min_side=0))), max_size=4))
+@given(
+    st.lists(tenbin_dtypes.flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, min_side=0))), max_size=4)
+)
 def test_any_list_of_arrays_comes_back_as_tenbin(arrays):
     back = decode_field("ten", encode_field("ten", arrays))
     assert [each.tobytes() for each in back] == [each.tobytes() for each in arrays]
@@ -259,4 +275,6 @@ def test_any_list_of_arrays_comes_back_as_tenbin(arrays):
 @given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3, 4]))))
 def test_any_picture_comes_back_from_png(pixels):
     spec = {1: "l8", 3: "rgb8", 4: "rgba8"}[pixels.shape[2]]
-    assert np.array_equal(decode_field("png", encode_field("png", pixels), spec), pixels.squeeze(2) if spec == "l8" else pixels)
+    assert np.array_equal(
+        decode_field("png", encode_field("png", pixels), spec), pixels.squeeze(2) if spec == "l8" else pixels
+    )

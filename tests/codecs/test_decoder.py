@@ -53,7 +53,11 @@ def test_first_handler_wins_none_declines_and_continue_goes_on_with_the_followin
 
     assert Decoder([first, second])({"num": b"2", "mine": b"", "txt": b"t"}) == {"num": 21, "mine": "mine", "txt": "t"}
     assert seen == [(who, key) for key in (".num", ".mine", ".txt") for who in ("first", "second")][:1] + [
-        ("second", ".cls"), ("first", ".mine"), ("second", ".mine"), ("first", ".txt"), ("second", ".txt"),
+        ("second", ".cls"),
+        ("first", ".mine"),
+        ("second", ".mine"),
+        ("first", ".txt"),
+        ("second", ".txt"),
     ]
 
 
@@ -71,7 +75,10 @@ def test_pre_and_post_replace_the_defaults():
     packed = gzip.compress(b"3")
     assert Decoder([], pre=[])({"cls.gz": packed}) == {"cls.gz": packed}
     assert Decoder([], post=[])({"cls.gz": packed, "txt": b"t"}) == {"cls.gz": b"3", "txt": b"t"}
-    assert Decoder([], None, [lambda key, data: key], "txt", False)({"txt": b"", "cls": b"1"}) == {"txt": ".txt", "cls": b"1"}
+    assert Decoder([], None, [lambda key, data: key], "txt", False)({"txt": b"", "cls": b"1"}) == {
+        "txt": ".txt",
+        "cls": b"1",
+    }
     assert default_pre_handlers[0] is gzfilter
     assert default_post_handlers == [basichandlers]
     assert default_decoder({"cls": b"3"}) == {"cls": 3}
@@ -160,7 +167,9 @@ def test_D39_errors_name_field_key_shard_cause_and_the_first_bytes():
         Decoder([])({"json": b""})
 
 
-@pytest.mark.parametrize("data", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\xff\xff{}", b"PK\x03\x04", b"~TenBin~", b"\xff" * 50])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\xff\xff{}", b"PK\x03\x04", b"~TenBin~", b"\xff" * 50]
+)
 @pytest.mark.parametrize("field", sorted(set(decoders) - {"txt", "text", "transcript", "html", "htm"}))
 def test_nonsense_is_a_decoding_error(field, data):
     if field in ("cls", "jsonl", "ten", "tenbin", "tb", "ndjson") and data == b"":
@@ -169,7 +178,9 @@ def test_nonsense_is_a_decoding_error(field, data):
         Decoder([])({field: data})
     except (DecodingError, ValueError):
         return
-    assert field in ("mp", "msgpack", "msg", "cbor", "ten", "tb", "tenbin", "jsonl", "ndjson"), "these have one-byte values"
+    assert field in ("mp", "msgpack", "msg", "cbor", "ten", "tb", "tenbin", "jsonl", "ndjson"), (
+        "these have one-byte values"
+    )
 
 
 @pytest.mark.parametrize("wrong", [3, [3], None])

@@ -48,7 +48,13 @@ def test_D15_class_labels_are_whole_numbers():
 
 def test_D59_json_takes_numpy_and_torch():
     value = {"a": np.int32(1), "b": np.float32(0.5), "c": np.arange(3), "d": torch.ones(2), "e": np.bool_(True)}
-    assert decode_field("json", encode_field("json", value)) == {"a": 1, "b": 0.5, "c": [0, 1, 2], "d": [1.0, 1.0], "e": True}
+    assert decode_field("json", encode_field("json", value)) == {
+        "a": 1,
+        "b": 0.5,
+        "c": [0, 1, 2],
+        "d": [1.0, 1.0],
+        "e": True,
+    }
     assert encode_field("json", {"é": [1, None]}) == b'{"\\u00e9": [1, null]}'
     with pytest.raises(EncodingError, match="no JSON form.*field x.json"):
         encode_field("x.json", {"a": object()})
@@ -80,7 +86,9 @@ def test_default_jpeg_quality_is_100():
 
 
 def test_D14_floats_are_rounded_and_checked():
-    assert decode_field("png", encode_field("png", np.array([[0.999, 0.5, 0.0, 1.0005, -0.0005]])), "l8").tolist() == [[255, 128, 0, 255, 0]]
+    assert decode_field("png", encode_field("png", np.array([[0.999, 0.5, 0.0, 1.0005, -0.0005]])), "l8").tolist() == [
+        [255, 128, 0, 255, 0]
+    ]
     for wrong in (np.nan, np.inf, 1.1, -0.1):
         with pytest.raises(EncodingError, match="between 0 and 1"):
             encode_field("png", np.array([[0.5, wrong]]))
@@ -100,7 +108,9 @@ def test_D46_images_of_every_type_and_shape(kind, channels):
     tensor = tensor if channels is None else tensor.permute(2, 0, 1)
     assert np.array_equal(decode_field("png", encode_field("png", tensor), spec), expected)
     if kind == "f4":
-        assert np.array_equal(decode_field("png", encode_field("png", tensor.bfloat16().requires_grad_()), spec), expected)
+        assert np.array_equal(
+            decode_field("png", encode_field("png", tensor.bfloat16().requires_grad_()), spec), expected
+        )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +157,9 @@ def test_pictures_of_any_mode_go_where_they_fit():
 
 def test_the_public_functions():
     assert encode_based_on_extension({"__key__": "a", "cls": 3, "__x__": "y"}, default_handlers) == {
-        "__key__": "a", "cls": b"3", "__x__": "y",
+        "__key__": "a",
+        "cls": b"3",
+        "__x__": "y",
     }
     with pytest.raises(ValueError, match="the values of metadata must be of string type"):
         encode_based_on_extension({"__key__": 3}, default_handlers)

@@ -9,7 +9,15 @@ import simplejpeg
 import torch
 from PIL import Image
 
-from webdataset.codecs import IMAGE_EXTENSIONS, Decoder, ImageHandler, decode_field, encode_field, imagehandler, imagespecs
+from webdataset.codecs import (
+    IMAGE_EXTENSIONS,
+    Decoder,
+    ImageHandler,
+    decode_field,
+    encode_field,
+    imagehandler,
+    imagespecs,
+)
 from webdataset.errors import DecodingError, SpecError
 
 

@@ -14,7 +14,15 @@ import pytest
 import torch
 
 from webdataset import config
-from webdataset.codecs import Decoder, PickleLoader, handle_extension, torch_dumps, torch_loads, unpickle_loads, unsafe_pickle
+from webdataset.codecs import (
+    Decoder,
+    PickleLoader,
+    handle_extension,
+    torch_dumps,
+    torch_loads,
+    unpickle_loads,
+    unsafe_pickle,
+)
 from webdataset.errors import FormatError, UnsafeContent
 
 
@@ -42,11 +50,22 @@ class Mine:
 PLAIN = [
     *(1, 2.5, None, True, b"x", bytearray(b"y"), "é", {1, 2}, frozenset({3}), [1, (2, 3)], {"a": {"b": 1}}, 1j),
     *(range(3), slice(1, 2), collections.OrderedDict(a=1), collections.deque([1], 3), collections.Counter("aab")),
-    *(collections.defaultdict(list, {1: [2]}), datetime.date(2020, 1, 2), datetime.timedelta(1), decimal.Decimal("1.5")),
+    *(
+        collections.defaultdict(list, {1: [2]}),
+        datetime.date(2020, 1, 2),
+        datetime.timedelta(1),
+        decimal.Decimal("1.5"),
+    ),
     datetime.datetime(2020, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
 ]
 ARRAYS = [
-    *(np.arange(6).reshape(2, 3), np.arange(3, dtype=">f4"), np.array(["a", "bcd"]), np.array([b"x"]), np.zeros((0, 3))),
+    *(
+        np.arange(6).reshape(2, 3),
+        np.arange(3, dtype=">f4"),
+        np.array(["a", "bcd"]),
+        np.array([b"x"]),
+        np.zeros((0, 3)),
+    ),
     *(np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]), np.array(["2020-01-01"], "M8[D]"), np.array(3.0)),
     *(np.array([[1, 2], [3, 4]], order="F"), np.array([1, None, "x"], dtype=object), np.array([True])),
     np.array([(1, (2, 3))], dtype=np.dtype([("a", "i1"), ("b", "f4", (2,))], align=True)),
@@ -65,11 +84,22 @@ def test_harmless_values_of_every_protocol_come_back(protocol):
         assert back["x"].dtype == pickle.loads(pickle.dumps(array, protocol)).dtype
         assert back["x"].shape == array.shape
         assert (back["x"] == array).all()
-    for scalar in (np.float32(1.5), np.int64(3), np.bool_(True), np.str_("abc"), np.datetime64("2020-01-01"), np.bytes_(b"ab")):
+    for scalar in (
+        np.float32(1.5),
+        np.int64(3),
+        np.bool_(True),
+        np.str_("abc"),
+        np.datetime64("2020-01-01"),
+        np.bytes_(b"ab"),
+    ):
         back = unpickle_loads(pickle.dumps(scalar, protocol))
         assert back == scalar
         assert type(back) is type(scalar)
-    for tensor in (torch.arange(6).reshape(2, 3), torch.zeros(2, dtype=torch.bfloat16), torch.nn.Parameter(torch.ones(2))):
+    for tensor in (
+        torch.arange(6).reshape(2, 3),
+        torch.zeros(2, dtype=torch.bfloat16),
+        torch.nn.Parameter(torch.ones(2)),
+    ):
         assert torch.equal(unpickle_loads(pickle.dumps([tensor], protocol))[0], tensor)
 
 
@@ -101,10 +131,23 @@ def test_code_is_refused_by_name(call, name, protocol, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        "os\nsystem", "posix\nsystem", "builtins\neval", "builtins\ngetattr", "__builtin__\neval", "numpy\nload",
-        "numpy.core.multiarray\nfromfile", "numpy.testing._private.utils\nruntest", "collections\nnamedtuple",
-        "functools\npartial", "operator\nattrgetter", "codecs\ndecode", "torch._utils\n_import_dotted_name",
-        "numpy\nndarray.tofile", "builtins\nlist.append", "numpy.f2py.crackfortran\nmyeval", "types\nFunctionType",
+        "os\nsystem",
+        "posix\nsystem",
+        "builtins\neval",
+        "builtins\ngetattr",
+        "__builtin__\neval",
+        "numpy\nload",
+        "numpy.core.multiarray\nfromfile",
+        "numpy.testing._private.utils\nruntest",
+        "collections\nnamedtuple",
+        "functools\npartial",
+        "operator\nattrgetter",
+        "codecs\ndecode",
+        "torch._utils\n_import_dotted_name",
+        "numpy\nndarray.tofile",
+        "builtins\nlist.append",
+        "numpy.f2py.crackfortran\nmyeval",
+        "types\nFunctionType",
     ],
 )
 @pytest.mark.parametrize("hint", [b"", b"numpy"])
@@ -185,14 +228,23 @@ def test_functions_on_the_list_cannot_be_changed():
 
 
 def test_types_on_the_list_cannot_be_changed():
-    for name in ("builtins\nset", "collections\nOrderedDict", "collections\ndeque", "datetime\ndate", "decimal\nDecimal"):
+    for name in (
+        "builtins\nset",
+        "collections\nOrderedDict",
+        "collections\ndeque",
+        "datetime\ndate",
+        "decimal\nDecimal",
+    ):
         with pytest.raises((UnsafeContent, AttributeError, TypeError)):
             unpickle_loads(b"c" + name.encode() + b"\n(N(V__len__\nVx\ndtb.")
 
 
 def test_small_pickles_cannot_ask_for_much_memory():
-    for data in (b"cbuiltins\nbytes\n(I10000000000\ntR.", b"cbuiltins\nbytearray\n(I10000000000\ntR.",
-                 b"cbuiltins\nlist\n(cbuiltins\nrange\n(I10000000000\ntRtR."):
+    for data in (
+        b"cbuiltins\nbytes\n(I10000000000\ntR.",
+        b"cbuiltins\nbytearray\n(I10000000000\ntR.",
+        b"cbuiltins\nlist\n(cbuiltins\nrange\n(I10000000000\ntRtR.",
+    ):
         with pytest.raises(UnsafeContent):
             unpickle_loads(data)
 
@@ -226,7 +278,9 @@ def test_secure_mode_refuses_every_pickle_in_the_public_words(switches):
     for load in (unpickle_loads, PickleLoader(Mine), lambda data: unsafe_pickle(".pkl", data)):
         with pytest.raises(ValueError, match=message):
             load(pickle.dumps(1))
-    with pytest.raises(ValueError, match="torch.loads is not allowed for security reasons when enforce_security is set"):
+    with pytest.raises(
+        ValueError, match="torch.loads is not allowed for security reasons when enforce_security is set"
+    ):
         torch_loads(torch_dumps(1))
 
 
@@ -244,6 +298,8 @@ def test_D18_pth_fields_run_no_code_unless_the_live_switch_says_so(switches, mon
 def test_a_storage_inside_a_pickle_runs_no_code_either():
     evil = io.BytesIO()
     torch.save(Mine(), evil)
-    data = b"ctorch.storage\n_load_from_bytes\n(\x8e" + struct.pack("<Q", len(evil.getvalue())) + evil.getvalue() + b"tR."
+    data = (
+        b"ctorch.storage\n_load_from_bytes\n(\x8e" + struct.pack("<Q", len(evil.getvalue())) + evil.getvalue() + b"tR."
+    )
     with pytest.raises(Exception, match="nsupported|weights"):
         unpickle_loads(data)

@@ -27,10 +27,10 @@ def test_D44_every_worker_counts_the_same_epochs(method, persistent):
     loader = DataLoader(
         dataset, batch_size=None, num_workers=2, multiprocessing_context=method, persistent_workers=persistent
     )
-    seen = [[int(epoch) for epoch in loader] for _ in range(3)]
-    assert seen == [[0, 0], [1, 1], [2, 2]]
-    dataset.set_epoch(7)
-    if method == "fork" or not persistent:
+    seen = [[int(epoch) for epoch in loader] for _ in range(2)]
+    assert seen == [[0, 0], [1, 1]]
+    if persistent or method == "fork":  # starting spawned workers once more proves nothing new
+        dataset.set_epoch(7)
         assert [int(epoch) for epoch in loader] == [7, 7]
     del loader
 

@@ -17,7 +17,14 @@ from webdataset.handlers import (
     warn_and_continue,
     warn_and_stop,
 )
-from webdataset.stages import Decode, XDecode, decode, default_decoders, find_decoder, xdecode
+from webdataset.stages import (
+    Decode,
+    XDecode,
+    decode,
+    default_decoders,
+    find_decoder,
+    xdecode,
+)
 
 PNG = encode_field("png", np.full((2, 3, 3), 9, "u1"))
 SAMPLES = [{"__key__": str(n), "__url__": "a.tar", "cls": b"%d" % n if n % 2 == 0 else b"odd"} for n in range(6)]
@@ -90,7 +97,13 @@ class TestXDecode:
         return ("read", stream.read())
 
     def test_rules_match_the_last_part_bare_or_with_a_dot(self):
-        for name, pattern in (("foo", "*.foo"), ("foo", "foo"), ("A.FOO", "*.foo"), ("d/a.foo", "a*"), ("q.foo", "*.foo")):
+        for name, pattern in (
+            ("foo", "*.foo"),
+            ("foo", "foo"),
+            ("A.FOO", "*.foo"),
+            ("d/a.foo", "a*"),
+            ("q.foo", "*.foo"),
+        ):
             assert list(xdecode((pattern, self.read))([{name: b"1"}])) == [{name: ("read", b"1")}]
         for name, pattern in (("a.foo", "foo"), ("A.FOO", "*.FOO"), ("d/a.foo", "d/*"), ("_x", "*.txt")):
             with pytest.raises(ValueError, match=f"No decoder found for {name}"):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Self
 
 from webdataset import config, world
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, Pass
+from webdataset.flow import Json
 
 from ._epochs import EpochCounter
-from ._running import Running, fingerprint
+from ._running import fingerprint
 from ._stages import check_stage
+from ._stream import Passes, Stream
 from ._torch import TorchIterable
 
 _ENDLESS = 10**18
@@ -65,8 +65,8 @@ class DataPipeline(TorchIterable):
     def compose(self, *stages: Any) -> Self:
         """A copy with more stages; this pipeline stays as it is.
 
-        >>> list(DataPipeline([1, 2]).compose(sorted, reversed))
-        [2, 1]
+        >>> list(DataPipeline([1, 2]).compose(sorted, enumerate))
+        [(0, 1), (1, 2)]
         """
         result = self._copy()
         for stage in stages:
@@ -111,6 +111,17 @@ class DataPipeline(TorchIterable):
         result.nsamples, result._restart = nbatches, True
         return result
 
+    def ddp_equalize(self, length: int, with_length: bool = True) -> Self:
+        """A copy with equally many items on every rank, `length` on all ranks together (a name of the 0.1 series).
+
+        >>> with world.pretend(world.World(rank=0, ranks=2)):
+        ...     len(DataPipeline([0, 1, 2]).ddp_equalize(10))
+        5
+        """
+        share = length // world.current().ranks
+        result = self.with_epoch(share)
+        return result.with_length(share) if with_length else result
+
     def with_length(self, n: int, silent: bool = False) -> Self:
         """A copy that answers `len()` with `n`; what it yields does not change.
 
@@ -137,11 +148,32 @@ class DataPipeline(TorchIterable):
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch: a pass, or what `with_epoch` and `repeat` made of it."""
-        state, self._resume_from = self._resume_from, None
-        goes_on = self._stream is not None and self.nsamples > 0 and not self._restart and state is None
+        return self.open().epoch(self.nsamples)
+
+    def open(self, state: Json = None, **how: Any) -> Stream:
+        """The stream that the next epoch comes from: as loaded, or as the epoch before it left it, or a new one.
+
+        Args:
+            state: where a `Stream` was, instead of what `load_state_dict` said.
+            how: for `Running`, if the stream is a new one.
+        """
+        if state is None:
+            state, self._resume_from = self._resume_from, None
+        goes_on = self._stream is not None and self.goes_on and state is None
         stream = self._stream.next_epoch() if goes_on and self._stream is not None else None
-        self._stream = stream if stream is not None else Stream(self, state)
-        return self._stream.epoch(self.nsamples)
+        self._stream = stream if stream is not None else Stream(self._passes(**how), state)
+        return self._stream
+
+    def leave(self, state: Json) -> None:
+        """End an epoch early, or in another process: the next one goes on from this state, if epochs go on at all."""
+        self._stream = None
+        if self.goes_on and state is not None:
+            self._resume_from = {**state, "in_epoch": -state.get("skip", 0)}  # what is skipped belongs to the past
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an epoch continues the one before it (`with_epoch`) instead of making new passes."""
+        return self.nsamples > 0 and not self._restart
 
     def iterator1(self) -> Iterator[Any]:
         """One pass, whatever `repeat` and `with_epoch` say.
@@ -149,7 +181,7 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([0, 1]).repeat(3).iterator1())
         [0, 1]
         """
-        return self.run_pass(self.epochs.next()).items
+        return self._passes().run(self.epochs.next()).items
 
     def iterator(self) -> Iterator[Any]:
         """Up to `repetitions` passes, without the cut of `with_epoch`.
@@ -157,13 +189,12 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([0, 1]).repeat(2).iterator())
         [0, 1, 0, 1]
         """
-        return Stream(self, None).epoch(-1)
+        return Stream(self._passes()).epoch(-1)
 
-    def run_pass(self, epoch: int, *, state: Json = None, **how: Any) -> Running:
-        """Start the pass number `epoch`, from the beginning or from a saved state."""
+    def _passes(self, **how: Any) -> Passes:
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
-        return Running(self.pipeline, Pass(self.seed, epoch, world.current()), state=state, **how)
+        return Passes(self.pipeline, self.seed, self.epochs, self.repetitions, how)
 
     def state_dict(self) -> dict[str, Json]:
         """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.
@@ -178,32 +209,42 @@ class DataPipeline(TorchIterable):
         >>> list(again)
         [1, 2]
         """
-        state = {"version": 1, "seed": self.seed, "stages": fingerprint(self.pipeline)}
+        state = {"version": 1, **self.identity()}
         if self._resume_from is not None:
             return {**state, "at": self._resume_from}
         return {**state, "at": self._stream.state() if self._stream is not None else None}
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
-        mine = fingerprint(self.pipeline)
-        for number, (saved, here) in enumerate(zip(state["stages"], mine, strict=False)):
-            if saved != here:
-                raise StateError(
-                    f"stage {number} of the checkpoint is {saved}, here it is {here}",
-                    hint="load the checkpoint into the pipeline that saved it",
-                )
-        if len(state["stages"]) != len(mine):
-            raise StateError(
-                f"the checkpoint has {len(state['stages'])} stages, this pipeline has {len(mine)}",
-                hint="load the checkpoint into the pipeline that saved it",
-            )
-        if state["seed"] != self.seed:
-            raise StateError(
-                f"the checkpoint was made with seed {state['seed']}, this pipeline has {self.seed}",
-                hint="give the dataset the same seed",
-            )
+        self.check_identity(state)
         self._resume_from = state["at"]
         self._stream = None
+        if state["at"] is not None:
+            self.epochs.set(state["at"]["epoch"])
+
+    def identity(self) -> dict[str, Json]:
+        """What a checkpoint must know of the pipeline to refuse another one."""
+        return {"seed": self.seed, "stages": fingerprint(self.pipeline)}
+
+    def check_identity(self, saved: dict[str, Json]) -> None:
+        """Refuse what was saved by another pipeline, in a sentence that says what differs."""
+        mine = fingerprint(self.pipeline)
+        for number, (there, here) in enumerate(zip(saved["stages"], mine, strict=False)):
+            if there != here:
+                raise StateError(
+                    f"stage {number} of the checkpoint is {there}, here it is {here}",
+                    hint="load the checkpoint into the pipeline that saved it",
+                )
+        if len(saved["stages"]) != len(mine):
+            raise StateError(
+                f"the checkpoint has {len(saved['stages'])} stages, this pipeline has {len(mine)}",
+                hint="load the checkpoint into the pipeline that saved it",
+            )
+        if saved["seed"] != self.seed:
+            raise StateError(
+                f"the checkpoint was made with seed {saved['seed']}, this pipeline has {self.seed}",
+                hint="give the dataset the same seed",
+            )
 
     def close(self) -> None:
         """Close what an iteration holds open, then every stage that can be closed."""
@@ -232,77 +273,3 @@ class DataPipeline(TorchIterable):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(fingerprint(self.pipeline))})"
-
-
-class Stream:
-    """The items of a pipeline, pass after pass, with a place that can be saved."""
-
-    def __init__(self, pipeline: DataPipeline, state: Json) -> None:
-        self._pipeline = pipeline
-        self._passes_done = state["passes"] if state else 0
-        self._in_epoch = state["in_epoch"] if state else 0
-        self._finished = False
-        if state:
-            _check_world(state["world"])
-            pipeline.epochs.go_on_after(state["epoch"])
-            self._running = pipeline.run_pass(state["epoch"], state=state["pass"])
-        else:
-            self._running = pipeline.run_pass(pipeline.epochs.next())
-        self._items = self._all_passes()
-
-    def _all_passes(self) -> Iterator[Any]:
-        try:
-            while True:
-                empty = True
-                for item in self._running.items:
-                    empty = False
-                    yield item
-                self._passes_done += 1
-                if empty or self._passes_done >= self._pipeline.repetitions:
-                    self._finished = True
-                    return
-                self._running = self._pipeline.run_pass(self._pipeline.epochs.next())
-        finally:
-            self._running.close()
-
-    def epoch(self, size: int) -> Iterator[Any]:
-        """The next `size` items, or all of them if `size` is not positive."""
-        if size <= 0:
-            yield from self._items
-            return
-        for item in islice(self._items, size - self._in_epoch):
-            self._in_epoch += 1
-            yield item
-        self._in_epoch = 0
-
-    def next_epoch(self) -> Stream | None:
-        """This stream, ready for another epoch, or None when it has ended."""
-        self._in_epoch = 0  # an epoch that was left early is over
-        return None if self._finished else self
-
-    def state(self) -> Json:
-        """Where the stream is, as JSON; after the last item of the last pass, the beginning of the next pass."""
-        here = world.current()
-        common = {"in_epoch": self._in_epoch, "world": [here.ranks, here.workers]}
-        if self._finished:
-            return {"epoch": self._running.during.epoch + 1, "passes": 0, "pass": None, **common}
-        return {
-            "epoch": self._running.during.epoch,
-            "passes": self._passes_done,
-            "pass": self._running.state(),
-            **common,
-        }
-
-    def close(self) -> None:
-        """Close what the current pass holds open."""
-        self._items.close()  # type: ignore[attr-defined]  # a generator
-        self._running.close()
-
-
-def _check_world(saved: list[int]) -> None:
-    here = world.current()
-    if saved != [here.ranks, here.workers]:
-        raise StateError(
-            f"the checkpoint is of {saved[0]} ranks with {saved[1]} workers, here are {here.ranks} with {here.workers}",
-            hint="a stream without an index resumes on the same numbers; index the shards to resume on any",
-        )

@@ -15,10 +15,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from webdataset.describe import shown
 from webdataset.errors import StateError
-from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, apply_each, digest, fuse
+from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, digest, fuse
 
-from ._stages import describe, invoke, is_opaque
+from ._loop import Loop
+from ._stages import invoke, is_opaque
 
 _LONGEST = 120
 
@@ -39,13 +41,13 @@ class Running:
         fused: makes the stage that runs a group of per-item functions; by default they run in this thread.
     """
 
-    def __init__(self, stages: Sequence[Any], during: Pass, *, state: Json = None, fused: Fused | None = None) -> None:
+    def __init__(self, stages: Sequence[Any], during: Pass, *, state: Json = None, fused: Fused = Loop) -> None:
         self.during = during
         self._stages = stages
         self._fused = fused
         self._progress: list[Progress] = []
         self._way: list[Any] = []  # what an item goes through after the source: functions, and stages that regroup
-        self._handed_on = 0
+        self._handed_on = [0]  # in a list, because the generator that counts must not refer to what holds it
         self._exact = not any(is_opaque(stage) for stage in stages)
         saved = iter(state["progress"]) if state and "progress" in state else None
         if saved is not None and not self._exact:
@@ -55,13 +57,13 @@ class Running:
             )
         self.items = self._chain(saved)
         if not self._exact:
-            self.items = self._counted(self.items, skip=state["replay"] if state else 0)
+            self.items = _counted(self.items, self._handed_on, skip=state["replay"] if state else 0)
 
     def state(self) -> Json:
         """Where this pass is, as JSON."""
         if self._exact:
             return {"progress": self._saved_progress()}
-        return {"replay": self._handed_on}
+        return {"replay": self._handed_on[0]}
 
     def _saved_progress(self) -> list[Json]:
         rewound = max((number for number, at in enumerate(self._progress) if at.rewinds), default=0)
@@ -85,19 +87,16 @@ class Running:
         return self._run_functions(functions, items, saved) if functions else items  # type: ignore[return-value]  # not empty
 
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
-        if self._fused is None:
-            items = apply_each(functions, items)
-        else:
-            stage = self._fused(functions)
-            items = self._resume(stage, stage.start(self.during), items, saved)
-            self._way.pop()  # the functions themselves are the way; the stage around them is not
-        self._way.append(fuse(functions))
-        return items
+        stage = self._fused(functions)
+        results = self._resume(stage, stage.start(self.during), items, saved)
+        self._way[-1] = fuse(functions)  # the functions themselves are the way; the stage around them is not
+        return results
 
     def _resume(self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         at.upstream = self._progress[-1] if self._progress else None
-        for earlier in self._progress:
-            earlier.tracked = True
+        if not isinstance(stage, Loop):  # which holds nothing of its own
+            for earlier in self._progress:
+                earlier.tracked = True
         mine = next(saved) if saved is not None else None
         if mine is not None:
             at.load(mine, self._recall(len(self._way)))
@@ -124,13 +123,6 @@ class Running:
 
         return recall
 
-    def _counted(self, items: Iterator[Any], skip: int) -> Iterator[Any]:
-        for _ in islice(items, skip):
-            self._handed_on += 1
-        for item in items:
-            self._handed_on += 1
-            yield item
-
     def close(self) -> None:
         """Let go of what the stages hold open, now rather than when the garbage is collected."""
         close = getattr(self.items, "close", None)
@@ -138,14 +130,22 @@ class Running:
             close()
 
 
+def _counted(items: Iterator[Any], handed_on: list[int], skip: int) -> Iterator[Any]:
+    for _ in islice(items, skip):
+        handed_on[0] += 1
+    for item in items:
+        handed_on[0] += 1
+        yield item
+
+
 def fingerprint(stages: Sequence[Any]) -> list[str]:
     """What a checkpoint remembers of the stages, to be compared with those it is loaded into.
 
     >>> from webdataset.stages import Map
     >>> fingerprint([Map(str)])
-    ['Map(f=str, handler=reraise_exception)']
+    ['map(f=str)']
     """
-    return [_short(describe(stage)) for stage in stages]
+    return [_short(shown(stage)) for stage in stages]
 
 
 def _short(text: str) -> str:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.codecs import DecodeImage, Decoder, as_handler
+from webdataset.describe import Described, call
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._check import require_callable
-from ._describe import Described, call
 from ._guard import guarded
 from ._rng import rng
 

@@ -8,12 +8,12 @@ from fnmatch import fnmatch
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from webdataset.codecs import unpickle_loads
+from webdataset.describe import Described
 from webdataset.errors import DecodingError, MissingDependency, SpecError, UnsafeContent, add_where
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._check import require_callable
-from ._describe import Described
 from ._guard import guarded
 
 if TYPE_CHECKING:
