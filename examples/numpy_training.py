@@ -36,7 +36,7 @@ def probabilities(weights, inputs):
     return scores / scores.sum(1, keepdims=True)
 
 
-def main(count=1500, epochs=5):
+def main(count=1200, epochs=4):
     with tempfile.TemporaryDirectory() as folder:
         for split, number, seed in (("train", count, 0), ("val", count // 4, 1)):
             with wds.ShardWriter(f"{folder}/{split}-%03d.tar", maxcount=number // 3) as sink:

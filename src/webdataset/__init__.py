@@ -72,25 +72,25 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.legacy import tenbin as tenbin
     from webdataset.legacy import utils as utils
     from webdataset.legacy import writer as writer
-    from webdataset.legacy._older import ChoppedDataset as ChoppedDataset
-    from webdataset.legacy._older import Composable as Composable
-    from webdataset.legacy._older import Dataset as Dataset
-    from webdataset.legacy._older import FakeLength as FakeLength
-    from webdataset.legacy._older import MultiDataset as MultiDataset
-    from webdataset.legacy._older import Processor as Processor
-    from webdataset.legacy._older import PytorchShardList as PytorchShardList
-    from webdataset.legacy._older import ResizedDataset as ResizedDataset
-    from webdataset.legacy._older import SampleEqually as SampleEqually
-    from webdataset.legacy._older import ShardList as ShardList
-    from webdataset.legacy._older import Shorthands as Shorthands
-    from webdataset.legacy._older import cached_tarfile_samples as cached_tarfile_samples
-    from webdataset.legacy._older import cached_tarfile_to_samples as cached_tarfile_to_samples
-    from webdataset.legacy._older import cached_url_opener as cached_url_opener
-    from webdataset.legacy._older import cbors2_to_samples as cbors2_to_samples
-    from webdataset.legacy._older import cbors_to_samples as cbors_to_samples
-    from webdataset.legacy._older import lru_cleanup as lru_cleanup
-    from webdataset.legacy._older import maybe_cached_tarfile_to_samples as maybe_cached_tarfile_to_samples
     from webdataset.legacy.gopen import gopen_schemes as gopen_schemes
+    from webdataset.legacy.older import ChoppedDataset as ChoppedDataset
+    from webdataset.legacy.older import Composable as Composable
+    from webdataset.legacy.older import Dataset as Dataset
+    from webdataset.legacy.older import FakeLength as FakeLength
+    from webdataset.legacy.older import MultiDataset as MultiDataset
+    from webdataset.legacy.older import Processor as Processor
+    from webdataset.legacy.older import PytorchShardList as PytorchShardList
+    from webdataset.legacy.older import ResizedDataset as ResizedDataset
+    from webdataset.legacy.older import SampleEqually as SampleEqually
+    from webdataset.legacy.older import ShardList as ShardList
+    from webdataset.legacy.older import Shorthands as Shorthands
+    from webdataset.legacy.older import cached_tarfile_samples as cached_tarfile_samples
+    from webdataset.legacy.older import cached_tarfile_to_samples as cached_tarfile_to_samples
+    from webdataset.legacy.older import cached_url_opener as cached_url_opener
+    from webdataset.legacy.older import cbors2_to_samples as cbors2_to_samples
+    from webdataset.legacy.older import cbors_to_samples as cbors_to_samples
+    from webdataset.legacy.older import lru_cleanup as lru_cleanup
+    from webdataset.legacy.older import maybe_cached_tarfile_to_samples as maybe_cached_tarfile_to_samples
     from webdataset.legacy.tariterators import group_by_keys as group_by_keys
     from webdataset.legacy.tariterators import tar_file_expander as tar_file_expander
     from webdataset.legacy.tariterators import tarfile_samples as tarfile_samples
@@ -159,7 +159,7 @@ __path__.append(str(Path(__file__).parent / "legacy"))
 
 # Where each public name lives.
 _HOME = {
-    "webdataset._older": (
+    "webdataset.older": (
         "ChoppedDataset Composable Dataset FakeLength MultiDataset Processor PytorchShardList ResizedDataset "
         "SampleEqually ShardList Shorthands cached_tarfile_samples cached_tarfile_to_samples cached_url_opener "
         "cbors2_to_samples cbors_to_samples lru_cleanup maybe_cached_tarfile_to_samples"

@@ -66,9 +66,15 @@ def test_resumes_in_the_middle_of_an_epoch_that_continues(chain):
     assert_resumes_everywhere(lambda: DataPipeline(Numbers(11), *chain).with_epoch(9))
 
 
-LINKS = st.sampled_from([
-    stages.map(triple), stages.select(is_even), stages.shuffle(1), stages.shuffle(5, initial=2), stages.shuffle(50),
-])
+LINKS = st.sampled_from(
+    [
+        stages.map(triple),
+        stages.select(is_even),
+        stages.shuffle(1),
+        stages.shuffle(5, initial=2),
+        stages.shuffle(50),
+    ]
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -154,7 +160,7 @@ def test_what_cannot_run_is_refused_where_it_is_written(stage):
 
 def test_a_checkpoint_of_another_pipeline_is_refused_with_what_differs():
     saved = DataPipeline(Numbers(3), stages.shuffle(5)).state_dict()
-    with pytest.raises(StateError, match=r"stage 1 of the checkpoint is .*shuffle.*5.*, here it is .*7"):
+    with pytest.raises(StateError, match=r"stage 1 of the checkpoint is [Ss]huffle.*5.*, here it is .*7"):
         DataPipeline(Numbers(3), stages.shuffle(7)).load_state_dict(saved)
     with pytest.raises(StateError, match="2 stages, this pipeline has 1"):
         DataPipeline(Numbers(3)).load_state_dict(saved)

@@ -140,4 +140,6 @@ def test_pickles_and_describes_itself():
     source = pickle.loads(pickle.dumps(SimpleShardList("{000..999}.tar", seed=3)))
     assert urls(source) == urls(SimpleShardList("{000..999}.tar", seed=3))
     assert "1000 shards" in repr(source) and "seed=3" in repr(source)
-    assert repr(SimpleShardList([f"{i}" for i in range(9)])) != repr(SimpleShardList([f"{i * (i != 4)}" for i in range(9)]))
+    assert repr(SimpleShardList([f"{i}" for i in range(9)])) != repr(
+        SimpleShardList([f"{i * (i != 4)}" for i in range(9)])
+    )

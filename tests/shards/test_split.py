@@ -8,9 +8,7 @@ from hypothesis import given, strategies as st
 from webdataset.errors import SpecError
 from webdataset.flow import Pass
 from webdataset.shards import (
-    SplitShards,
-    StrideSamples,
-    share,
+    ShareShards,
     single_node_only,
     split_by_node,
     split_by_worker,
@@ -51,7 +49,7 @@ def test_splitting_takes_no_more_than_it_hands_on():
     assert next(stream) == 1 and taken == [0, 1]
 
 
-@pytest.mark.parametrize("stage", [split_by_node, split_by_worker, SplitShards(7), StrideSamples(2)])
+@pytest.mark.parametrize("stage", [split_by_node, split_by_worker])
 @pytest.mark.parametrize("here", [World(), World(1, 2, 1, 3), World(0, 1, 3, 4)])
 def test_splitters_resume_where_they_were(stage, here):
     during = Pass(world=here)
@@ -69,7 +67,10 @@ def test_splitters_resume_where_they_were(stage, here):
 
 def test_single_node_only():
     assert list(single_node_only(iter("ab"))) == ["a", "b"]
-    with pretend(World(1, 2)), pytest.raises(SpecError, match=r"explicit nodesplitter.*multi-node.*rank 1 of 2.*split_by_node"):
+    with (
+        pretend(World(1, 2)),
+        pytest.raises(SpecError, match=r"explicit nodesplitter.*multi-node.*rank 1 of 2.*split_by_node"),
+    ):
         list(single_node_only(iter("ab")))
     with pytest.raises(ValueError, match="nodesplitter"):
         list(single_node_only.run(iter("ab"), single_node_only.start(Pass(world=World(0, 2)))))
@@ -87,50 +88,50 @@ def test_splitters_are_picklable_constants():
         assert pickle.loads(pickle.dumps(stage)) == stage
 
 
-@pytest.mark.parametrize(("ranks", "workers"), list(product((1, 2, 3, 4), (1, 2, 3, 4))))
-def test_fewer_shards_than_readers_nobody_idles_and_nothing_is_read_twice(ranks, workers):
-    per_shard = 50
-    for shards in range(1, 20):
-        seen = []
-        for here in worlds(ranks, workers):
-            during = Pass(world=here)
-            stage, stride = SplitShards(shards), StrideSamples(shards)
-            mine = list(stage.run(iter(range(shards)), stage.start(during)))
-            assert mine == list(share(shards, here).shards)
-            samples = ((shard, n) for shard in mine for n in range(per_shard))
-            got = list(stride.run(samples, stride.start(during)))
-            assert got, f"{here} got nothing out of {shards} shards"
-            seen += got
-        assert sorted(seen) == [(shard, n) for shard in range(shards) for n in range(per_shard)]
+SHARES = [ShareShards("rank"), ShareShards("worker")]
 
 
-def test_with_enough_shards_the_share_is_the_strided_split():
-    for here in worlds(3, 2):
+def shared(here, shards):
+    """What one reader gets, as (shard, sample) pairs of shards with ten samples each."""
+    items = [{"url": str(number)} for number in range(shards)]
+    for stage in SHARES:
+        items = list(stage.run(iter(items), stage.start(Pass(world=here))))
+    return [(item["url"], sample) for item in items for sample in range(item.get("first", 0), 10, item.get("step", 1))]
+
+
+@given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 40))
+def test_every_sample_is_read_exactly_once_however_few_shards_there_are(ranks, workers, shards):
+    parts = [shared(here, shards) for here in worlds(ranks, workers)]
+    everything = sorted(pair for part in parts for pair in part)
+    assert everything == sorted((str(shard), sample) for shard in range(shards) for sample in range(10))
+    assert shards == 0 or ranks * workers > 10 or all(parts)
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 20))
+def test_with_enough_shards_sharing_is_the_strided_split(ranks, workers, extra):
+    shards = ranks * workers + extra
+    for here in worlds(ranks, workers):
         with pretend(here):
-            strided = list(split_by_worker(split_by_node(range(20))))
-        assert list(share(20, here).shards) == strided and share(20, here)[1:] == (0, 1)
+            strided = list(split_by_worker(split_by_node(str(number) for number in range(shards))))
+        assert shared(here, shards) == [(shard, sample) for shard in strided for sample in range(10)]
 
 
-def test_readers_of_one_shard_differ_by_one_sample_at_most():
-    counts = []
-    for here in worlds(4, 2):
-        stride = StrideSamples(1)
-        counts.append(len(list(stride.run(iter(range(101)), stride.start(Pass(world=here))))))
-    assert max(counts) - min(counts) <= 1 and sum(counts) == 101
+@pytest.mark.parametrize("here", [World(), World(1, 2, 1, 3), World(0, 1, 3, 4)])
+def test_sharing_resumes_where_it_was(here):
+    stage, during = ShareShards("worker"), Pass(world=here)
+    items = [{"url": str(number)} for number in range(9)]
+    at = stage.start(during)
+    stream, states, expected = stage.run(iter(items), at), [at.save()], []
+    for item in stream:
+        expected.append(item)
+        states.append(at.save())
+    for number, state in enumerate(states):
+        again = stage.start(during)
+        again.load(state, None)
+        assert list(stage.run(iter(items), again)) == expected[number:]
 
 
-def test_no_shards_at_all():
-    assert list(share(0, World(0, 2)).shards) == []
-
-
-@pytest.mark.parametrize("wrong", [-1, "2", None])
-def test_wrong_counts_fail_at_construction(wrong):
-    with pytest.raises(SpecError):
-        SplitShards(wrong)
-    with pytest.raises(SpecError):
-        StrideSamples(wrong)
-
-
-def test_world_size_zero_is_refused():
-    with pytest.raises(SpecError):
-        World(ranks=0)
+@pytest.mark.parametrize("wrong", ["node", "", None, 3])
+def test_sharing_is_among_ranks_or_workers(wrong):
+    with pytest.raises(SpecError, match="ShareShards"):
+        ShareShards(wrong)

@@ -23,17 +23,10 @@ def test_without_encoder_the_sample_passes(spec):
 
 
 def test_a_table_is_the_only_encoder():
-    encode = make_encoder({"foo": lambda value: repr(value).encode(), "txt": lambda value: value.encode("latin-1")})
-    sample = {"__key__": "a", "foo": [1], "x.foo": [2], "bin": b"b", "text": "str", "txt": "é"}
-    assert encode(sample) == {
-        "__key__": "a",
-        "foo": b"[1]",
-        "x.foo": b"[2]",
-        "bin": b"b",
-        "text": b"str",
-        "txt": b"\xe9",
-    }
-    with pytest.raises(EncodingError, match=r"no entry.*list.*field json"):
+    encode = make_encoder({"foo": lambda value: repr(value).encode()})
+    sample = {"__key__": "a", "foo": [1], "x.foo": [2], "bin": b"b", "text": "str"}
+    assert encode(sample) == {"__key__": "a", "foo": b"[1]", "x.foo": b"[2]", "bin": b"b", "text": b"str"}
+    with pytest.raises(EncodingError, match=r"no handler found.*field json"):
         encode({"__key__": "a", "json": [1]})
 
 
@@ -59,10 +52,10 @@ def test_an_error_names_the_field():
         make_encoder(True)({"__key__": "k", "cls": None})
 
 
-def test_errors_of_own_functions_keep_their_type_and_say_where():
-    with pytest.raises(ZeroDivisionError) as caught:
+def test_errors_of_own_functions_say_where():
+    with pytest.raises(EncodingError, match=r"ZeroDivisionError.*field foo") as caught:
         make_encoder({"foo": lambda value: 1 / value})({"__key__": "k", "foo": 0})
-    assert caught.value.__notes__ == ["while encoding field 'foo' of sample 'k'"]
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.parametrize("spec", [3, "rgb", [1], {"foo": 3}])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webdataset.errors import EncodingError, SpecError, StoreError
+from webdataset.samples import read_shard
 from webdataset.writers import ShardWriter, TarWriter
 
 
@@ -175,6 +176,15 @@ class TestPublishing:
                 sink.write(sample(1, size=10**6))
             with pytest.raises(StoreError, match="No space"):
                 sink.close()
+
+    def test_other_stores(self):
+        with ShardWriter("memory://series/a-%d.tar", maxcount=2) as sink:
+            for number in range(3):
+                sink.write(sample(number))
+        found = [
+            read["__key__"] for number in range(2) for read in read_shard({"url": f"memory://series/a-{number}.tar"})
+        ]
+        assert found == ["0000", "0001", "0002"]
 
     def test_rewriting_replaces_shards_one_by_one(self, tmp_path, keys_of):
         for first in (0, 10):

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from webdataset.errors import EncodingError, SpecError, StoreError, WebDatasetError
+from webdataset.errors import CommandFailed, EncodingError, SpecError, StoreError, WebDatasetError
+from webdataset.samples import read_shard
 from webdataset.writers import Placed, TarWriter
 
 keys = st.lists(st.text(st.sampled_from("ab-_ é漢"), min_size=1, max_size=60), min_size=1, max_size=5).map("/".join)
@@ -33,6 +34,21 @@ def test_what_is_written_is_what_tarfile_reads(members, dataset, format):
     data = written(*({"__key__": key, **sample} for key, sample in dataset.items()), format=format)
     expected = [(f"{key}.{field}", sample[field]) for key, sample in dataset.items() for field in sorted(sample)]
     assert members(data) == expected
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(keys, samples, max_size=5),
+    st.sampled_from([None, "gnu", "pax"]),
+    st.sampled_from(["", ".gz", ".zst"]),
+)
+def test_what_is_written_is_what_our_reader_reads(dataset, format, suffix):
+    place = f"memory://writers/a.tar{suffix}"
+    with TarWriter(place, format=format) as sink:
+        for key, sample in dataset.items():
+            sink.write({"__key__": key, **sample})
+    expected = [{"__key__": key, "__url__": place, **sample} for key, sample in dataset.items()]
+    assert list(read_shard({"url": place})) == expected
 
 
 @pytest.mark.parametrize("program", [name for name in ("tar", "bsdtar") if shutil.which(name)])
@@ -179,6 +195,13 @@ class TestMeta:
         with pytest.raises(EncodingError, match=r"must be a str and is a int.*field __n__"):
             written({"__key__": "a", "__n__": 3, "txt": b"b"}, keep_meta=True)
 
+    def test_D34_what_was_kept_can_be_read_again(self, tmp_path):
+        with TarWriter(tmp_path / "a.tar", keep_meta=True) as sink:
+            sink.write({"__key__": "a", "__url__": "elsewhere", "__local_path__": "x", "__note__": "ü", "txt": "b"})
+        (sample,) = read_shard({"url": str(tmp_path / "a.tar")})
+        assert sample["__url__"] == str(tmp_path / "a.tar"), "the reader's own words win"
+        assert (sample["__key__"], sample["__note__"], sample["txt"]) == ("a", "ü".encode(), b"b")
+
 
 class TestRefusals:
     @pytest.mark.parametrize(
@@ -213,9 +236,10 @@ class TestRefusals:
             with pytest.raises(EncodingError, match=r"field cls, sample a"):
                 written({"__key__": "a", "cls": wrong})
 
-    def test_the_same_key_twice_in_a_row(self):
-        with pytest.raises(EncodingError, match="same key"):
-            written({"__key__": "a", "txt": "1"}, {"__key__": "a", "cls": 2})
+    @pytest.mark.parametrize("between", [[], [{"__key__": "b", "txt": "0"}]])
+    def test_the_same_key_twice_in_an_archive(self, between):
+        with pytest.raises(EncodingError, match="with this key"):
+            written({"__key__": "a", "txt": "1"}, *between, {"__key__": "a", "cls": 2})
 
     def test_errors_say_where(self, tmp_path):
         with (
@@ -258,6 +282,17 @@ class TestRealPrograms:
 
     def test_bytes_under_an_extension_of_ones_own(self, members):
         assert members(written({"__key__": "cut-1", "data": b"pickled"})) == [("cut-1.data", b"pickled")]
+
+    def test_a_command_as_target(self, tmp_path, members):
+        with TarWriter(f"pipe:cat > {tmp_path}/a.tar") as sink:
+            assert sink.write({"__key__": "cut-1", "data": b"pickled"}) == 7
+        assert members(tmp_path / "a.tar") == [("cut-1.data", b"pickled")]
+
+    def test_a_command_that_fails_is_an_error(self, tmp_path):
+        sink = TarWriter("pipe:cat > /dev/null; exit 3")
+        sink.write({"__key__": "a", "data": b"x"})
+        with pytest.raises(CommandFailed):
+            sink.close()
 
     def test_a_buffer_by_keyword(self, members):
         buffer = io.BytesIO()

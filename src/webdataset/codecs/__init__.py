@@ -13,6 +13,8 @@ who asks. Heavy packages are imported by the codec that needs them, when it need
     _pickle         the one place that unpickles    _pickle_globals, _pickle_numpy   what it may build
     _pixels         compressed images → pixels      _images        image specs and their handler
     _imageencoder   arrays, tensors, pictures → compressed images
+    _decode_image   decode, crop, resize and flip   _crop          where to cut
+    _resize         pixels → other pixels
     _audio          sound                           _video         film
     _compress       .gz and .zst members            _require       optional packages
 """
@@ -21,15 +23,9 @@ from . import tenbin
 from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps
 from ._audio import AUDIO_EXTENSIONS, AudioHandler, encode_audio, torch_audio
 from ._compress import gunzip, pack_gz, pack_zst, unzstd
+from ._decode_image import DecodeImage, decode_image
 from ._decoder import Decoder, decode_field, default_decoder
-from ._encode import (
-    Encoder,
-    encode_based_on_extension,
-    encode_based_on_extension1,
-    encode_field,
-    make_encoder,
-    options_for,
-)
+from ._encode import encode_based_on_extension, encode_based_on_extension1, encode_field
 from ._handlers import (
     BasicHandlers,
     Continue,
@@ -48,7 +44,7 @@ from ._imageencoder import IMAGE_FORMATS, imageencoder
 from ._images import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl, encode_json, encode_jsonl
 from ._packed import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
-from ._pickle import PickleLoader, pickle_dumps, unpickle_loads, unsafe_pickle
+from ._pickle import PickleLoader, pickle_dumps, safe_loads, unpickle_loads, unsafe_pickle
 from ._tables import add_handlers, decoders, default_handlers, make_handlers
 from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_loads
 from ._text import bytestr, decode_int, decode_text, encode_int, encode_text
@@ -57,18 +53,18 @@ from .tenbin import tenbin_dumps, tenbin_loads
 
 __all__ = [
     "AUDIO_EXTENSIONS",
+    "IMAGE_EXTENSIONS",
+    "IMAGE_FORMATS",
+    "VIDEO_EXTENSIONS",
     "AudioHandler",
     "BasicHandlers",
     "Continue",
+    "DecodeImage",
     "Decoder",
-    "Encoder",
     "ExtensionHandler",
-    "IMAGE_EXTENSIONS",
-    "IMAGE_FORMATS",
     "ImageHandler",
     "PickleLoader",
     "SuffixFilter",
-    "VIDEO_EXTENSIONS",
     "VideoHandler",
     "add_handlers",
     "as_handler",
@@ -78,6 +74,7 @@ __all__ = [
     "cbor_dumps",
     "cbor_loads",
     "decode_field",
+    "decode_image",
     "decode_int",
     "decode_json",
     "decode_jsonl",
@@ -102,7 +99,6 @@ __all__ = [
     "imageencoder",
     "imagehandler",
     "imagespecs",
-    "make_encoder",
     "make_handlers",
     "mp_dumps",
     "msgpack_loads",
@@ -110,10 +106,10 @@ __all__ = [
     "npz_loads",
     "numpy_dumps",
     "numpy_npz_dumps",
-    "options_for",
     "pack_gz",
     "pack_zst",
     "pickle_dumps",
+    "safe_loads",
     "safetensors_dumps",
     "safetensors_loads",
     "tenbin",

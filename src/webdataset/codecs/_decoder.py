@@ -24,8 +24,8 @@ class Decoder:
     >>> Decoder([])({"__key__": "0001", "cls": b"3", "txt": b"a dog", "xyz": b"\x80"})
     {'__key__': '0001', 'cls': 3, 'txt': 'a dog', 'xyz': b'\x80'}
 
-    Handlers are tried in the order `pre` + `handlers` + `post`; the first that returns something else than None wins, and
-    a field that nobody wants stays bytes. Fields that start with `__` are not touched (bytes become text).
+    Handlers are tried in the order `pre` + `handlers` + `post`; the first that returns something else than None wins,
+    and a field that nobody wants stays bytes. Fields that start with `__` are not touched (bytes become text).
     `Decoder(f, g)` works too, and a decoder can be applied to a dataset instead of a sample.
 
     Args:
@@ -43,14 +43,12 @@ class Decoder:
         post: Sequence[Any] | None = None,
         only: str | Iterable[str] | None = None,
         partial: bool = False,
-        **more: Any,
     ) -> None:
-        if more.keys() - {"handlers"}:
-            raise SpecError(f"Decoder has no parameter {', '.join(sorted(more))}")
-        if "handlers" in more or (handlers and isinstance(handlers[0], list | tuple)):
-            given = [pre, post, only, partial]
-            listed, *rest = (more["handlers"], *handlers) if "handlers" in more else handlers
-            pre, post, only, partial = [*rest, *given[len(rest) :]]
+        if handlers and isinstance(handlers[0], list | tuple):
+            # The public signature: (handlers, pre, post, only, partial), all of which may be positional.
+            named: tuple[Any, ...] = (pre, post, only, partial)
+            listed, *rest = handlers
+            pre, post, only, partial = (*rest, *named[len(rest) :])
         else:
             listed = handlers
         before = default_pre_handlers if pre is None else pre
@@ -151,20 +149,18 @@ def _names(only: str | Iterable[str] | None) -> set[str] | None:
 def _compile(handlers: Sequence[Handler], key: str) -> Step:
     """One function out of the handlers, for one field name."""
     if not handlers:
-        return lambda data, sample: data
+        return _leave
     first, rest = handlers[0], handlers[1:]
     if hasattr(first, "unwrap"):
         return _compile_filter(first.unwrap(key), rest, key)
-    if hasattr(first, "for_sample"):
-        return _compile_for_sample(first, rest, key)
     if not hasattr(first, "resolve"):
         return _compile_call(first, rest, key)
     decode = first.resolve(key)
-    if decode is None:
-        return _compile(rest, key)
-    if isinstance(first, BasicHandlers):
-        return lambda data, sample: decode(data)
-    return _compile_call(lambda key, data: decode(data), rest, key)
+    return _compile(rest, key) if decode is None else _compile_known(first, decode, rest, key)
+
+
+def _leave(data: Any, sample: Sample | None) -> Any:
+    return data
 
 
 def _compile_filter(inner: tuple[str, Callable[[bytes], bytes]] | None, rest: Sequence[Handler], key: str) -> Step:
@@ -175,8 +171,12 @@ def _compile_filter(inner: tuple[str, Callable[[bytes], bytes]] | None, rest: Se
     return lambda data, sample: then(unpack(data), sample)
 
 
-def _compile_for_sample(handler: Any, rest: Sequence[Handler], key: str) -> Step:
-    return handler.for_sample if handler.resolve(key) is not None else _compile(rest, key)
+def _compile_known(handler: Any, decode: Callable[[bytes], Any], rest: Sequence[Handler], key: str) -> Step:
+    if hasattr(handler, "for_sample"):
+        return handler.for_sample
+    if isinstance(handler, BasicHandlers):
+        return lambda data, _: decode(data)
+    return _compile_call(lambda _, data: decode(data), rest, key)
 
 
 def _compile_call(handler: Handler, rest: Sequence[Handler], key: str) -> Step:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import EncodingError, SpecError, WebDatasetError, add_where
@@ -20,10 +19,10 @@ Sample = dict[str, Any]
 def encode_field(
     field: str, value: Any, handlers: Mapping[str, Callable[..., Any]] | None = None, /, **options: Any
 ) -> bytes:
-    """Encode one field by its name.
+    r"""Encode one field by its name.
 
     >>> encode_field("label.cls", 3), encode_field("json", {"a": 1}), encode_field("txt", "héllo")
-    (b'3', b'{"a": 1}', b'h\\xc3\\xa9llo')
+    (b'3', b'{"a": 1}', b'h\xc3\xa9llo')
     >>> encode_field("cls", None)
     Traceback (most recent call last):
     webdataset.errors.EncodingError: a whole number is wanted, not None (NoneType) – field cls – ...
@@ -96,70 +95,10 @@ def _check_options(handler: Callable[..., Any], data: Any, extension: str, optio
         raise SpecError(f"the encoder of {extension!r} does not take these options: {error}") from error
 
 
-def encode_based_on_extension(
-    sample: Sample,
-    handlers: Mapping[str, Callable[..., Any]],
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Sample:
+def encode_based_on_extension(sample: Sample, handlers: Mapping[str, Callable[..., Any]]) -> Sample:
     """Encode all fields of a sample.
 
     >>> encode_based_on_extension({"__key__": "a", "cls": 3}, default_handlers)
     {'__key__': 'a', 'cls': b'3'}
     """
-    if not options:
-        return {name: encode_based_on_extension1(data, name, handlers) for name, data in sample.items()}
-    return {
-        name: encode_based_on_extension1(data, name, handlers, **options_for(name, options))
-        for name, data in sample.items()
-    }
-
-
-def options_for(field: str, options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The options of a field: those of its whole name, else those of its last part.
-
-    >>> options_for("left.jpg", {"jpg": {"quality": 90}})
-    {'quality': 90}
-    """
-    return dict(options.get(field) or options.get(field.rpartition(".")[2].lower()) or {})
-
-
-def make_encoder(
-    spec: bool | Mapping[str, Callable[..., Any]] | Callable[[Sample], Sample] | None,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Callable[[Sample], Sample]:
-    """A function that encodes samples: True means the default table, a dict another one, False or None nothing.
-
-    >>> make_encoder(True, {"jpg": {"quality": 90}})({"__key__": "a", "cls": 3})
-    {'__key__': 'a', 'cls': b'3'}
-    """
-    if options and (spec is None or spec is False or (callable(spec) and not isinstance(spec, dict))):
-        raise SpecError("encoder options need a table of encoders", hint="use encoder=True or a dict")
-    if spec is False or spec is None:
-        return _unchanged
-    if spec is True:
-        return Encoder(default_handlers, options or {})
-    if isinstance(spec, dict):
-        return Encoder(spec, options or {})
-    if callable(spec):
-        return spec
-    raise SpecError(f"{spec!r}: unknown decoder spec", hint="use True, False, a dict of functions, or a function")
-
-
-def _unchanged(sample: Sample) -> Sample:
-    return sample
-
-
-@dataclass(frozen=True, slots=True)
-class Encoder:
-    """Encodes samples with a table, and options by field name or extension.
-
-    >>> Encoder(default_handlers, {"jpg": {"quality": 90}})({"cls": 3})
-    {'cls': b'3'}
-    """
-
-    handlers: Mapping[str, Callable[..., Any]]
-    options: Mapping[str, Mapping[str, Any]]
-
-    def __call__(self, sample: Sample) -> Sample:
-        """The sample with every field as bytes."""
-        return encode_based_on_extension(sample, self.handlers, self.options)
+    return {name: encode_based_on_extension1(data, name, handlers) for name, data in sample.items()}

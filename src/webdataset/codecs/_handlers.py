@@ -1,11 +1,13 @@
 """Handlers: what `decode(...)` takes. A handler is a function of (key, data), with keys like ".jpg" or ".seg.jpg".
 
-It returns the value, None ("not mine"), or `Continue` (other bytes under another name, for the handlers that follow). Our own
-ones can also tell from the name alone what they would do, by a method, so that a decoder asks once per
-field name and not once per sample:
+It returns the value, None ("not mine"), or `Continue` (other bytes under another name, for the handlers that follow).
+Our own ones can also tell from the name alone what they would do, so that a decoder asks once per field name and not
+once per sample. The methods that a handler may have for it:
 
-    resolve(key) -> function of the data, or None
-    unwrap(key)  -> (inner key, function from packed to unpacked bytes), or None
+    resolve(key)              the function of the data, or None
+    unwrap(key)               (inner key, function from packed to unpacked bytes), or None
+    for_sample(data, sample)  called instead of the resolved function by handlers that need to know the sample
+    bind(rng)                 the handler with `rng(sample)` as its source of chance, asked by the stage that decodes
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from webdataset.errors import SpecError
 
 from ._audio import AudioHandler
 from ._compress import UNPACK
+from ._decode_image import DecodeImage
 from ._images import ImageHandler, imagespecs
 from ._tables import decoders
 from ._video import VideoHandler
@@ -142,15 +145,19 @@ def call_extension_handler(key: str, data: bytes, f: Callable[[bytes], Any], ext
     return ExtensionHandler(extensions, f)(key, data)
 
 
-def as_handler(spec: Any) -> Handler:
-    """A handler: a callable as it is, an image spec, "audio" or "video".
+def as_handler(spec: Any, **image: Any) -> Handler:
+    """A handler: a callable as it is, an image spec, "audio" or "video"; `image` are options of `DecodeImage`.
 
     >>> as_handler("rgb8")
     ImageHandler(imagespec='rgb8', ...)
+    >>> as_handler("rgb8", size=224, crop="center")
+    DecodeImage(imagespec='rgb8', size=224, crop='center', ...)
     """
     if isinstance(spec, str):
         named: dict[str, Any] = {"audio": AudioHandler, "video": VideoHandler}
-        return named[spec.lower()]() if spec.lower() in named else ImageHandler(spec)
+        if spec.lower() in named:
+            return named[spec.lower()]()
+        return DecodeImage(spec, **image) if image else ImageHandler(spec)
     if not callable(spec):
         raise SpecError(
             f"{spec!r} cannot decode",

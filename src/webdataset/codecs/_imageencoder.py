@@ -47,10 +47,10 @@ IMAGE_FORMATS: dict[str, ImageFormat] = {name: made for names, made in _FORMATS.
 
 
 def imageencoder(image: Any, format: str = "PNG", **options: Any) -> bytes:  # noqa: A002 - the public name
-    """A picture, an array (H×W, H×W×C) or a tensor (H×W, C×H×W) as an image file.
+    r"""A picture, an array (H×W, H×W×C) or a tensor (H×W, C×H×W) as an image file.
 
     >>> imageencoder(np.zeros((2, 2, 3), "u1"), "jpg", quality=90)[:3]
-    b'\\xff\\xd8\\xff'
+    b'\xff\xd8\xff'
 
     Floats between 0 and 1 are rounded to 8 bits, booleans become black and white, uint16 needs a format that holds it.
 
@@ -91,11 +91,8 @@ def np_image(value: Any) -> np.ndarray[Any, Any]:
     """
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-        value = (
-            (value.permute(1, 2, 0) if value.ndim == 3 else value).float()
-            if value.is_floating_point()
-            else (value.permute(1, 2, 0) if value.ndim == 3 else value)
-        )
+        value = value.permute(1, 2, 0) if value.ndim == 3 else value
+        value = value.float() if value.is_floating_point() else value  # NumPy has no bfloat16
     if not hasattr(value, "__array__") and not hasattr(value, "__array_interface__"):
         raise EncodingError(
             f"an image is wanted, not {type(value).__name__}", hint="give an array, a tensor or a picture"
@@ -124,7 +121,8 @@ def _eight_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     low, high = array.min(), array.max()
     if not (low >= -_NEARLY and high <= 1 + _NEARLY):  # NaN fails every comparison
         raise EncodingError(f"float pixels must lie between 0 and 1, these between {low} and {high}")
-    return np.rint(np.clip(array, 0, 1).astype(np.float32) * 255).astype(np.uint8)
+    rounded: np.ndarray[Any, Any] = np.rint(np.clip(array, 0, 1).astype(np.float32) * 255)
+    return rounded.astype(np.uint8)
 
 
 def _picture(array: np.ndarray[Any, Any], target: str) -> Image:
@@ -145,7 +143,7 @@ def _fit(picture: Image, target: ImageFormat, name: str) -> Image:
     for mode in wider.get(picture.mode, ()):
         if mode in target.modes:
             return picture.convert(mode)
-    if target.modes == ("1",) and picture.mode == "L" and set(picture.getdata()) <= {0, 255}:
+    if target.modes == ("1",) and picture.mode == "L" and set(np.unique(np.asarray(picture)).tolist()) <= {0, 255}:
         return picture.convert("1")
     raise EncodingError(
         f"a {picture.mode} image does not fit into {name!r}, which holds {', '.join(target.modes)}",

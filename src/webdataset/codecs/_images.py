@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 # Still images only: no containers (h5, fits, grib), no film (mpg, fli), nothing that needs a program to be drawn (eps).
-IMAGE_EXTENSIONS = (
-    "apng avif bmp bw cur dcx dds dib gif icb icns ico image img j2c j2k jfif jp2 jpc jpe jpeg jpf jpg jpx pbm pcx pgm "
-    "png pnm ppm psd qoi ras rgb rgba sgi tga tif tiff vda vst webp xbm xpm"
-).split()
+IMAGE_EXTENSIONS = [
+    *("apng", "avif", "bmp", "bw", "cur", "dcx", "dds", "dib", "gif", "icb"),
+    *("icns", "ico", "image", "img", "j2c", "j2k", "jfif", "jp2", "jpc", "jpe"),
+    *("jpeg", "jpf", "jpg", "jpx", "pbm", "pcx", "pgm", "png", "pnm", "ppm"),
+    *("psd", "qoi", "ras", "rgb", "rgba", "sgi", "tga", "tif", "tiff", "vda"),
+    *("vst", "webp", "xbm", "xpm"),
+]
 
 imagespecs: dict[str, tuple[str, str | None, str]] = {
     **{mode: ("numpy", "float", mode) for mode in ("l", "rgb", "rgba")},

@@ -19,10 +19,10 @@ def msgpack_loads(data: bytes) -> Any:
 
 
 def mp_dumps(x: Any) -> bytes:
-    """The value as MessagePack.
+    r"""The value as MessagePack.
 
     >>> mp_dumps([1, 2])
-    b'\\x92\\x01\\x02'
+    b'\x92\x01\x02'
     """
     try:
         return bytes(require("msgpack", extra="formats", why="to encode 'msgpack'").packb(x))
@@ -40,10 +40,10 @@ def cbor_loads(data: bytes) -> Any:
 
 
 def cbor_dumps(x: Any) -> bytes:
-    """The value as CBOR.
+    r"""The value as CBOR.
 
     >>> cbor_dumps([1, 2])
-    b'\\x82\\x01\\x02'
+    b'\x82\x01\x02'
     """
     cbor2 = require("cbor2", extra="formats", why="to encode 'cbor'")
     try:

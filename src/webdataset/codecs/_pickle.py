@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from webdataset.config import safety
 from webdataset.errors import UnsafeContent
 
-from ._pickle_globals import ALLOWED, global_name
+from ._pickle_globals import ALLOWED, find_allowed, global_name
 from ._pickle_numpy import NumpyUnpickler
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ PICKLE_EXTENSIONS = ("pkl", "pickle", "pyd")
 
 
 def unpickle_loads(data: bytes) -> Any:
-    """The value in a pickled field, built from harmless parts only.
+    r"""The value in a pickled field, built from harmless parts only.
 
     >>> unpickle_loads(pickle.dumps({"a": (1, 2.5, None)}))
     {'a': (1, 2.5, None)}
-    >>> unpickle_loads(b"cos\\nsystem\\n(S'echo gotcha'\\ntR.")
+    >>> unpickle_loads(b"cos\nsystem\n(S'echo gotcha'\ntR.")
     Traceback (most recent call last):
     webdataset.errors.UnsafeContent: the pickle asks for os.system, which is not on the list of harmless names – ...
     """
@@ -38,6 +38,9 @@ def unpickle_loads(data: bytes) -> Any:
     if safety.unsafe_pickle:
         return pickle.loads(data)  # noqa: S301 - asked for, process-wide
     return _restricted_loads(data, {})
+
+
+safe_loads = unpickle_loads  # for pickles that the package wrote itself, such as cached samples
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -105,14 +108,3 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str, /) -> Any:
         return find_allowed(self._allowed, module, name)
-
-
-def find_allowed(allowed: dict[str, Any], module: str, name: str) -> Any:
-    """What the name stands for, if it is on the list."""
-    found = allowed.get(f"{module}.{name}")
-    if found is None:
-        raise UnsafeContent(
-            f"the pickle asks for {module}.{name}, which is not on the list of harmless names",
-            hint="if you trust the data: decode(wds.unsafe_pickle), or name the class with wds.PickleLoader(…)",
-        )
-    return found

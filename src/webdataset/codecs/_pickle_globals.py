@@ -8,7 +8,7 @@ the arguments that real pickles use.
 from __future__ import annotations
 
 import collections
-import datetime
+import datetime as dt
 import decimal
 import io
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ class Maker:
     """A function that a pickle may call and cannot change."""
 
     __slots__ = ("_make",)
+    _make: Callable[..., Any]
 
     def __init__(self, make: Callable[..., Any]) -> None:
         object.__setattr__(self, "_make", make)
@@ -92,7 +93,7 @@ def _tensor(*args: Any) -> Any:
 
 
 def _storage(data: bytes) -> Any:
-    """torch's own function for this runs `torch.load` without restrictions."""
+    """Torch's own function for this runs `torch.load` without restrictions."""
     import torch
 
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
@@ -113,7 +114,7 @@ def _parameter(*args: Any) -> Any:
 _TYPES = (
     *(bool, complex, dict, float, frozenset, int, list, set, slice, tuple),
     *(collections.OrderedDict, collections.defaultdict, collections.deque),
-    *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone, decimal.Decimal),
+    *(dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone, decimal.Decimal),
 )
 
 _MAKERS: dict[str, Callable[..., Any]] = {
@@ -135,3 +136,14 @@ ALLOWED |= {name: Maker(make) for name, make in _MAKERS.items()}
 # What protocols 0 to 2 call the same things.
 ALLOWED |= {name.replace("builtins", "__builtin__"): found for name, found in ALLOWED.items()}
 ALLOWED |= {"copy_reg._reconstructor": ALLOWED["copyreg._reconstructor"]}
+
+
+def find_allowed(allowed: dict[str, Any], module: str, name: str) -> Any:
+    """What the name stands for, if it is on the list."""
+    found = allowed.get(f"{module}.{name}")
+    if found is None:
+        raise UnsafeContent(
+            f"the pickle asks for {module}.{name}, which is not on the list of harmless names",
+            hint="if you trust the data: decode(wds.unsafe_pickle), or name the class with wds.PickleLoader(…)",
+        )
+    return found

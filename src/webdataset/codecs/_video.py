@@ -119,7 +119,8 @@ def encode_video(extension: str, value: Any, *, fps: float = 25, codec: str | No
     container_format, default_codec = _WRITERS[extension]
     stream = io.BytesIO()
     try:
-        with av.open(stream, "w", format=container_format) as container:
+        # bitexact: no dates and random numbers, so that the same frames give the same bytes
+        with av.open(stream, "w", format=container_format, options={"fflags": "+bitexact"}) as container:
             track = container.add_stream(codec or default_codec, rate=Fraction(fps).limit_denominator(1001))
             track.height, track.width = frames.shape[1:3]
             track.pix_fmt = "yuv420p"

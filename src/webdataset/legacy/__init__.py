@@ -8,7 +8,7 @@ imports and thin adapters only, and no room below imports from it. (`webdataset.
 * `autodecode.py`, `compat.py`, `extradatasets.py`, `filters.py`, `gopen.py`, `mix.py`, `multi.py`, `pytorch.py`,
   `shardlists.py`, `tariterators.py`, `tenbin.py`, `utils.py`, `writer.py`: the modules of the 1.0 series
 * `iterators.py`: a module of the 0.1 series
-* `_older.py`: names of the 0.1 and 0.2 series that later versions dropped
+* `older.py`: names of the 0.1 and 0.2 series that later versions dropped
 * `_boundary.py`: what stands between two shards in a stream of members
 * `_live.py`: module attributes that are read and set like variables, and modules that can be called
 """

@@ -7,7 +7,8 @@ name; `tarfile_samples` and `tarfile_to_samples` use what is there. While nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
@@ -90,7 +91,7 @@ def tar_file_iterator(
     handler: Handler = reraise_exception,
     select_files: Any = None,
     rename_files: Callable[[str], str] | None = None,
-) -> Iterator[Sample]:
+) -> Generator[Sample, None, None]:
     r"""The files of an archive as dicts with `fname` and `data`.
 
     >>> list(tar_file_iterator(b"\0" * 1024))
@@ -101,6 +102,8 @@ def tar_file_iterator(
             yield {"fname": member.name, "data": member.data}
     except Exception as error:
         handler(error)  # behind the failure nothing can be read, whatever the answer is
+    finally:
+        _close(fileobj)
 
 
 def _wanted(
@@ -138,11 +141,9 @@ def tar_file_expander(
         about = {"__url__": shard["url"]}
         if "local_path" in shard:
             about["__local_path__"] = shard["local_path"]
-        try:
-            for file in tar_file_iterator(shard["stream"], _META, asked, select_files, rename_files):
+        with closing(tar_file_iterator(shard["stream"], _META, asked, select_files, rename_files)) as files:
+            for file in files:
                 yield {**file, **about}
-        finally:
-            _close(shard["stream"])
         if eof_value is not None:
             yield EndOfShard(broken=True) if asked.failed and eof_value == {} else eof_value
         if asked.stop:

@@ -127,7 +127,7 @@ def obsolete(func: Callable[..., Any] | None = None, *, reason: str | None = Non
     ...     return 1
     >>> old()
     Traceback (most recent call last):
-    webdataset.utils.ObsoleteException: Call to obsolete function old. Set env ALLOW_OBSOLETE=1 to permit. – use new()
+    webdataset...ObsoleteException: Call to obsolete function old. Set env ALLOW_OBSOLETE=1 to permit. – use new()
     """
     if func is None:
         return functools.partial(obsolete, reason=reason)

@@ -85,7 +85,7 @@ class Ahead(Generic[T]):
                 close = getattr(items, "close", None)
                 if close is not None:
                     close()
-        except BaseException as error:  # noqa: BLE001  # raised where the items are taken, after those that came before
+        except BaseException as error:  # raised where the items are taken, after those that came before
             self._error = error
         finally:
             with self._changed:

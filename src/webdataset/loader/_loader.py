@@ -86,7 +86,9 @@ class WebLoader(DataPipeline, FluidInterface):
         """Go on from a saved state with the next `iter()`."""
         saved = state.get("dataset")
         if (saved is not None) != isinstance(self.dataset, DataPipeline):
-            raise StateError("the checkpoint is not that of a loader with such a dataset", hint="load it where it was saved")
+            raise StateError(
+                "the checkpoint is not that of a loader with such a dataset", hint="load it where it was saved"
+            )
         if saved is not None:
             self.dataset.check_identity(saved)
         self._check_place(state["at"])
@@ -120,7 +122,11 @@ def _thread_source(
 ) -> Threads:
     if settings:
         raise SpecError(f"WebLoader(workers='threads') got {', '.join(settings)}", hint=_FOR_PROCESSES)
-    for name, value, least in (("num_workers", num_workers, 0), ("prefetch_factor", prefetch_factor, 1), ("memory", memory, 1)):
+    for name, value, least in (
+        ("num_workers", num_workers, 0),
+        ("prefetch_factor", prefetch_factor, 1),
+        ("memory", memory, 1),
+    ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise SpecError(f"{name}={value!r}", hint=f"a whole number, {least} or more")
     return Threads(

@@ -87,7 +87,7 @@ def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Eve
             if stopped.is_set():
                 break
             chunk.results.append(function(item))
-    except BaseException as failure:  # noqa: BLE001  # raised in its turn, after the results before it
+    except BaseException as failure:  # raised in its turn, after the results before it
         chunk.failure = failure
     chunk.items.clear()
     chunk.size = size_of(chunk.results)
@@ -170,7 +170,7 @@ class _Window:
         with self._meter.timing("read"):
             try:
                 self._take(chunk)
-            except BaseException as error:  # noqa: BLE001  # raised in its turn
+            except BaseException as error:  # raised in its turn
                 self._error, self._ended = error, True
         if chunk.items:
             context = self._context.copy()  # whoever looks at the world in a thread sees that of the one who asked

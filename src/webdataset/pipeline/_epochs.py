@@ -40,7 +40,9 @@ class EpochCounter:
 
     def __init__(self) -> None:
         self._table = mmap.mmap(-1, (_ENTRIES + 1) * _ENTRY.size)
-        self._descriptor: int | None = None  # of the file that backs the table once it has been sent to a spawned process
+        self._descriptor: int | None = (
+            None  # of the file that backs the table once it has been sent to a spawned process
+        )
         self._iterations = 0
 
     def next(self) -> int:

@@ -64,6 +64,9 @@ class repeatedly(DataPipeline):  # noqa: N801  # the public name
     [0, 1, 0]
     """
 
-    def __init__(self, source: Any, nepochs: int | None = None, nbatches: int | None = None) -> None:
+    def __init__(
+        self, source: Any, nepochs: int | None = None, nbatches: int | None = None, length: int | None = None
+    ) -> None:
         super().__init__(source)
         self.__dict__.update(self.repeat(nepochs or -1, nbatches or -1).__dict__)
+        self.size = length

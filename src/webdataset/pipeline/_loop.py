@@ -14,7 +14,7 @@ from webdataset.flow import Json, Pass, Progress, Recall, Resumable, apply_each
 
 
 class InFlight(Progress):
-    """The items that were taken and whose results were not handed on, oldest first: nothing, unless there are threads."""
+    """What was taken and its results not handed on, oldest first: nothing, unless there are threads."""
 
     def __init__(self) -> None:
         self.origins: deque[Json] = deque()

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
-from webdataset import config
+from webdataset import config, world
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
@@ -65,8 +65,8 @@ class DataPipeline(TorchIterable):
     def compose(self, *stages: Any) -> Self:
         """A copy with more stages; this pipeline stays as it is.
 
-        >>> list(DataPipeline([1, 2]).compose(sorted, reversed))
-        [2, 1]
+        >>> list(DataPipeline([1, 2]).compose(sorted, enumerate))
+        [(0, 1), (1, 2)]
         """
         result = self._copy()
         for stage in stages:
@@ -110,6 +110,17 @@ class DataPipeline(TorchIterable):
         result.repetitions = nepochs if nepochs > 0 else _ENDLESS
         result.nsamples, result._restart = nbatches, True
         return result
+
+    def ddp_equalize(self, length: int, with_length: bool = True) -> Self:
+        """A copy with equally many items on every rank, `length` on all ranks together (a name of the 0.1 series).
+
+        >>> with world.pretend(world.World(rank=0, ranks=2)):
+        ...     len(DataPipeline([0, 1, 2]).ddp_equalize(10))
+        5
+        """
+        share = length // world.current().ranks
+        result = self.with_epoch(share)
+        return result.with_length(share) if with_length else result
 
     def with_length(self, n: int, silent: bool = False) -> Self:
         """A copy that answers `len()` with `n`; what it yields does not change.

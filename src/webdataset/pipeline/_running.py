@@ -15,11 +15,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from webdataset.describe import shown
 from webdataset.errors import StateError
-from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, apply_each, digest, fuse
+from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, digest, fuse
 
 from ._loop import Loop
-from ._stages import describe, invoke, is_opaque
+from ._stages import invoke, is_opaque
 
 _LONGEST = 120
 
@@ -87,9 +88,9 @@ class Running:
 
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         stage = self._fused(functions)
-        items = self._resume(stage, stage.start(self.during), items, saved)
+        results = self._resume(stage, stage.start(self.during), items, saved)
         self._way[-1] = fuse(functions)  # the functions themselves are the way; the stage around them is not
-        return items
+        return results
 
     def _resume(self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         at.upstream = self._progress[-1] if self._progress else None
@@ -142,9 +143,9 @@ def fingerprint(stages: Sequence[Any]) -> list[str]:
 
     >>> from webdataset.stages import Map
     >>> fingerprint([Map(str)])
-    ['Map(f=str, handler=reraise_exception)']
+    ['map(f=str)']
     """
-    return [_short(describe(stage)) for stage in stages]
+    return [_short(shown(stage)) for stage in stages]
 
 
 def _short(text: str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from webdataset.errors import SpecError
@@ -59,26 +57,3 @@ def invoke(stage: Any, items: Iterator[Any] | None) -> Iterator[Any]:
     if items is None:
         return iter(stage if isinstance(stage, Iterable) else stage())
     return iter(stage(items))
-
-
-def describe(value: Any) -> str:
-    """A stage or a setting in words that are the same in every process: no addresses, no data.
-
-    >>> from webdataset.stages import Shuffle
-    >>> describe(functools.partial(max, 3))
-    'partial(max, 3)'
-    """
-    if isinstance(value, functools.partial):
-        parts = [describe(value.func), *map(describe, value.args)]
-        parts += [f"{name}={describe(setting)}" for name, setting in value.keywords.items()]
-        return f"partial({', '.join(parts)})"
-    if is_dataclass(value) and not isinstance(value, type):
-        settings = ", ".join(f"{f.name}={describe(getattr(value, f.name))}" for f in fields(value) if f.repr)
-        return f"{type(value).__name__}({settings})"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(describe, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {describe(setting)}" for name, setting in value.items()) + "}"
-    if isinstance(value, (str, int, float, bool, bytes, type(None))):
-        return repr(value)
-    return str(getattr(value, "__qualname__", type(value).__qualname__))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from webdataset import config, shards
+from webdataset import config, shards, stores
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Progress, Resumable
 from webdataset.handlers import Handler, reraise_exception
@@ -51,8 +51,9 @@ class WebDataset(DataPipeline, FluidInterface):
         cache_dir: keep shards that come over the network in this directory, up to `cache_size` bytes.
         url_to_name: names the cache files; by default a hash of the whole URL is part of the name.
         detshuffle: accepted; shards are always shuffled by (seed, epoch).
-        nodesplitter: which shards are this rank's (None: all).
-        workersplitter: which of those are this worker's (None: all).
+        nodesplitter: which shards are this rank's (None: all). By default every R-th; ranks that outnumber the shards
+            take turns inside them.
+        workersplitter: which of those are this worker's, likewise.
         select_files: keep only members whose name a predicate (or glob) accepts; `rename_files` is applied before.
         empty_check: a pass without samples is an error.
         seed: decides every order, together with the epoch; the same on all ranks.
@@ -88,17 +89,16 @@ class WebDataset(DataPipeline, FluidInterface):
         resampled = resampled or mode == "resampled"
         older = _renamed(older)
         workersplitter = older.pop("workersplitter", workersplitter)
+        verbose = older.pop("verbose", verbose)
         length = older.pop("length", None)
         if older:
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
-        opener = cache_opener(
-            cache_dir, cache_size, url_to_name, verbose=verbose or older.pop("verbose", False), handler=handler
-        )
+        opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose)
         for stage in (
             shard_source(urls, resampled=resampled, seed=self.seed),
-            None if resampled else nodesplitter,
+            None if resampled else _sharing(nodesplitter),
             shards.ShuffleShards() if _wants_shuffle(shardshuffle) and not resampled else None,
-            None if resampled else workersplitter,
+            None if resampled else _sharing(workersplitter),
             ReadSamples(
                 handler=handler, select_files=select_files, rename_files=rename_files, strict=strict, opener=opener
             ),
@@ -125,28 +125,27 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
     if isinstance(urls, (Resumable, DataPipeline)) or (callable(urls) and not isinstance(urls, (str, Path))):
         return urls
     if isinstance(urls, (str, Path, Iterable)):
-        return shards.ResampledShards(urls, seed=seed) if resampled else shards.SimpleShardList(urls)
+        return (
+            shards.ResampledShards(urls, seed=seed, deterministic=True) if resampled else shards.SimpleShardList(urls)
+        )
     raise SpecError(
         f"{urls!r:.200} does not name shards",
         hint="give a path or URL, a list of them, or a shard source such as wds.SimpleShardList(...)",
     )
 
 
-def cache_opener(
-    directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool, handler: Handler
-) -> Any:
-    """What opens a shard: the cache when there is a directory for it, else the store itself (None)."""
+def cache_opener(directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool) -> Any:
+    """What opens a shard: the cache when there is a directory for it, else the store itself."""
     directory = directory if directory is not None else config.read("WDS_CACHE")
     size = size if size != -1 else config.read("WDS_CACHE_SIZE")
     if directory is None or size == 0:
-        return None
+        return stores.open_read
     path = Path(directory).expanduser()
     if not path.is_dir():
         raise SpecError(f"the cache directory {path} does not exist", hint="create it, or name another with cache_dir=")
-    from webdataset.cache import FileCache
+    from webdataset.cache import CachedOpener, ShardCache, url_to_hashed_name
 
-    naming = {} if url_to_name is None else {"url_to_name": url_to_name}
-    return FileCache(path, cache_size=int(size), verbose=verbose, handler=handler, **naming)
+    return CachedOpener(ShardCache(str(path), int(size), url_to_name or url_to_hashed_name, verbose=verbose))
 
 
 @dataclass(frozen=True)
@@ -179,6 +178,13 @@ class _Seen(Progress):
 
     def load(self, saved: Any, recall: Any) -> None:
         self.any = bool(saved)
+
+
+def _sharing(splitter: Any) -> Any:
+    """The default splitters give a surplus of readers nothing to do; their likes here let them share shards."""
+    if splitter is shards.split_by_node:
+        return shards.ShareShards("rank")
+    return shards.ShareShards("worker") if splitter is shards.split_by_worker else splitter
 
 
 def _wants_shuffle(shardshuffle: Any) -> bool:

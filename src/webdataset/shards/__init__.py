@@ -16,6 +16,7 @@ knows how many samples each shard has, and no more.
 * `_permutation` a keyed permutation that is computed, not stored
 * `_order`       an epoch's order as arithmetic: position → (shard, sample), and back
 * `_partition`   who fetches which positions: equal steps, every sample once
+* `_rest`        what is left of an epoch
 * `_report`      what an order promises, in numbers
 * `_mixing`      several streams into one: in turn or by chance
 * `_schedule`    several streams into one, by exact shares
@@ -48,18 +49,16 @@ from ._permutation import Permutation, derive_keys, permute
 from ._repeat import guess_batchsize, repeatedly, repeatedly0
 from ._report import Mixing, ShuffleReport, shuffle_report
 from ._resample import NonEmpty, Resampled, ResampledShardList, ResampledShards, non_empty, resampled
+from ._rest import Reader, Rest
 from ._schedule import MixSchedule
 from ._seed import make_seed, pytorch_worker_info, pytorch_worker_seed
 from ._source import ShardSource, Taken
 from ._spec import envlookup, envsubst, expand, expand_source, expand_urls, is_shard_name
 from ._split import (
-    Share,
+    ShareShards,
     SingleNodeOnly,
     SplitByNode,
     SplitByWorker,
-    SplitShards,
-    StrideSamples,
-    share,
     single_node_only,
     split_by_node,
     split_by_worker,
@@ -75,20 +74,20 @@ __all__ = [
     "Order",
     "Part",
     "Permutation",
+    "Reader",
     "Resampled",
     "ResampledShardList",
     "ResampledShards",
+    "Rest",
     "ShardSource",
-    "Share",
+    "ShareShards",
     "ShuffleReport",
     "ShuffleShards",
     "SimpleShardList",
     "SingleNodeOnly",
     "SplitByNode",
     "SplitByWorker",
-    "SplitShards",
     "Steps",
-    "StrideSamples",
     "Taken",
     "Window",
     "check_pid_is_running",
@@ -122,7 +121,6 @@ __all__ = [
     "sequential",
     "shard_order",
     "shardspec",
-    "share",
     "shuffle_report",
     "shuffled_shards",
     "single_node_only",

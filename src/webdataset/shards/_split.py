@@ -3,16 +3,15 @@
 Worker w of W on rank r of R reads the shards r + R·(w + W·k): every R-th item for the rank, every W-th of those for the
 worker. That is `split_by_node` followed by `split_by_worker`; both are stages that count, so they resume.
 
-Where there are fewer shards than readers some would get nothing. `share` is the answer: readers of the same shard take
-turns inside it (`first`, `step`), so nobody idles and every sample is read exactly once. `SplitShards` and
-`StrideSamples` are the two stages that apply it, before and after the reader.
+Where there are fewer shards than readers some would get nothing. `ShareShards` is the answer: it splits the same way,
+and readers that have to share a shard take turns inside it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 from webdataset import world
 from webdataset.errors import SpecError
@@ -132,90 +131,64 @@ split_by_worker = SplitByWorker()
 single_node_only = SingleNodeOnly()
 
 
-class Share(NamedTuple):
-    """Which shards of an epoch's order a reader opens, and which of their samples it hands on.
+class _Shared(Progress):
+    rewinds = True  # the rule needs to know how many shards there are
 
-    >>> share(10, World(rank=1, ranks=2, worker=0, workers=2))
-    Share(shards=range(1, 10, 4), first=0, step=1)
-    """
+    def __init__(self, which: int, of: int) -> None:
+        self.which, self.of, self.taken = which, of, 0
 
-    shards: range
-    first: int
-    step: int
+    def save(self) -> Json:
+        return self.taken
 
-
-def share(shards: int, here: World) -> Share:
-    """The part of one reader. With fewer shards than readers, those of one shard take turns inside it.
-
-    >>> for worker in (0, 2, 4):
-    ...     share(2, World(worker=worker, workers=5))
-    Share(shards=range(0, 2, 2), first=0, step=3)
-    Share(shards=range(0, 2, 2), first=1, step=3)
-    Share(shards=range(0, 2, 2), first=2, step=3)
-    """
-    reader, readers = here.worker * here.ranks + here.rank, here.ranks * here.workers
-    if shards >= readers or shards == 0:
-        return Share(range(reader, shards, readers), 0, 1)
-    shard = reader % shards
-    return Share(range(shard, shards, shards), reader // shards, -(-(readers - shard) // shards))
+    def load(self, saved: Json, recall: Recall) -> None:
+        self.taken = saved
 
 
 @dataclass(frozen=True)
-class SplitShards(Resumable):
-    """This reader's shards out of `shards` by the rule of `share`; nobody gets nothing.
+class ShareShards(Resumable):
+    """This rank's or this worker's shards; where there are fewer shards than readers, turns inside a shard.
 
-    >>> with world.pretend(World(worker=4, workers=5)):
-    ...     list(SplitShards(2)(iter("ab"))), list(StrideSamples(2)(iter("pqrstuvw")))
-    (['a'], ['r', 'u'])
+    >>> with world.pretend(World(worker=1, workers=2)):
+    ...     list(ShareShards("worker")([{"url": "a"}, {"url": "b"}, {"url": "c"}]))
+    [{'url': 'b'}]
+    >>> with world.pretend(World(worker=1, workers=2)):
+    ...     list(ShareShards("worker")([{"url": "a"}]))
+    [{'url': 'a', 'first': 1, 'step': 2}]
+
+    A shard with `first` and `step` is read like any other, and every `step`-th of its samples is handed on, beginning
+    with number `first`: nobody idles, and every sample is read exactly once.
     """
 
-    shards: int
+    among: str
 
     def __post_init__(self) -> None:
-        _check_count(self.shards)
+        if self.among not in {"rank", "worker"}:
+            raise SpecError(f"ShareShards({self.among!r})", hint='shards are shared among "rank" or "worker"')
 
-    def start(self, during: Pass) -> _Passed:
-        """Nothing seen yet."""
-        mine = share(self.shards, during.world).shards
-        return _Passed(mine.start, mine.step)
+    def start(self, during: Pass) -> _Shared:
+        """Nothing handed on yet."""
+        here = during.world
+        return _Shared(here.rank, here.ranks) if self.among == "rank" else _Shared(here.worker, here.workers)
 
-    def run(self, items: Iterator[Any], at: _Passed, /) -> Iterator[Any]:
-        """My part of what comes."""
-        return _every(items, at)
+    def run(self, items: Iterator[Any], at: _Shared, /) -> Iterator[dict[str, Any]]:
+        """My part of what comes, behind what was handed on already."""
+        for shard in islice(_part(items, at.which, at.of), at.taken, None):
+            at.taken += 1
+            yield shard
 
-    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
-        """Split once, outside a pipeline."""
+    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[dict[str, Any]]:
+        """Share once, outside a pipeline."""
         return self.run(iter(items), self.start(replace(Pass(), world=world.current())))
 
 
-@dataclass(frozen=True)
-class StrideSamples(Resumable):
-    """This reader's samples of the shards that `SplitShards` gave it: all of them, or its turns where shards are few.
-
-    >>> with world.pretend(World(worker=1, workers=3)):
-    ...     list(StrideSamples(1)(iter(range(10))))
-    [1, 4, 7]
-    """
-
-    shards: int
-
-    def __post_init__(self) -> None:
-        _check_count(self.shards)
-
-    def start(self, during: Pass) -> _Passed:
-        """Nothing seen yet."""
-        mine = share(self.shards, during.world)
-        return _Passed(mine.first, mine.step)
-
-    def run(self, items: Iterator[Any], at: _Passed, /) -> Iterator[Any]:
-        """My part of what comes."""
-        return items if at.of == 1 else _every(items, at)
-
-    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
-        """Split once, outside a pipeline."""
-        return self.run(iter(items), self.start(replace(Pass(), world=world.current())))
-
-
-def _check_count(shards: int) -> None:
-    if not isinstance(shards, int) or shards < 0:
-        raise SpecError(f"{shards!r} is not a number of shards", hint="give how many shards an epoch has")
+def _part(shards: Iterator[dict[str, Any]], which: int, of: int) -> Iterator[dict[str, Any]]:
+    """Looks at as many shards as there are readers, no more: the stream may be endless."""
+    head = list(islice(shards, of))
+    if len(head) == of or not head:
+        yield from islice(chain(head, shards), which, None, of)
+        return
+    mine = which % len(head)
+    turn, turns = which // len(head), -(-(of - mine) // len(head))
+    shard = head[mine]
+    first, step = shard.get("first", 0), shard.get("step", 1)  # somebody above shares this shard with us already
+    yield shard if turns == 1 else {**shard, "first": first + step * turn, "step": step * turns}

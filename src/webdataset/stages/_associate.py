@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described, call
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._check import require_callable
-from ._describe import Described, call
 from ._guard import guarded
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ class Associate(Described, PerItem):
     """
 
     verb: ClassVar[str] = "associate"
-    associator: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any] | None]
+    # The table may have millions of rows, so it stays out of everything written down.
+    associator: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any] | None] = field(repr=False)
     handler: Handler = reraise_exception
 
     def __post_init__(self) -> None:
@@ -39,7 +40,6 @@ class Associate(Described, PerItem):
             )
 
     def __repr__(self) -> str:
-        # The table may have millions of rows.
         shown = self.associator if callable(self.associator) else type(self.associator)
         return call("associate", shown, **({} if self.handler is reraise_exception else {"handler": self.handler}))
 

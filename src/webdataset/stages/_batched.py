@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_callable, require_count
 from ._collate import default_collation_fn
-from ._describe import Described
 from ._held import Held
 
 if TYPE_CHECKING:

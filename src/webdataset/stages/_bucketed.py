@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_callable, require_count
 from ._collate import default_collation_fn
-from ._describe import Described
 from ._held import Grouped
 from ._length import length_by
 
@@ -49,7 +50,7 @@ class Bucketed(Described, Resumable):
 
     def __post_init__(self) -> None:
         boundaries = tuple(self.boundaries)
-        if any(later <= earlier for earlier, later in zip(boundaries, boundaries[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(boundaries)):
             raise SpecError(f"bucketed(boundaries={boundaries}): boundaries must rise")
         object.__setattr__(self, "boundaries", boundaries)
         sizes = self.batchsize if isinstance(self.batchsize, list | tuple) else [self.batchsize] * (len(boundaries) + 1)

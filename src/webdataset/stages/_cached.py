@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
+from webdataset.errors import StateError
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_count
-from ._describe import Described
 from ._recording import Played, Store, log, play
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ class Cached(Described, Resumable):
     (['a', 'b', 'c'], ['a', 'b', 'c'])
 
     Later passes have the order of the first: shuffle after the cache. Each process keeps its own part of the data, so
-    worker processes must live on (`persistent_workers=True`) for the cache to be of use. Fields may be replaced downstream
-    (each pass gets a new dict) but arrays changed in place stay changed. A checkpoint taken during a later pass can be
-    resumed only while the process lives. For more data than fits, use `DBCache`.
+    worker processes must live on (`persistent_workers=True`) for the cache to be of use. Fields may be replaced
+    downstream (each pass gets a new dict) but arrays changed in place stay changed. A checkpoint taken during a later
+    pass can be resumed only while the process lives. For more data than fits, use `DBCache`.
 
     Args:
         limit_bytes: about how much may be kept; if there is more, nothing is kept and a warning is logged.
@@ -67,8 +68,10 @@ class Cached(Described, Resumable):
         """A sample by its number, or, while recording, from upstream."""
         if not isinstance(origin, dict):
             return recall(origin)
-        recordings = list(self.memory.recordings.values())
-        return _copied(recordings[0][origin["cached"]])
+        recording = self.memory.recordings.get(tuple(origin["part"]), [])
+        if origin["cached"] >= len(recording):
+            raise StateError("the checkpoint needs samples of a cache in memory that is gone", hint="use DBCache")
+        return _copied(recording[origin["cached"]])
 
 
 class _InMemory(Store):
@@ -77,10 +80,10 @@ class _InMemory(Store):
         self._samples: list[Any] | None = None
         self._bytes = 0
 
-    def __enter__(self) -> Self:
-        return self
+    def open(self) -> None:
+        pass
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._samples = None
 
     def complete(self) -> int | None:
@@ -105,7 +108,7 @@ class _InMemory(Store):
             log.warning("Cached: more than %d bytes; nothing is kept. DBCache keeps samples on disk", self._limit_bytes)
             self._samples = None
 
-    def finish(self) -> None:
+    def finish(self, *, whole: bool) -> None:
         if self._samples is not None:
             self._memory.recordings[self._part] = self._samples
 

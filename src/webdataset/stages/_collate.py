@@ -24,8 +24,8 @@ def default_collation_fn(
     >>> default_collation_fn([{"__key__": "a", "cls": 3}, {"__key__": "b", "cls": 4}])
     {'__key__': ['a', 'b'], 'cls': array([3, 4])}
 
-    The first value of a column decides: Python numbers become an array, arrays and tensors of one shape are stacked, all
-    else stays a list. The columns keep the order of the first sample's fields.
+    The first value of a column decides: Python numbers become an array, arrays and tensors of one shape are stacked,
+    all else stays a list. The columns keep the order of the first sample's fields.
 
     Args:
         samples: dicts with the same fields, or tuples of the same length.

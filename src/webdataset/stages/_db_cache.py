@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from webdataset.errors import SpecError
+from webdataset.describe import Described
+from webdataset.errors import FormatError, SpecError, StateError, StoreError, Where
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_count
-from ._describe import Described
 from ._recording import Pickler, Played, RecordingLock, Store, log, module_by_name, play
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _PATIENCE_S = 120
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS recorded (part TEXT, number INTEGER, sample BLOB, PRIMARY KEY (part, number));
-CREATE TABLE IF NOT EXISTS complete (part TEXT PRIMARY KEY, samples INTEGER);
+CREATE TABLE IF NOT EXISTS complete (part TEXT PRIMARY KEY, samples INTEGER, whole INTEGER);
 """
 
 
@@ -42,10 +41,11 @@ class DBCache(Described, Resumable):
     ...     list(stage("abc")), list(stage("never read"))
     (['a', 'b'], ['a', 'b'])
 
-    Every pass has the same samples: the first, which reads and records them, ends after `size` samples too. Workers share
-    the file; each records and plays back its own part, and `size` is divided among them. A recording counts when it is
-    complete, so a program that is killed begins it anew. It does not know where its samples came from: use another file
-    for another dataset, and another number of workers records its own.
+    Every pass has the same samples: the first, which reads and records them, ends after `size` samples too. Workers
+    share the file; each records and plays back its own part, and `size` is divided among them. A recording counts when
+    it is complete, so a program that is killed begins it anew. It does not know where its samples came from: use
+    another file for another dataset, and another number of workers records its own. Beside it lies an empty lock file
+    for each worker.
 
     Samples may hold what is safe to unpickle (numbers, strings, bytes, containers, arrays, tensors), unless `pickler`
     says otherwise.
@@ -94,8 +94,110 @@ class DBCache(Described, Resumable):
         """Play back or record."""
         which, parts = at.during.world.part
         limit = None if self.size is None else self.size * (which + 1) // parts - self.size * which // parts
-        return play(items, at, self._store(which, parts), limit=limit, order=self._order(at.during))
+        order = _Shuffled(at.during) if self.shuffle else range
+        return play(items, at, self._store((which, parts), limit), limit=limit, order=order)
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """A sample by its number, or, while recording, from upstream."""
-        return recall(origin) if not isinstance(origin, dict) else self._read(origin["cached"])
+        if not isinstance(origin, dict):
+            return recall(origin)
+        with self._store(tuple(origin["part"]), None) as store:
+            return store.read(origin["cached"])
+
+    def _store(self, part: tuple[int, ...], limit: int | None) -> _InDatabase:
+        return _InDatabase(str(self.dbname), "{}-of-{}".format(*part), limit, Pickler(self.pickler), self.verbose)
+
+
+@dataclass(frozen=True)
+class _Shuffled:
+    """The numbers of a recording in this pass's order."""
+
+    during: Pass
+
+    def __call__(self, count: int) -> list[int]:
+        order = list(range(count))
+        self.during.rng("DBCache", *self.during.world.part).shuffle(order)
+        return order
+
+
+class _InDatabase(Store):
+    """The recording of one part."""
+
+    def __init__(self, path: str, part: str, limit: int | None, pickler: Pickler, verbose: bool) -> None:
+        self._path, self._part, self._limit, self._verbose = path, part, limit, verbose
+        self._pickler = pickler
+        self._lock = RecordingLock(f"{path}.{part}.lock")
+        self._waiting: list[tuple[str, int, bytes]] = []
+        self._count = 0
+
+    def open(self) -> None:
+        try:
+            # A pass may be begun in one thread and ended in another; it is never in two at once.
+            self._connection = sqlite3.connect(self._path, timeout=_PATIENCE_S, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"the cache cannot be opened: {error}", Where(shard=self._path)) from error
+        try:
+            self._connection.executescript(_TABLES)
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise FormatError(
+                f"this is not a sample cache: {error}",
+                Where(shard=self._path),
+                hint="name a file that DBCache may write, or delete it",
+            ) from error
+
+    def close(self) -> None:
+        try:
+            self._flush()
+        finally:
+            self._connection.close()
+            self._lock.release()
+
+    def complete(self) -> int | None:
+        query = "SELECT samples, whole FROM complete WHERE part = ?"
+        found = self._connection.execute(query, (self._part,)).fetchone()
+        if found is None:
+            return None
+        samples, whole = found
+        enough = bool(whole) or (self._limit is not None and samples >= self._limit)
+        if enough and self._verbose:
+            log.info("DBCache: %d samples come from %s", samples, self._path)
+        return int(samples) if enough else None
+
+    def read(self, number: int) -> Any:
+        query = "SELECT sample FROM recorded WHERE part = ? AND number = ?"
+        found = self._connection.execute(query, (self._part, number)).fetchone()
+        if found is None:
+            raise StateError(f"sample {number} is not in the cache", Where(shard=self._path))
+        return self._pickler.loads(found[0])
+
+    def begin(self, taken: int) -> bool:
+        if not self._lock.acquire():
+            return False
+        with self._connection as transaction:
+            transaction.execute("DELETE FROM complete WHERE part = ?", (self._part,))
+            transaction.execute("DELETE FROM recorded WHERE part = ? AND number >= ?", (self._part, taken))
+            query = "SELECT COUNT(*) FROM recorded WHERE part = ?"
+            self._count = transaction.execute(query, (self._part,)).fetchone()[0]
+        return self._count == taken
+
+    def append(self, sample: Any) -> None:
+        self._waiting.append((self._part, self._count, self._pickler.dumps(sample)))
+        self._count += 1
+        if len(self._waiting) >= _CHUNK:
+            self._flush()
+
+    def finish(self, *, whole: bool) -> None:
+        with self._connection as transaction:
+            self._insert(transaction)
+            row = (self._part, self._count, whole)
+            transaction.execute("INSERT OR REPLACE INTO complete VALUES (?, ?, ?)", row)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            with self._connection as transaction:
+                self._insert(transaction)
+
+    def _insert(self, transaction: sqlite3.Connection) -> None:
+        transaction.executemany("INSERT INTO recorded VALUES (?, ?, ?)", self._waiting)
+        self._waiting = []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.flow import Pass, Resumable, digest
 
 from ._check import require_count
-from ._describe import Described
 from ._draws import Draws
 from ._shuffle import Reservoir, Shuffle
 
@@ -28,7 +28,8 @@ class DetShuffle(Described, Resumable):
     True
 
     Outside a pipeline every pass adds one to `epoch`. A pipeline tells the stage its epoch, so that processes which are
-    started anew for every epoch do not begin at 0 again; setting `epoch` by hand moves the pass after it to the next one.
+    started anew for every epoch do not begin at 0 again; setting `epoch` by hand moves the pass after it to the next
+    one.
     """
 
     verb: ClassVar[str] = "detshuffle"

@@ -29,8 +29,8 @@ def alternatives(field: str | Sequence[str]) -> list[str]:
     >>> alternatives("jpg;png")
     ['jpg', 'png']
     """
-    names = field.split(";") if isinstance(field, str) else list(field) if isinstance(field, list | tuple) else [field]
-    for name in names:
+    names = field.split(";") if isinstance(field, str) else list(field) if isinstance(field, list | tuple) else []
+    for name in names or [None]:
         if not isinstance(name, str) or not name or " " in name:
             raise SpecError(
                 f"{field!r} is not a field name",

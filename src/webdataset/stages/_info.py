@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
+from webdataset.describe import Described
 from webdataset.flow import Pass, PerItem
 
 from ._check import require_count
-from ._describe import Described
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described, call
 from webdataset.errors import FormatError, SpecError, Where
-from webdataset.flow import Pass, Resumable
 
 from ._check import require_count
-from ._describe import Described, call
-from ._held import Counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,17 +21,17 @@ _WINDOW = 1000
 
 
 @dataclass(frozen=True, repr=False, eq=False, init=False)
-class JoinColumns(Described, Resumable):
+class JoinColumns(Described):
     """Iterate over parallel datasets and merge the samples that have the same key: a source for a pipeline.
 
     >>> images = [{"__key__": "a", "jpg": b"1"}, {"__key__": "b", "jpg": b"2"}]
     >>> labels = [{"__key__": "a", "cls": 1}, {"__key__": "b", "cls": 2}]
-    >>> list(JoinColumns(images, labels)())
+    >>> list(JoinColumns(images, labels))
     [{'__key__': 'a', 'jpg': b'1', 'cls': 1}, {'__key__': 'b', 'jpg': b'2', 'cls': 2}]
 
     Each dataset takes its own part for this process, so parallel shards stay parallel as long as the datasets have the
     same shards in the same order and are split alike; keys that do not agree are an error, never a wrong pair. Shuffle
-    after joining. To go on from the middle, the datasets are read again up to there.
+    after joining. A pipeline that begins with a join resumes by reading it again up to where it was.
 
     Args:
         sources: the datasets; the first one decides about order, `__url__` and other meta fields.
@@ -45,7 +42,7 @@ class JoinColumns(Described, Resumable):
     """
 
     verb: ClassVar[str] = "join_columns"
-    sources: tuple[Iterable[Sample], ...]
+    sources: tuple[Iterable[Sample], ...] = field(repr=False)
     missing: str = "error"
     conflict: str = "error"
     window: int = _WINDOW
@@ -68,16 +65,12 @@ class JoinColumns(Described, Resumable):
     def __repr__(self) -> str:
         return call("join_columns", *[type(source) for source in self.sources], missing=self.missing)
 
-    def start(self, during: Pass) -> Counted:
-        """Nothing joined."""
-        return Counted()
+    def __iter__(self) -> Iterator[Sample]:
+        return join_samples(self.sources, missing=self.missing, conflict=self.conflict, window=self.window)
 
-    def run(self, items: Iterator[Any], at: Counted, /) -> Iterator[Sample]:
-        """Join, skipping what was handed on before."""
-        joined = join_samples(self.sources, missing=self.missing, conflict=self.conflict, window=self.window)
-        for sample in islice(joined, at.taken, None):
-            at.taken += 1
-            yield sample
+    def __call__(self) -> Iterator[Sample]:
+        """Run as the first stage of a pipeline."""
+        return iter(self)
 
 
 def join_samples(
@@ -85,7 +78,8 @@ def join_samples(
 ) -> Iterator[Sample]:
     """Merge samples with the same key out of several streams.
 
-    >>> list(join_samples([[{"__key__": "a", "x": 1}, {"__key__": "b", "x": 2}], [{"__key__": "b", "y": 3}]], missing="drop"))
+    >>> left = [{"__key__": "a", "x": 1}, {"__key__": "b", "x": 2}]
+    >>> list(join_samples([left, [{"__key__": "b", "y": 3}]], missing="drop"))
     [{'__key__': 'b', 'x': 2, 'y': 3}]
     """
     first, *others = [iter(stream) for stream in streams]
@@ -123,15 +117,15 @@ def _disagreement(found: list[Sample]) -> FormatError:
 def _merged(samples: list[Sample], conflict: str) -> Sample:
     merged = dict(samples[0])
     for sample in samples[1:]:
-        for field, value in sample.items():
-            if field.startswith("__"):
-                merged.setdefault(field, value)
-            elif field not in merged or conflict == "last":
-                merged[field] = value
+        for name, value in sample.items():
+            if name.startswith("__"):
+                merged.setdefault(name, value)
+            elif name not in merged or conflict == "last":
+                merged[name] = value
             elif conflict == "error":
                 raise FormatError(
                     "two of the datasets to join have this field",
-                    Where(field=field, key=sample.get("__key__")),
+                    Where(field=name, key=sample.get("__key__")),
                     hint="rename it, or choose join_columns(conflict='first') or 'last'",
                 )
     return merged
@@ -150,7 +144,8 @@ class _Lookup:
         while key not in self._ahead:
             sample = next(self._stream, None) if len(self._ahead) < self._window else None
             if sample is None:
-                return self._miss(key)
+                self._miss(key)
+                return None
             self._ahead[sample["__key__"]] = sample
         self._misses = 0
         while True:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.flow import DROP, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._check import require_callable
-from ._describe import Described
 from ._guard import guarded
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ class Map(Described, PerItem):
     >>> list(Map(lambda sample: {"n": int(sample["txt"])})([{"__key__": "a", "txt": b"7"}]))
     [{'n': 7, '__key__': 'a'}]
 
-    If a dict comes in with a `__key__` and a dict without one comes out, the key is carried over. A function may give the
-    sample another key. Random augmentations that are the same for any number of workers draw from `wds.rng(sample)`.
+    If a dict comes in with a `__key__` and a dict without one comes out, the key is carried over. A function may give
+    the sample another key. Random augmentations that are the same for any number of workers draw from
+    `wds.rng(sample)`.
     """
 
     verb: ClassVar[str] = "map"

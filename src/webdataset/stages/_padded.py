@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from webdataset.describe import Described
 from webdataset.errors import CollationError
 
 from ._check import require_count
 from ._collate import collate_columns, combine_values
-from ._describe import Described
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,8 @@ class PaddedCollation(Described):
         else:
             padded = first.new_full((len(column), *shape), value)
         for number, array in enumerate(column):
-            padded[(number, *[slice(size) for size in array.shape])] = array
+            place: Any = (number, *[slice(size) for size in array.shape])
+            padded[place] = array
         return padded
 
 

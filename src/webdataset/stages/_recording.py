@@ -8,6 +8,7 @@ goes on from a checkpoint, from there.
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +18,7 @@ from webdataset.errors import StateError
 from ._held import Handed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from webdataset.flow import Json, Pass, Recall
 
@@ -27,11 +28,23 @@ log = logging.getLogger("webdataset.stages")
 class Store(ABC):
     """One recording. Used as a context manager; nothing is open outside."""
 
-    @abstractmethod
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        self._owner = os.getpid()
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A fork copies passes that are under way; the copy must not write or close what is its parent's.
+        if os.getpid() == self._owner:
+            self.close()
 
     @abstractmethod
-    def __exit__(self, *_: object) -> None: ...
+    def open(self) -> None:
+        """Open what the methods below need."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what is waiting and close it."""
 
     @abstractmethod
     def complete(self) -> int | None:
@@ -50,8 +63,8 @@ class Store(ABC):
         """Record the next sample."""
 
     @abstractmethod
-    def finish(self) -> None:
-        """Everything was recorded."""
+    def finish(self, *, whole: bool) -> None:
+        """The recording is complete; `whole` if the stream came to its end, and not to a limit."""
 
 
 class Played(Handed):
@@ -71,7 +84,12 @@ class Played(Handed):
 
 
 def play(
-    items: Iterator[Any], at: Played, store: Store, *, limit: int | None = None, order: list[int] | None = None
+    items: Iterator[Any],
+    at: Played,
+    store: Store,
+    *,
+    limit: int | None = None,
+    order: Callable[[int], Sequence[int]] = range,
 ) -> Iterator[Any]:
     """Play the recording back, or record while samples pass.
 
@@ -80,7 +98,7 @@ def play(
         at: where the pass stands.
         store: where the recording is.
         limit: how many samples are recorded and handed on at most.
-        order: a shuffled order for playing back, made of the numbers below `limit`; larger ones are skipped.
+        order: in which order that many samples are played back.
     """
     with store:
         count = store.complete()
@@ -94,24 +112,27 @@ def play(
                 hint="keep the cache with the checkpoint: use DBCache or LMDBCached, which are files, or start afresh",
             )
         else:
-            yield from _replay(at, store, order or list(range(count)))
+            yield from _replay(at, store, order(count if limit is None else min(count, limit)))
 
 
-def _replay(at: Played, store: Store, order: list[int]) -> Iterator[Any]:
+def _replay(at: Played, store: Store, order: Sequence[int]) -> Iterator[Any]:
+    part = list(at.during.world.part)
     while at.taken < len(order):
         number = order[at.taken]
         sample = store.read(number)
-        at.handed = {"cached": number}
+        at.handed = {"cached": number, "part": part}
         at.taken += 1
         yield sample
 
 
 def _record(items: Iterator[Any], at: Played, store: Store, limit: int | None) -> Iterator[Any]:
     recording = store.begin(at.taken)
+    whole = False
     while limit is None or at.taken < limit:
         try:
             sample = next(items)
         except StopIteration:
+            whole = True
             break
         at.handed = at.above()
         if recording:
@@ -119,7 +140,7 @@ def _record(items: Iterator[Any], at: Played, store: Store, limit: int | None) -
         at.taken += 1
         yield sample
     if recording:
-        store.finish()
+        store.finish(whole=whole)
     else:
         log.info("this pass was not recorded: it began in the middle, or another process records the same part")
 
@@ -143,9 +164,9 @@ class Pickler:
         """The sample again."""
         if self._chosen is not None:
             return self._chosen.loads(data)
-        from webdataset.codecs import safe_loads
+        from webdataset.codecs import unpickle_loads
 
-        return safe_loads(data)
+        return unpickle_loads(data)
 
 
 def module_by_name(pickler: Any) -> Any:
@@ -181,6 +202,9 @@ class RecordingLock:
 
     def release(self) -> None:
         """Give it back; harmless if it is not held."""
+        import fcntl
+
         if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # closing is not enough while a forked child has it open
             self._file.close()
             self._file = None

@@ -7,12 +7,12 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described, call
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._check import require_callable
-from ._describe import Described, call
 from ._extract_keys import KNOWN_SHAPES
 from ._guard import guarded
 

@@ -6,10 +6,10 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Progress, Resumable, digest
 
-from ._describe import Described
 from ._draws import Draws
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.flow import DROP, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._check import require_callable
-from ._describe import Described
 from ._guard import guarded
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable, digest
 
 from ._check import require_count
-from ._describe import Described
 from ._draws import Draws, GivenDraws
 from ._held import Held
 
@@ -60,17 +60,19 @@ class Shuffle(Described, Resumable):
     >>> numbers == sorted(numbers), sorted(numbers) == list(range(10))
     (False, True)
 
-    The buffer starts small, so that the first item comes soon: once it holds `initial` items, one is handed on for every
-    two taken until it holds `bufsize`, then one for one; at the end it empties itself. A `bufsize` below 1 keeps the order.
+    The buffer starts small, so that the first item comes soon: once it holds `initial` items, one is handed on for
+    every two taken until it holds `bufsize`, then one for one; at the end it empties itself. A `bufsize` below 1 keeps
+    the order.
 
-    In a pipeline the order follows from the pipeline's seed, the epoch, the place in the pipeline and the part of the data
-    that this process reads; with `seed` given, from that seed and the epoch alone. Either way each epoch has an order of
-    its own, and the same one when it is run again. Outside a pipeline, no seed means a new order every time.
+    In a pipeline the order follows from the pipeline's seed, the epoch, the place in the pipeline and the part of the
+    data that this process reads; with `seed` given, from that seed and the epoch alone. Either way each epoch has an
+    order of its own, and the same one when it is run again. Outside a pipeline, no seed means a new order every time.
 
     Args:
         bufsize: how many items may wait.
         initial: how many must wait before the first is handed on.
-        rng: a generator to draw from instead of a seed, with a method `random()`. Its state becomes part of checkpoints.
+        rng: a generator to draw from instead of a seed, with a method `random()`. Its state becomes part of
+            checkpoints.
         seed: replaces the pipeline's seed.
         handler: accepted because the public signature has it; nothing here can fail on a sample.
     """

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described, call
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
 from ._check import require_count
-from ._describe import Described, call
 from ._held import Counted
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.describe import Described
 from webdataset.errors import CollationError, StageError
 from webdataset.flow import Pass, Resumable
 
-from ._describe import Described
 from ._held import Handed, recallable
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ class Opened(Handed):
     """The batch whose rows are being handed on: where it came from, and how many rows are gone."""
 
     def __init__(self) -> None:
-        self.close()
+        self.batch: Any = None
+        self.source: Json = None
+        self.row, self.is_open = 0, False
 
     def open(self, batch: Any) -> None:
         """A batch was taken."""
@@ -30,9 +32,7 @@ class Opened(Handed):
 
     def close(self) -> None:
         """Its last row is about to be handed on."""
-        self.batch: Any = None
-        self.source: Json = None
-        self.row, self.is_open = 0, False
+        self.batch, self.source, self.row, self.is_open = None, None, 0, False
 
     def save(self) -> Json:
         """The origin of the batch, None between two batches."""
@@ -66,8 +66,8 @@ class Unbatched(Described, Resumable):
     >>> list(Unbatched()([{"cls": [3, 4], "meta": {"name": ["a", "b"]}}]))
     [{'cls': 3, 'meta': {'name': 'a'}}, {'cls': 4, 'meta': {'name': 'b'}}]
 
-    A batch is a tuple or list of columns, which gives tuples, or a dict of columns, which gives dicts; a column that is a
-    dict is taken apart as well.
+    A batch is a tuple or list of columns, which gives tuples, or a dict of columns, which gives dicts; a column that is
+    a dict is taken apart as well.
     """
 
     verb: ClassVar[str] = "unbatched"

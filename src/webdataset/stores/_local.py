@@ -83,6 +83,7 @@ class _LocalUpload(Upload):
     """A file beside the target, renamed over it once it is complete and on the disk."""
 
     def __init__(self, path: str) -> None:
+        self._finished = True  # until there is something to publish or discard
         self._path = path
         self._temporary = _temporary_name(path)
         _sweep(path)
@@ -91,6 +92,7 @@ class _LocalUpload(Upload):
         self._file = os.fdopen(descriptor, "wb", buffering=_WRITE_BUFFER)
         with suppress(OSError):  # a file system without locks: the sweep then goes by process numbers alone
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._finished = False
 
     def write(self, data: Any, /) -> int:
         with explained(self._path):

@@ -101,13 +101,15 @@ class _Zstd:
         return unpacked
 
 
+# "BZh" alone could be a name. What follows it is π or, in an empty stream, √π.
+_BZIP2 = tuple(b"BZh%d%s" % (level, root) for level in range(1, 10) for root in (b"1AY&SY", b"\x17rE8P\x90"))
+_ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([kind]) + b"\x2a\x4d\x18" for kind in range(0x50, 0x60)))
+
 COMPRESSIONS = (
     Compression("gzip", (b"\x1f\x8b\x08",), _Gzip),
-    Compression(
-        "bzip2", tuple(b"BZh%d1AY&SY" % level for level in range(1, 10)), lambda: _Bounded(bz2.BZ2Decompressor())
-    ),
+    Compression("bzip2", _BZIP2, lambda: _Bounded(bz2.BZ2Decompressor())),
     Compression("xz", (b"\xfd7zXZ\0",), lambda: _Bounded(lzma.LZMADecompressor(lzma.FORMAT_XZ))),
-    Compression("zstd", (b"\x28\xb5\x2f\xfd", *(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))), _Zstd),
+    Compression("zstd", _ZSTD, _Zstd),
 )
 
 

@@ -40,6 +40,7 @@ class Extensions:
         """The next member's header as its extensions change it; None after a global header alone."""
         blocks = self._blocks
         changes: dict[str, str] = {}
+        first = blocks.offset
         while True:
             offset = blocks.offset
             header = parse_header(blocks.take(BLOCK, "a header"), offset)
@@ -54,7 +55,12 @@ class Extensions:
                 if not changes:
                     return None
             else:
-                return apply(header, {**self._globals, **changes}, offset) if changes or self.matter else header
+                if changes or self.matter:
+                    header = apply(header, {**self._globals, **changes}, first)
+                # How tars older than POSIX say directory. A long name that was cut behind a slash is none, so this is
+                # asked of the whole name.
+                old_directory = header.kind == b"\0" and header.name.endswith("/")
+                return header._replace(kind=b"5") if old_directory else header
 
     def _payload(self, header: Header, offset: int) -> bytes:
         if header.size > LONGEST_EXTENSION:

@@ -56,8 +56,6 @@ def parse_header(block: bytes, offset: int = 0) -> Header:
     if block[257:263] == _POSIX_MAGIC and block[345]:
         # GNU headers keep times where POSIX keeps the first part of long names, so the magic decides.
         name = f"{text(block[345:500])}/{name}"
-    if kind == b"\0" and name.endswith("/"):
-        kind = b"5"  # how tars older than POSIX say directory
     return Header(name, _parse_size(block[124:136], offset), kind, text(block[157:257]))
 
 

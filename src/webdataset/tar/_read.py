@@ -181,10 +181,12 @@ class _Reader:
             if len(block) < BLOCK:
                 self._end(block, zeros, start)
                 return
-            if zeros and not self._goes_on(block, zeros, concatenated=concatenated):
+            if blocks.offset == 0:
+                _expect_tar(block)
+            elif zeros and not self._goes_on(block, zeros, concatenated=concatenated):
                 return
             zeros = 0
-            run = self._plain() or self._single(start)
+            run = self._plain() or self._single()
             if run is not None:
                 yield run
 
@@ -219,16 +221,11 @@ class _Reader:
         run = Run(blocks.base, self._restartable, data, names, offsets, starts, stops)
         return run if self._rename is None else _renamed(run, self._rename)
 
-    def _single(self, start: int) -> Run | None:
+    def _single(self) -> Run | None:
         """The next member, whatever it is; None if it is no file or nobody wants it."""
         blocks = self._blocks
         offset = blocks.offset
-        try:
-            header = self._extensions.next_header()
-        except BadHeader as error:
-            if offset == start == 0 and error.where.offset == 0:
-                raise _not_a_tar(blocks.data) from error
-            raise
+        header = self._extensions.next_header()
         if header is None or header.kind in WITHOUT_PAYLOAD:
             if header is not None and header.kind in LINKS:
                 self._on_skip(header, offset)
@@ -315,9 +312,12 @@ def _renamed(run: Run, rename: Rename) -> Run:
     return run._replace(names=wanted, offsets=offsets, starts=starts, stops=stops)
 
 
-def _not_a_tar(data: bytes) -> BadHeader:
-    return BadHeader(
-        f"this is not a tar archive: it starts with {data[:16]!r}",
-        Where(offset=0),
-        hint="check the address; a login or error page in place of a shard is a common cause",
-    )
+def _expect_tar(block: bytes) -> None:
+    try:
+        parse_header(block)
+    except BadHeader as error:
+        raise BadHeader(
+            f"this is not a tar archive: it starts with {block[:16]!r}",
+            Where(offset=0),
+            hint="check the address; a login or error page in place of a shard is a common cause",
+        ) from error

@@ -74,7 +74,7 @@ class Table:
         self._breaks: list[int] = np.flatnonzero(ends[:-1] != offsets[1:]).tolist()
 
     def run_from(self, offset: int) -> tuple[int, int]:
-        """The rows, first to last + 1, of the chain that begins at this offset; none if no plain header stands there."""
+        """The rows (first, last + 1) of the chain from this offset on; none if no plain header stands there."""
         first = bisect_left(self.offsets, offset)
         if first == len(self.offsets) or self.offsets[first] != offset:
             return 0, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from ._faults import Fault, Schedule
@@ -41,10 +42,18 @@ class FaultServer(LoopbackServer):
     ...     with urlopen(url) as response:
     ...         response.read()
     b'hello'
+
+    Args:
+        tls: Serve https with this context.
+        latency: Seconds before each answer.
+        bandwidth: Bytes per second of each connection; None for as fast as it goes.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, *, latency: float = 0.0, bandwidth: float | None = None
+    ) -> None:
         super().__init__(self._serve, tls)
+        self._latency, self._bandwidth = latency, bandwidth
         self._objects: dict[str, _Served] = {}
         self._lock = threading.Lock()
         self._leaving = threading.Event()
@@ -71,6 +80,8 @@ class FaultServer(LoopbackServer):
         if served is None:
             _refuse(handler, 404)
             return
+        if self._latency:
+            self._leaving.wait(self._latency)
         with self._lock:
             served.requests += 1
             trouble, served.status = served.forever or served.status, None
@@ -105,12 +116,14 @@ class FaultServer(LoopbackServer):
         return None
 
     def _body(self, handler: BaseHTTPRequestHandler, served: _Served, data: bytes) -> None:
-        chunked = served.schedule.chunked
+        chunked, began = served.schedule.chunked, time.monotonic()
         for at in range(0, len(data), _PIECE):
             piece = data[at : at + _PIECE]
             handler.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
             with self._lock:
                 served.sent += len(piece)
+            if self._bandwidth:
+                self._leaving.wait(max(0.0, began + at / self._bandwidth - time.monotonic()))
 
     def _strike(self, handler: BaseHTTPRequestHandler, served: _Served, fault: Fault) -> None:
         handler.close_connection = True

@@ -34,7 +34,9 @@ def assert_resumes_everywhere(make: Callable[[], DataPipeline], *, limit: int | 
         rest = list(islice(iter(again), None if limit is None else limit - number))
         again.close()
         if not _equal(rest, items[number:]):
-            raise AssertionError(f"resumed after {number} items: {rest[:3]!r:.500} instead of {items[number : number + 3]!r:.500}")
+            raise AssertionError(
+                f"resumed after {number} items: {rest[:3]!r:.500} instead of {items[number : number + 3]!r:.500}"
+            )
     return items
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from webdataset.codecs import encode_field
-from webdataset.errors import EncodingError, SpecError, WebDatasetError, add_where
+from webdataset.errors import SpecError, WebDatasetError, add_where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+_COMPRESSED = (".gz", ".zst")
 
 Sample = dict[str, Any]
-Encoder = "Callable[[Sample], Sample]"
 
 
 def make_encoder(
@@ -69,17 +68,7 @@ def _by_table(table: Mapping[str, Callable[[Any], Any]]) -> Callable[[Sample], S
         if not callable(function):
             raise SpecError(f"encoder[{name!r}]={function!r} is not callable")
 
-    def encode(field: str, value: Any) -> Any:
-        function = table.get(_extension(field))
-        if function is not None and not isinstance(value, bytes | bytearray | memoryview):
-            value = function(value)
-        elif isinstance(value, str):
-            value = value.encode()
-        if not isinstance(value, bytes | bytearray | memoryview):
-            raise EncodingError(f"the encoder table has no entry for it and it is a {type(value).__name__}")
-        return encode_field(field, value) if field.endswith(_COMPRESSED) else value
-
-    return _each_field(encode)
+    return _each_field(lambda field, value: encode_field(field, value, table))
 
 
 def _each_field(encode: Callable[[str, Any], Any]) -> Callable[[Sample], Sample]:
@@ -94,9 +83,6 @@ def _each_field(encode: Callable[[str, Any], Any]) -> Callable[[Sample], Sample]
                 encoded[field] = value if ready else encode(field, value)
         except WebDatasetError as error:
             add_where(error, field=field)
-            raise
-        except Exception as error:
-            error.add_note(f"while encoding field {field!r} of sample {sample.get('__key__')!r}")
             raise
         return encoded
 

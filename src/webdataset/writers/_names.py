@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import EncodingError, SpecError, Where
+from webdataset.samples import is_meta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _OPT_OUT = "or write it as it is with strict=False"
 
@@ -25,8 +29,8 @@ def require_key(sample: Any) -> str:
     return key
 
 
-def check_key(key: str) -> None:
-    """Refuse keys that a reader would cut differently: the key ends at the first dot of the last path component.
+def check_key(key: str, fields: Iterable[str] = ("txt",)) -> None:
+    """Refuse keys that a reader would cut differently or skip: a key ends at the first dot of its last path component.
 
     >>> check_key("train.v1/0001")
     >>> check_key("0001.left")
@@ -34,15 +38,14 @@ def check_key(key: str) -> None:
     webdataset.errors.EncodingError: the key '0001.left' has a dot in its last part, so it would be read as '0001' ...
     """
     folder, slash, base = key.rpartition("/")
-    first = key.partition("/")[0]
     if not base:
         problem, remedy = f"the key {key!r} is empty or ends in '/', readers would skip it", "give it a name"
     elif "." in base:
         cut = folder + slash + base.partition(".")[0]
         problem = f"the key {key!r} has a dot in its last part, so it would be read as {cut!r}"
         remedy = f"take {folder + slash + base.replace('.', '_')!r}"
-    elif slash and len(first) >= 4 and first.startswith("__") and first.endswith("__"):
-        problem, remedy = f"readers skip what lies in {first!r}, it is meant for metadata", "take another folder name"
+    elif key.startswith("__") and any(is_meta(f"{key}.{field}") for field in fields):
+        problem, remedy = "readers skip '__…__' names, they are meant for metadata", "let it start differently"
     else:
         return
     raise EncodingError(problem, Where(key=key), hint=f"{remedy}, {_OPT_OUT}")

@@ -46,7 +46,7 @@ class ShardWriter:
         **kw: everything that `TarWriter` takes.
     """
 
-    def __init__(  # noqa: PLR0917 - the public parameters, in the public order
+    def __init__(
         self,
         pattern: str | os.PathLike[str],
         maxcount: float = 100000,

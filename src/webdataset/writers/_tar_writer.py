@@ -56,11 +56,12 @@ class TarWriter:
         mtime: time stamp of the members in whole seconds; None is 0, so that archives can be compared byte for byte.
         format: "ustar", "gnu", "pax" or tarfile's number for it; None takes the plainest that fits each member.
         encoder_options: arguments for the encoders by field or extension, `{"jpg": {"quality": 85}}`.
-        strict: refuse names that a reader would take apart differently, samples without fields and repeated keys.
+        strict: refuse what a reader would not give back as it was: names that it would cut differently, keys that are
+            in the archive already, samples without fields.
         on_sample: called with the key and a list of `Placed` after each sample.
     """
 
-    def __init__(  # noqa: PLR0917 - the public parameters, in the public order
+    def __init__(
         self,
         fileobj: Any,
         user: str = "bigdata",
@@ -83,7 +84,7 @@ class TarWriter:
         self._header("probe", 0)  # what no header can say shall fail here, not at the first sample
         self.count = 0
         self._position = 0
-        self._last_key: str | None = None
+        self._keys: set[str] = set()
         self._known_fields: set[str] = set()
         self._sink = Sink(fileobj, compress)
 
@@ -124,7 +125,8 @@ class TarWriter:
             add_where(error, key=key, shard=self._sink.name)
             raise
         self._sink.write(blocks, end - self._position)
-        self._position, self._last_key = end, key
+        self._position = end
+        self._keys.add(key)
         self.count += 1
         if self.on_sample is not None:
             self.on_sample(key, [Placed(*where) for where in placed])
@@ -176,10 +178,10 @@ class TarWriter:
             self._known_fields.add(field)
 
     def _check_sample(self, key: str, fields: list[tuple[str, bytes]]) -> None:
-        check_key(key)
-        if key == self._last_key:
+        check_key(key, [field for field, _ in fields])
+        if key in self._keys:
             raise EncodingError(
-                "two samples in a row have the same key, a reader would take them for one",
+                "there is a sample with this key in the archive already, readers would mix them up or refuse them",
                 hint="give every sample a key of its own, or write them as they are with strict=False",
             )
         if not fields:

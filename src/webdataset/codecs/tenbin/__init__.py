@@ -4,9 +4,9 @@
     chunk  = magic "~TenBin~" | int64 length | payload | zeros up to a multiple of 64
     header = int64 words: dtype code, info (each 8 ASCII bytes, padded with NUL), ndim, dim 0, dim 1, …
 
-All integers are little-endian, data is in C order. `bool` (b1) and `bfloat16` (bf16) extend the public table; bfloat16
-arrays are torch tensors, because NumPy has no such type. In come arrays or bytes, out come the other; nothing here knows
-of samples. This package is `webdataset.tenbin`.
+All integers are little-endian, data is in C order. `bool` (b1) and `bfloat16` (bf16) extend the public table;
+bfloat16 arrays are torch tensors, because NumPy has no such type. In come arrays or bytes, out come the other; nothing
+here knows of samples. This package is `webdataset.tenbin`.
 
     _header  one array: type code, header, bytes      _chunks  several arrays in parts or in one buffer
     _files   arrays in streams and files

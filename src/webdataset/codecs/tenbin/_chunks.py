@@ -127,11 +127,11 @@ def chunk_size(head: Buffer) -> int:
 
 
 def encode_buffer(l: Sequence[Array], infos: Sequence[str] | None = None) -> bytearray:  # noqa: E741 - public name
-    """Arrays as the contents of a `.ten` file.
+    r"""Arrays as the contents of a `.ten` file.
 
     >>> import numpy as np
     >>> encode_buffer([np.arange(3, dtype="f4")], ["a"])[:24]
-    bytearray(b'~TenBin~ \\x00\\x00\\x00\\x00\\x00\\x00\\x00f4\\x00\\x00\\x00\\x00\\x00\\x00')
+    bytearray(b'~TenBin~ \x00\x00\x00\x00\x00\x00\x00f4\x00\x00\x00\x00\x00\x00')
     """
     if not isinstance(l, list | tuple):
         raise EncodingError(f"a list of arrays is wanted, not {type(l).__name__}")

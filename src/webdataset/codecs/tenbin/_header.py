@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from webdataset.codecs._require import require
 from webdataset.errors import EncodingError, FormatError
-
-from .._require import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,16 +67,16 @@ def bytelen(a: Any) -> int:
 
 
 def bytedata(a: Any) -> Buffer:
-    """The bytes of an array or buffer.
+    r"""The bytes of an array or buffer.
 
     >>> bytes(bytedata(np.array([1, 2], "u1")))
-    b'\\x01\\x02'
+    b'\x01\x02'
     """
     if isinstance(a, bytes | bytearray | memoryview):
         return a
     array, _ = _raw(a)
     # A view of bytes needs at least one dimension and no zero in the shape.
-    return memoryview(array.reshape(-1).view(np.uint8)) if array.size else b""
+    return array.reshape(-1).view(np.uint8).data if array.size else b""
 
 
 def _raw(a: Any) -> tuple[np.ndarray[Any, Any], str]:

@@ -38,7 +38,7 @@ def shown(value: Any) -> str:
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if name is not None:
         return str(name).replace("<locals>.", "")
-    if type(value).__repr__ is object.__repr__:
+    if getattr(type(value), "__repr__") is object.__repr__:  # noqa: B009 – mypy takes the method for bound
         return f"<{type(value).__qualname__}>"
     return repr(value)
 
