@@ -199,6 +199,12 @@ def test_alone_it_draws_anew_each_time():
     assert len({decoder(sample(1))["jpg"].tobytes() for _ in range(5)}) > 1
 
 
+def test_torch_takes_the_vectorised_way_and_keeps_the_layout():
+    from webdataset.codecs._resize import resize
+
+    assert resize(photo(100, 200)[10:90, 20:110], (40, 50)).flags.c_contiguous
+
+
 def test_results_do_not_share_the_scratch_buffer():
     handler = DecodeImage("rgb8", size=(375, 500))
     first = handler.decode(JPEG)
