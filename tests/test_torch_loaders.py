@@ -61,7 +61,11 @@ def check(epochs):
 def test_forked_workers_read_every_sample_once_in_a_new_order(shards, make, workers, persistent):
     context = "fork" if workers else None
     loader = DataLoader(
-        make(shards), batch_size=None, num_workers=workers, persistent_workers=persistent, multiprocessing_context=context
+        make(shards),
+        batch_size=None,
+        num_workers=workers,
+        persistent_workers=persistent,
+        multiprocessing_context=context,
     )
     check(epochs_of(loader))
 
@@ -84,7 +88,11 @@ def test_spawned_workers_read_every_sample_once_in_a_new_order(shards, workers, 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 def test_spawned_workers_of_any_number(shards, make, workers, persistent):
     loader = DataLoader(
-        make(shards), batch_size=None, num_workers=workers, persistent_workers=persistent, multiprocessing_context="spawn"
+        make(shards),
+        batch_size=None,
+        num_workers=workers,
+        persistent_workers=persistent,
+        multiprocessing_context="spawn",
     )
     check(epochs_of(loader))
 

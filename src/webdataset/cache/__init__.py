@@ -7,7 +7,7 @@ Each shard is fetched once, by one process, while any number of readers follow i
 published by a rename. A process may be killed at any moment: what it had fetched is taken over from the last byte.
 Nothing that the cache did not make is ever deleted.
 
-    _cache     ShardCache: open, get, forget       _stages    FileCache, StreamingOpen
+    _cache     ShardCache: open, get, forget       _stages    FileCache, StreamingOpen, CachedOpener
     _fill      the one who fetches                 _follow    those who read meanwhile
     _room      the size limit and LRU              _records   files and notes on the disk
     _locks     who may do what                     _leases    the same where there are no locks
@@ -26,9 +26,10 @@ from ._check import check_tar_format, get_filetype, magic_filetype
 from ._cleanup import LRUCleanup
 from ._download import download
 from ._names import islocal, pipe_cleaner, url_to_cache_name, url_to_hashed_name
-from ._stages import DEFAULT_FOLDER, FileCache, StreamingOpen
+from ._stages import DEFAULT_FOLDER, CachedOpener, FileCache, StreamingOpen
 
 __all__ = [
+    "CachedOpener",
     "FileCache",
     "LRUCleanup",
     "ShardCache",

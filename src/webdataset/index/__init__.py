@@ -10,6 +10,7 @@ field is decoded, in which order samples are wanted, or what a rank is.
 * `_dali`        the text format of NVIDIA's `wds2idx`
 * `_wids`        the JSON description of a whole dataset
 * `_place`       where index files lie; storing and loading them
+* `_describe`    index a whole dataset and describe it
 * `_fresh`       does this index describe this shard?
 * `_fetch`       byte ranges of a shard, mapped or over the network
 * `_lookup`      one sample out of the middle of a shard
@@ -21,6 +22,7 @@ from __future__ import annotations
 from ._build import IndexBuilder, build, build_index, build_indexes
 from ._dali import count_dali, read_dali, write_dali
 from ._dataset import IndexedDataset, LazySample, Place
+from ._describe import index_shards
 from ._fetch import Range, coalesce, open_bytes
 from ._fresh import check_end
 from ._lookup import ShardReader
@@ -48,6 +50,7 @@ __all__ = [
     "coalesce",
     "count_dali",
     "dali_name",
+    "index_shards",
     "index_url",
     "load_count",
     "load_index",

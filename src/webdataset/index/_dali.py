@@ -70,19 +70,25 @@ def read_dali(data: bytes, name: str = "") -> ShardIndex:
     words_each, announced = _header(data, name)
     if not data.endswith(b"\n"):
         raise _malformed("the index ends in the middle of a line", name)
-    lines = data.decode("utf-8", "surrogateescape").split("\n")[1:-1]
-    if len(lines) != announced:
-        raise _malformed(f"the index announces {announced} samples and has {len(lines)}", name)
-    rows = [line.split(" ") for line in lines]
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    if bool((lengths % words_each != 0).any()):
-        line = int(np.flatnonzero(lengths % words_each)[0]) + 2
+    body = data[data.index(b"\n") + 1 :]
+    per_line = _words_per_line(body)
+    if len(per_line) != announced:
+        raise _malformed(f"the index announces {announced} samples and has {len(per_line)}", name)
+    if bool((per_line % words_each != 0).any()):
+        line = int(np.flatnonzero(per_line % words_each)[0]) + 2
         raise _malformed(f"line {line} of the index has not {words_each} words per field", name)
-    words = [word for row in rows for word in row]
+    words = body.decode("utf-8", "surrogateescape").replace("\n", " ").split(" ")[:-1]
     columns = [words[each::words_each] for each in range(words_each)]
     offsets, sizes = (_numbers(column, name) for column in columns[1:3])
     names = columns[3] if words_each == 4 else None
-    return _assemble(columns[0], offsets, sizes, names, lengths // words_each)
+    return _assemble(columns[0], offsets, sizes, names, per_line // words_each)
+
+
+def _words_per_line(body: bytes) -> Any:
+    array = np.frombuffer(body, np.uint8)
+    ends = np.flatnonzero(array == ord("\n"))
+    blanks = np.cumsum(array == ord(" "), dtype=np.int64)
+    return np.diff(blanks[ends], prepend=0) + 1 if len(ends) else ends
 
 
 def count_dali(data: bytes, name: str = "") -> int:
@@ -102,9 +108,11 @@ def _header(data: bytes, name: str) -> tuple[int, int]:
 
 
 def _numbers(words: list[str], name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    for word in words:
-        if not _is_number(word):
-            raise _malformed(f"the index has {word[:40]!r} where an offset or a size belongs", name)
+    everything = "".join(words)
+    digits = everything.isascii() and everything.isdigit() and all(words)
+    if words and not (digits and max(map(len, words)) <= _MOST_DIGITS):
+        word = next((word for word in words if not _is_number(word)), "nothing")
+        raise _malformed(f"the index has {word[:40]!r} where an offset or a size belongs", name)
     return np.array(list(map(int, words)), dtype=np.int64)
 
 
@@ -114,25 +122,23 @@ def _is_number(word: str) -> bool:
 
 def _assemble(extensions: list[str], offsets: Any, sizes: Any, names: list[str] | None, per_line: Any) -> ShardIndex:
     lines = np.repeat(np.arange(len(per_line)), per_line)
-    keys: list[str] = []
+    member_keys: list[str] = []
     if names is not None:
-        # Members that belong to no sample have lines in other tools' files; keys decide where a sample begins.
+        # Members that belong to no sample have lines in other tools' files.
         split = [split_name(name) for name in names]
         kept = np.array([each is not None for each in split], dtype=bool)
         offsets, sizes, lines = offsets[kept], sizes[kept], lines[kept]
-        pairs = [each for each in split if each is not None]
-        extensions = [field for _, field in pairs]
-        begins = [i for i in range(len(lines)) if i == 0 or lines[i] != lines[i - 1]]
-        keys = [pairs[i][0] for i in begins]
-    fields = {extension: number for number, extension in enumerate(dict.fromkeys(extensions))}
+        member_keys = [each[0] for each in split if each is not None]
+        extensions = [each[1] for each in split if each is not None]
     firsts = np.flatnonzero(np.diff(lines, prepend=-1))
+    fields = {extension: number for number, extension in enumerate(dict.fromkeys(extensions))}
     return ShardIndex(
         np.append(firsts, len(lines)).astype(np.int64),
         offsets,
         sizes,
         np.array([fields[extension] for extension in extensions], dtype=np.int32),
         tuple(fields),
-        Keys(keys),
+        Keys([member_keys[first] for first in firsts.tolist()] if member_keys else ()),
     )
 
 

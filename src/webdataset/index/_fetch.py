@@ -11,6 +11,8 @@ from typing import NamedTuple
 from webdataset import stores
 from webdataset.errors import StoreError, Where
 
+from ._shard_index import BLOCK, Extent
+
 # Two ranges with no more than this between them are fetched as one: padding and the headers of the next member, with
 # PAX records. A larger gap is a field that was not asked for, and asking for it is what projection avoids.
 GAP = 2048
@@ -50,6 +52,14 @@ def coalesce(ranges: Sequence[Range], gap: int = GAP) -> list[Range]:
     return merged
 
 
+class Member(NamedTuple):
+    """A member as it was fetched: where it should be, the header block that stands there, and the data behind it."""
+
+    extent: Extent
+    header: bytes
+    data: bytes
+
+
 class Mapped:
     """A local file, mapped into memory."""
 
@@ -66,9 +76,12 @@ class Mapped:
             raise StoreError(f"bytes {start}+{length} are not in a file of {self.size}", Where(shard=self._url))
         return self._map[start : start + length] if self._map is not None else b""
 
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """The bytes of several ranges."""
-        return [self.read(*each) for each in ranges]
+    def read_members(self, extents: Sequence[Extent]) -> list[Member]:
+        """The header block and the data of several members."""
+        return [
+            Member(extent, self.read(extent.offset - BLOCK, BLOCK), self.read(extent.offset, extent.size))
+            for extent in extents
+        ]
 
     def close(self) -> None:
         """Unmap it."""
@@ -96,11 +109,16 @@ class Ranged:
         """Exactly these bytes."""
         return stores.read_range(self._url, start, length)
 
+    def read_members(self, extents: Sequence[Extent]) -> list[Member]:
+        """The header block and the data of several members, with few requests, side by side."""
+        bodies = self.read_many([Range(extent.offset - BLOCK, BLOCK + extent.size) for extent in extents])
+        return [Member(extent, body[:BLOCK], body[BLOCK:]) for extent, body in zip(extents, bodies, strict=True)]
+
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """The bytes of several ranges, with few requests, side by side."""
+        """The bytes of several ranges."""
         spans = coalesce(ranges)
-        if len(spans) == 1:
-            bodies = [self.read(*spans[0])]
+        if len(spans) < 2:
+            bodies = [self.read(*span) for span in spans]
         else:
             with ThreadPoolExecutor(max_workers=min(len(spans), _CONNECTIONS)) as pool:
                 bodies = list(pool.map(lambda span: self.read(*span), spans))

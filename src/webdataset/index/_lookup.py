@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from webdataset import tar
-from webdataset.errors import DuplicateField, ShardNotFound, SpecError, Where, located
+from webdataset.errors import DuplicateField, ShardNotFound, SpecError, Where
 
-from ._fetch import Mapped, Range, Ranged, open_bytes
+from ._fetch import Mapped, Member, Ranged, open_bytes
 from ._fresh import check_end, header_fits, stale
 from ._names import split_name
-from ._shard_index import BLOCK, Extent, ShardIndex, padded
+from ._shard_index import Extent, ShardIndex, padded
 
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 
@@ -50,15 +51,15 @@ class ShardReader:
 
     def samples(self, numbers: Sequence[int], fields: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Several samples with as few requests as possible, in the order asked for."""
-        with located(shard=self.url):
-            opened = self._open()
-            wanted = [_wanted(self.index.extents(number), fields) for number in numbers]
-            ranges = [Range(each.offset - BLOCK, each.size + BLOCK) for extents in wanted for each in extents]
-            bodies = iter(opened.read_many(ranges)) if ranges else iter(())
-            return [
-                self._assemble(number, [(extent, next(bodies)) for extent in extents], opened)
-                for number, extents in zip(numbers, wanted, strict=True)
-            ]
+        opened = self._bytes or self._open()
+        wanted = [_wanted(self.index.extents(number), fields) for number in numbers]
+        if len(wanted) == 1:
+            return [self._assemble(numbers[0], opened.read_members(wanted[0]), opened)]
+        members = iter(opened.read_members([extent for extents in wanted for extent in extents]))
+        return [
+            self._assemble(number, list(islice(members, len(extents))), opened)
+            for number, extents in zip(numbers, wanted, strict=True)
+        ]
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
@@ -81,16 +82,16 @@ class ShardReader:
             self._bytes = opened
         return self._bytes
 
-    def _assemble(self, number: int, parts: list[tuple[Extent, bytes]], opened: Mapped | Ranged) -> dict[str, Any]:
+    def _assemble(self, number: int, members: list[Member], opened: Mapped | Ranged) -> dict[str, Any]:
         key = self.index.key(number)
-        if key is None or not all(_plain(extent, body, key) for extent, body in parts):
+        if key is None or not _plain(members, f"{key}.".encode("utf-8", "surrogateescape")):
             key = self._looked_up(number, opened)
         sample: dict[str, Any] = {"__key__": key, "__url__": self.url}
-        for extent, body in parts:
+        for extent, _, data in members:
             field = extent.field.lower()
             if field in sample:
                 raise DuplicateField("the sample has the field twice", Where(field=field, key=key, shard=self.url))
-            sample[field] = body[BLOCK:]
+            sample[field] = data
         if opened.path is not None:
             sample["__local_path__"] = opened.path
         return sample
@@ -122,6 +123,9 @@ def _wanted(extents: tuple[Extent, ...], fields: Sequence[str] | None) -> tuple[
     return tuple(extent for extent in extents if extent.field.lower() in fields)
 
 
-def _plain(extent: Extent, body: bytes, key: str) -> bool:
-    name = f"{key}.{extent.field}".encode("utf-8", "surrogateescape")
-    return header_fits(body[:BLOCK], name, extent.size)
+def _plain(members: list[Member], stem: bytes) -> bool:
+    """Whether all headers are plainly those of the members that the index describes."""
+    for extent, header, _ in members:
+        if not header_fits(header, stem + extent.field.encode("utf-8", "surrogateescape"), extent.size):
+            return False
+    return True

@@ -19,6 +19,6 @@ def split_name(name: str) -> tuple[str, str] | None:
     """
     base = name.rfind("/") + 1
     dot = name.find(".", base)
-    if dot <= base or _META.match(name):
+    if dot <= base or (name.startswith("__") and _META.match(name)):
         return None
     return name[:dot], name[dot + 1 :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError
@@ -57,6 +58,9 @@ def save_index(index: ShardIndex, url: str, place: str | None = None) -> str:
     """
     where = index_url(url, place)
     data = write_dali(index)
+    folder = stores.is_local(place) if place is not None else None
+    if folder is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
     with stores.open_write(where) as stream:
         stream.write(data)
     return where

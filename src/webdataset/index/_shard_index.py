@@ -96,17 +96,10 @@ class ShardIndex:
 
     def extents(self, number: int) -> tuple[Extent, ...]:
         """Where the fields of a sample lie, in the order of the archive."""
-        first, last = self.firsts[number], self.firsts[number + 1]
-        fields = self.fields
-        return tuple(
-            Extent(fields[which], offset, size)
-            for which, offset, size in zip(
-                self.field_numbers[first:last].tolist(),
-                self.offsets[first:last].tolist(),
-                self.sizes[first:last].tolist(),
-                strict=True,
-            )
-        )
+        # A sample has a few members; one `item` each is faster than slices of three columns.
+        field, offset, size = self.field_numbers.item, self.offsets.item, self.sizes.item
+        members = range(self.firsts.item(number), self.firsts.item(number + 1))
+        return tuple([Extent(self.fields[field(each)], offset(each), size(each)) for each in members])
 
     def rows(self) -> Iterator[tuple[Extent, ...]]:
         """The fields of all samples."""

@@ -44,6 +44,7 @@ class WebLoader(DataPipeline, FluidInterface):
         drop_last: leave out a last batch that is not full.
         prefetch_factor: how many items wait for the consumer: for each process, or in all for threads.
         memory: how many bytes may wait (threads).
+        shared_memory: False sends batches through pipes (processes).
         settings: what else `torch.utils.data.DataLoader` takes (processes).
     """
 
@@ -85,9 +86,16 @@ class WebLoader(DataPipeline, FluidInterface):
             )
         if saved is not None:
             self.dataset.check_identity(saved)
+        self._check_place(state["at"])
         super().load_state_dict(state)
         if saved is not None:
             self.dataset.set_epoch(saved["next_epoch"])
+
+    def _check_place(self, at: Json) -> None:
+        check = getattr(self.pipeline[0], "check_saved", None)
+        progress = at["pass"].get("progress") if at is not None and at["pass"] is not None else None
+        if check is not None and progress and progress[0] is not None:
+            check(progress[0])
 
     def set_epoch(self, epoch: int) -> None:
         """Number the next pass over the dataset, for orders that depend on it."""
@@ -133,9 +141,13 @@ def _batching(batch_size: int | None, collate_fn: Any, drop_last: bool) -> Batch
     return Batching(batch_size, collate_fn, drop_last)
 
 
-def _process_source(*args: Any, **settings: Any) -> Any:
+def _process_source(dataset: Any, *args: Any, shared_memory: bool = True, **settings: Any) -> Any:
     try:
         from torch.utils.data import DataLoader
+
+        from ._processes import Processes
     except ImportError as error:
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
-    return DataLoader(*args, **settings)
+    if isinstance(dataset, DataPipeline):
+        return Processes(dataset, *args, shared_memory=shared_memory, **settings)
+    return DataLoader(dataset, *args, **settings)

@@ -41,7 +41,7 @@ def tagged(stream: Stream, size: int) -> Iterator[Tagged]:
 
     >>> from webdataset.pipeline import DataPipeline
     >>> dataset = DataPipeline([1, 2])
-    >>> [(tag.item, place(tag)["skip"]) for tag in tagged(Stream(dataset, None), -1)]
+    >>> [(tag.item, place(tag)["skip"]) for tag in tagged(dataset.open(), -1)]
     [(1, 1), (2, 2)]
     """
     state, since, asked = _ask(stream), 0, time.perf_counter()

@@ -5,6 +5,7 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_stages.py`: what may stand in a pipeline, and how each kind is started
 * `_running.py`: one pass in progress, and its state
 * `_loop.py`: functions of one item, and what a loader has in flight of them
+* `_stream.py`: pass after pass, and its state
 * `_epochs.py`: which pass is this, also in worker processes
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
@@ -19,9 +20,10 @@ from ._extra import MockDataset, repeatedly, with_epoch, with_length
 from ._fluid import FluidInterface
 from ._loop import InFlight
 from ._mix import RandomMix, RoundRobin
-from ._pipeline import DataPipeline, Stream
+from ._pipeline import DataPipeline
 from ._running import Running
 from ._stages import PipelineStage
+from ._stream import Stream
 from ._torch import TorchIterable
 from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
 

@@ -5,7 +5,7 @@ Each method is one line: the stage of the same name, composed. (tests compare th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from webdataset import stages
@@ -40,7 +40,7 @@ class FluidInterface:
     def batched(
         self,
         batchsize: int,
-        collation_fn: Callable[[list[Any]], Any] | None = default_collation_fn,
+        collation_fn: Callable[[Sequence[Any]], Any] | None = default_collation_fn,
         partial: bool = True,
     ) -> Self:
         """Collect samples into batches."""

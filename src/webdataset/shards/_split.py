@@ -182,7 +182,7 @@ class ShareShards(Resumable):
 
 
 def _part(shards: Iterator[dict[str, Any]], which: int, of: int) -> Iterator[dict[str, Any]]:
-    """Only as many shards as there are readers are looked at before the first is handed on: the stream may be endless."""
+    """Looks at as many shards as there are readers, no more: the stream may be endless."""
     head = list(islice(shards, of))
     if len(head) == of or not head:
         yield from islice(chain(head, shards), which, None, of)
