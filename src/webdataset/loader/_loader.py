@@ -60,6 +60,11 @@ class WebLoader(DataPipeline, FluidInterface):
         super().__init__(source)
         self.dataset = dataset
 
+    def __len__(self) -> int:
+        if self.size is None and len(self.pipeline) == 1 and hasattr(self.pipeline[0], "__len__"):
+            return len(self.pipeline[0])
+        return super().__len__()
+
     def state_dict(self) -> dict[str, Json]:
         """Where the item that was handed on last left the dataset: JSON.
 

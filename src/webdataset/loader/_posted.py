@@ -56,8 +56,9 @@ class Unpacked:
     value: Any
 
     def unpack(self) -> Any:
-        """The value."""
-        return self.value
+        """The value, once."""
+        value, self.value = self.value, None
+        return value
 
 
 def _pinned(value: Any) -> Any:

@@ -19,6 +19,7 @@ import numpy as np
 from webdataset.errors import StageError
 
 _FREE, _POSTED, _RECEIVED = range(3)
+_MOST_OPEN = 256  # a mapping holds a descriptor, and processes are usually allowed 1,024
 _HEADER = 64  # the state of the block, and room to keep what follows aligned
 
 
@@ -47,6 +48,7 @@ class Block:
                 f"there is no memory for a batch of {size:,} bytes ({error.strerror})",
                 hint="fewer workers, a smaller prefetch_factor or smaller batches need less",
             ) from error
+        self.close = weakref.finalize(self, os.close, self.descriptor)  # the other side may go on using what it has
 
     def write(self, offset: int, data: Any) -> None:
         """Copy a buffer in."""
@@ -66,11 +68,6 @@ class Block:
     def received(self) -> bool:
         """Whether the other side has it, or had it."""
         return self._map[0] != _POSTED
-
-    def close(self) -> None:
-        """Forget it; the other side may go on using it."""
-        self._map.close()
-        os.close(self.descriptor)
 
 
 class Blocks:
@@ -123,12 +120,32 @@ def receive(pid: int, descriptor: int, length: int) -> np.ndarray[Any, Any]:
         mapped = mmap.mmap(opened, length, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
     finally:
         os.close(opened)
-    mapped[0] = _RECEIVED
     # NumPy lets a view of a view refer to the array at the root, so it is the root whose end is the end of all views.
     block = np.frombuffer(mapped, np.uint8, offset=_HEADER)
+    if _open.count >= _MOST_OPEN:
+        return _copied(mapped, block)
+    mapped[0] = _RECEIVED
+    _open.count += 1
     weakref.finalize(block, _give_back, mapped).atexit = False
     return block
 
 
+class _Open:
+    """How many blocks this process looks at."""
+
+    count = 0
+
+
+_open = _Open()
+
+
 def _give_back(mapped: mmap.mmap) -> None:
+    _open.count -= 1
     mapped[0] = _FREE
+
+
+def _copied(mapped: mmap.mmap, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """For a consumer who keeps hundreds of batches."""
+    copy = block.copy()
+    mapped[0] = _FREE
+    return copy
