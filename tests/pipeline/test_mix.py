@@ -34,9 +34,13 @@ MIXES = {
     "random, longest": lambda: RandomMix([numbers(5), numbers(9, 100)], longest=True),
     "shares": lambda: mix([(numbers(5), 1), (numbers(9, 100), 3)]),
     "shares, drop": lambda: mix([(numbers(5), 1), (numbers(9, 100), 3)], exhausted="drop"),
-    "shares, batches of one source": lambda: mix([(numbers(8), 1), (numbers(8, 100), 1)], per_batch=3, exhausted="drop"),
+    "shares, batches of one source": lambda: mix(
+        [(numbers(8), 1), (numbers(8, 100), 1)], per_batch=3, exhausted="drop"
+    ),
     "shares that change": lambda: mix([(numbers(9), 1), (numbers(9, 100), 1)], schedule=[(5, [0, 1]), (9, [1, 0])]),
-    "a mix of mixes": lambda: mix([(RoundRobin([numbers(4), numbers(4, 50)]), 1), (numbers(9, 100), 2)], exhausted="drop"),
+    "a mix of mixes": lambda: mix(
+        [(RoundRobin([numbers(4), numbers(4, 50)]), 1), (numbers(9, 100), 2)], exhausted="drop"
+    ),
     "a mix, then stages": lambda: mix([(numbers(9), 1), (numbers(9, 100), 1)]).shuffle(1).batched(4, collation_fn=None),
 }
 
@@ -109,11 +113,19 @@ def test_a_mix_goes_through_worker_processes():
     assert list(again) == list(RandomMix([[1] * 6, [2] * 6], longest=True))
 
 
-@pytest.mark.parametrize("wrong", [
-    dict(sources=[]), dict(sources=[[1, 2]]), dict(sources=[([1], 0)]), dict(sources=[([1], -1)]),
-    dict(sources=[([1], 1)], exhausted="never"), dict(sources=[([1], 1)], per_batch=0),
-    dict(sources=[([1], 1)], schedule=[(3, [1, 2])]), dict(sources=[([1], float("nan"))]),
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        dict(sources=[]),
+        dict(sources=[[1, 2]]),
+        dict(sources=[([1], 0)]),
+        dict(sources=[([1], -1)]),
+        dict(sources=[([1], 1)], exhausted="never"),
+        dict(sources=[([1], 1)], per_batch=0),
+        dict(sources=[([1], 1)], schedule=[(3, [1, 2])]),
+        dict(sources=[([1], float("nan"))]),
+    ],
+)
 def test_wrong_mixes_are_refused_where_they_are_written(wrong):
     with pytest.raises(SpecError):
         mix(**wrong)

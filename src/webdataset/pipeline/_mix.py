@@ -98,7 +98,7 @@ class ByShares:
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
-        self._schedule = MixSchedule(shares.at(0))
+        self._schedule = MixSchedule(shares.first())
         self._step, self._version = 0, shares.version
         self._dropped: set[int] = set()
 
@@ -135,9 +135,9 @@ class Shares:
         self._set: list[float] | None = None
         self.version = 0
 
-    def at(self, step: int) -> list[float]:
-        """The planned weights of a step."""
-        return [weights for start, weights in self._plan if start <= step][-1]
+    def first(self) -> list[float]:
+        """The weights that a pass begins with."""
+        return self._plan[0][1] if self._set is None else self._set
 
     def changed(self, step: int, since: int) -> list[float] | None:
         """New weights if they change at this step, else None."""
