@@ -1,6 +1,6 @@
 """Every environment variable of the package, in one table; nothing else reads the environment.
 
-Variables are read when they are needed, never at import, so a program may set them after `import webdataset`. The two
+Variables are read when they are needed, never at import, so a program may set them after `import webdataset`. The three
 safety switches can also be set from code (`config.safety.enforce = True`); what code says wins over the environment.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError
@@ -22,6 +24,15 @@ def _flag(text: str) -> bool:
 
 def _size(text: str) -> int:
     return int(float(text))
+
+
+def _headers(text: str) -> dict[str, dict[str, str]]:
+    import json
+
+    table = json.loads(text)
+    if not isinstance(table, dict) or not all(isinstance(headers, dict) for headers in table.values()):
+        raise ValueError(text)
+    return table
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -41,6 +52,8 @@ class Variable:
 _TABLE = (
     Variable("WDS_SECURE", "1 forbids pipe:, local files, URL rewriting and unpickling", default=False, parse=_flag),
     Variable("WDS_PYTORCH_WEIGHTS_ONLY", "0 lets torch.load run code found in .pth fields", default=True, parse=_flag),
+    Variable("WDS_UNSAFE_PICKLE", "1 lets .pkl fields build any object, which runs code", default=False, parse=_flag),
+    Variable("WDS_DECOMPRESS_LIMIT", "limit of an unpacked .gz/.zst/.npz field in bytes", default=2**30, parse=_size),
     Variable("WDS_SEED", "the seed of datasets that are given none", default=0, parse=int),
     Variable("WDS_CACHE", "directory of the shard cache for datasets that are given none"),
     Variable("WDS_CACHE_SIZE", "limit of the shard cache in bytes, 1e12 or -1 for none", default=-1, parse=_size),
@@ -49,6 +62,15 @@ _TABLE = (
     Variable("GOPEN_VERBOSE", "1 logs opened and rewritten URLs at INFO", default=False, parse=_flag),
     Variable("GOPEN_REWRITE", "URL rewriting: regex=replacement, several separated by ;", default=""),
     Variable("GOPEN_BUFFER", "buffer size for local files in bytes", default=-1, parse=_size),
+    Variable("WDS_TIMEOUT", "seconds without a byte before a connection counts as stalled", default=60.0, parse=float),
+    Variable("WDS_RETRIES", "failures in a row before a store gives up", default=8, parse=int),
+    Variable(
+        "WDS_HTTP_HEADERS",
+        'JSON: beginning of an address → headers, {"https://host/": {"Authorization": "Bearer …"}}',
+        default=MappingProxyType({}),
+        parse=_headers,
+    ),
+    Variable("NETRC", "file with user names and passwords per host", default="~/.netrc"),
     Variable("USE_AIS_FOR", "schemes that go through AIStore, separated by :", default=(), parse=_words),
     Variable("ALLOW_OBSOLETE", "1 lets obsolete functions of the public library work", default=False, parse=_flag),
     Variable("RANK", "rank of this process; overrides torch.distributed when WORLD_SIZE is set too", parse=int),
@@ -92,12 +114,56 @@ def substitution(name: str) -> str | None:
     return os.environ.get(f"WDS_{name}")
 
 
+def expand_path(text: str) -> str:
+    """Replace `~` and `$NAME` in a path of a dataset spec; unknown names stay.
+
+    >>> os.environ["WDS_BUCKET"] = "b"
+    >>> expand_path("gs://$WDS_BUCKET/x")
+    'gs://b/x'
+    >>> del os.environ["WDS_BUCKET"]
+    """
+    return os.path.expandvars(os.path.expanduser(text))  # noqa: PTH111 - a Path would lose a slash of gs://
+
+
+def netrc_path() -> str | None:
+    """The netrc file, if there is one.
+
+    >>> os.environ["NETRC"] = "/no/such/file"
+    >>> netrc_path() is None
+    True
+    >>> del os.environ["NETRC"]
+    """
+    path = Path(read("NETRC")).expanduser()
+    return str(path) if path.is_file() else None
+
+
+def proxy(url: str) -> str | None:
+    """The proxy that the usual variables (HTTPS_PROXY, NO_PROXY, …) name for an address.
+
+    >>> os.environ["http_proxy"], os.environ["no_proxy"] = "http://proxy:3128", "localhost"
+    >>> proxy("http://example.org/a.tar"), proxy("http://localhost/a.tar")
+    ('http://proxy:3128', None)
+    >>> del os.environ["http_proxy"], os.environ["no_proxy"]
+    """
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed lacks it
+
+    parts = urlsplit(url)
+    proxies = getproxies_environment()
+    found = proxies.get(parts.scheme, proxies.get("all"))
+    if not found or proxy_bypass_environment(parts.netloc.rpartition("@")[2], proxies):
+        return None
+    return found if "://" in found else f"http://{found}"
+
+
 class Safety:
-    """The two safety switches: what code says, else what the environment says.
+    """The three safety switches: what code says, else what the environment says.
 
     >>> safety = Safety()
-    >>> safety.enforce, safety.weights_only
-    (False, True)
+    >>> safety.enforce, safety.weights_only, safety.unsafe_pickle
+    (False, True, False)
     >>> safety.enforce = True
     >>> safety.enforce
     True
@@ -106,6 +172,7 @@ class Safety:
     def __init__(self) -> None:
         self._enforce: bool | None = None
         self._weights_only: bool | None = None
+        self._unsafe_pickle: bool | None = None
 
     @property
     def enforce(self) -> bool:
@@ -124,6 +191,15 @@ class Safety:
     @weights_only.setter
     def weights_only(self, value: bool | None) -> None:
         self._weights_only = value
+
+    @property
+    def unsafe_pickle(self) -> bool:
+        """Pickled fields may build any object, not only plain values, NumPy arrays and torch tensors."""
+        return bool(read("WDS_UNSAFE_PICKLE")) if self._unsafe_pickle is None else self._unsafe_pickle
+
+    @unsafe_pickle.setter
+    def unsafe_pickle(self, value: bool | None) -> None:
+        self._unsafe_pickle = value
 
 
 safety = Safety()

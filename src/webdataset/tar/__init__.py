@@ -12,15 +12,18 @@ Files:
     _blocks      bytes pulled from a stream, and where they stand
     _compressed  gzip, bzip2, xz and zstd around an archive
     _read        the archive: runs of members, one member at a time, and the rules of its end
+    _write       headers, from a cached template
 """
 
 from ._blocks import WINDOW, Readable
 from ._compressed import find_compression
 from ._header import BLOCK, Header, parse_header
 from ._read import Member, OnSkip, Rename, Run, read_members, read_runs
+from ._write import END_OF_ARCHIVE, encode_header, padding
 
 __all__ = [
     "BLOCK",
+    "END_OF_ARCHIVE",
     "WINDOW",
     "Header",
     "Member",
@@ -28,7 +31,9 @@ __all__ = [
     "Readable",
     "Rename",
     "Run",
+    "encode_header",
     "find_compression",
+    "padding",
     "parse_header",
     "read_members",
     "read_runs",

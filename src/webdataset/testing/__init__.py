@@ -1,1 +1,28 @@
-"""testing."""
+"""Contracts and instruments for tests, ours and yours.
+
+In: an implementation of one of the package's extension points. Out: a verdict. This room knows all others; no
+other knows it.
+
+    _server        a loopback web server           _faults     what can go wrong, in seeded schedules
+    _fault_server  a server that goes wrong so     _resume     a pipeline goes on from every point
+    _shard         a shard in one line             _codec_contract  what is encoded comes back
+"""
+
+from ._codec_contract import CodecContract
+from ._fault_server import FaultServer
+from ._faults import LASTING, PASSING, Fault, Schedule
+from ._resume import assert_resumes_everywhere
+from ._server import LoopbackServer
+from ._shard import make_shard
+
+__all__ = [
+    "LASTING",
+    "PASSING",
+    "CodecContract",
+    "Fault",
+    "FaultServer",
+    "LoopbackServer",
+    "Schedule",
+    "assert_resumes_everywhere",
+    "make_shard",
+]

@@ -1,0 +1,172 @@
+"""The files of a cache directory, and the notes beside them. Paths and notes only: no rules.
+
+    DIR/NAME                            a published shard
+    DIR/.webdataset/NAME.entry          what it is: address, size, version, checksum; its mtime is the last use
+    DIR/.webdataset/NAME.TOKEN.part     a shard on its way, in order from byte 0
+    DIR/.webdataset/NAME.TOKEN.claim    what it will be, and how much room is kept for it
+    DIR/.webdataset/locks               one byte per name
+
+(NAME is percent-quoted inside `.webdataset`.) Only what has an entry, a claim or the ending `.part` is ours to delete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A published shard: what it is, and how to recognise that it is still intact."""
+
+    url_hash: str
+    url: str
+    size: int
+    version: str | None
+    checksum: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A shard on its way: what it is of, who fetches it (process 0: nobody now), and the room kept for it."""
+
+    url_hash: str
+    version: str | None
+    size: int | None
+    reserved: int
+    machine: str
+    process: int = 0
+    leased: bool = False
+
+
+class Records:
+    """Reads and writes the notes of one cache directory."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.notes = os.path.join(folder, ".webdataset")
+        os.makedirs(self.notes, exist_ok=True)
+
+    def data(self, name: str) -> str:
+        """Where a published shard lies."""
+        return os.path.join(self.folder, name)
+
+    def part(self, name: str, token: str) -> str:
+        """Where a shard on its way lies."""
+        return os.path.join(self.notes, f"{_quoted(name)}.{token}.part")
+
+    def entry(self, name: str) -> Entry | None:
+        """The entry, if there is one and its file exists."""
+        found = _load(Entry, self._entry(name))
+        return found if found is not None and os.path.exists(self.data(name)) else None
+
+    def has_note(self, name: str) -> bool:
+        """Whether there is an entry, with or without its file."""
+        return os.path.exists(self._entry(name))
+
+    def write_entry(self, name: str, entry: Entry) -> None:
+        """Write an entry; whole or not at all."""
+        self._write(self._entry(name), entry)
+
+    def touch(self, name: str) -> None:
+        """Note a use."""
+        with suppress(OSError):
+            os.utime(self._entry(name))
+
+    def forget(self, name: str) -> None:
+        """Remove a published shard: first the file, so that no entry-less file of ours can remain."""
+        for path in (self.data(name), self._entry(name)):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def claim(self, name: str, token: str) -> Claim | None:
+        """The claim of a part."""
+        return _load(Claim, self._claim(name, token))
+
+    def write_claim(self, name: str, token: str, claim: Claim) -> None:
+        """Write a claim; whole or not at all."""
+        self._write(self._claim(name, token), claim)
+
+    def remove_part(self, name: str, token: str) -> None:
+        """Remove a part and its claim."""
+        for path in (self.part(name, token), self._claim(name, token)):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def remove_claim(self, name: str, token: str) -> None:
+        """Remove the claim of a part that was published."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._claim(name, token))
+
+    def entries(self) -> Iterator[tuple[str, int, int]]:
+        """(name, size, time of last use) of every published shard."""
+        for note in self._ending(".entry"):
+            name = unquote(note.removesuffix(".entry"))
+            with suppress(FileNotFoundError):
+                used = os.stat(os.path.join(self.notes, note)).st_mtime_ns
+                yield name, file_size(self.data(name)), used
+
+    def parts(self, name: str | None = None) -> Iterator[tuple[str, str]]:
+        """(name, token) of every part or claim, or of those of one name."""
+        seen = set()
+        for ending in (".part", ".claim"):
+            for note in self._ending(ending):
+                quoted, _, token = note.removesuffix(ending).rpartition(".")
+                found = (unquote(quoted), token)
+                if found not in seen and (name is None or found[0] == name):
+                    seen.add(found)
+                    yield found
+
+    def half_written(self) -> Iterator[str]:
+        """Notes whose writer was killed before it could rename them."""
+        return (os.path.join(self.notes, note) for note in self._ending(".new"))
+
+    def _ending(self, ending: str) -> list[str]:
+        return sorted(note for note in os.listdir(self.notes) if note.endswith(ending))
+
+    def _entry(self, name: str) -> str:
+        return os.path.join(self.notes, f"{_quoted(name)}.entry")
+
+    def _claim(self, name: str, token: str) -> str:
+        return os.path.join(self.notes, f"{_quoted(name)}.{token}.claim")
+
+    def _write(self, path: str, note: Any) -> None:
+        temporary = f"{path}.{secrets.token_hex(4)}.new"
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(asdict(note), file)
+        os.replace(temporary, path)
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
+def file_size(path: str) -> int:
+    """The size of a file that may be gone by now: then 0.
+
+    >>> file_size("/no/such/file")
+    0
+    """
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _load(kind: type[T], path: str) -> T | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return kind(**json.load(file))
+    except (OSError, ValueError, TypeError):
+        return None

@@ -1,0 +1,126 @@
+"""Room on the disk: a hard limit that counts what is on its way, and true LRU when it is reached."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._locks import Locks
+    from ._records import Claim, Records
+
+# Room for a shard of unknown size is taken in such steps.
+STEP = 16 << 20
+# What a killed process left is kept for those who read the same shard next, but not for ever.
+_RESUMABLE = 24 * 3600.0
+
+
+class Room:
+    """Decides what may be written and what has to go; all of it under one lock of the directory.
+
+    Args:
+        records: The files and notes of the directory.
+        locks: Its locks.
+        limit: Bytes; negative for none.
+    """
+
+    def __init__(self, records: Records, locks: Locks, limit: int) -> None:
+        self._records, self._locks, self.limit = records, locks, limit
+
+    def begin(self, name: str, claim: Claim) -> str | None:
+        """A token for a new part, with room kept for it; None when there cannot be enough."""
+        token = secrets.token_hex(4)
+        with self._locks.holding("room"):
+            if not self._fits(claim.reserved, besides=(name, token)):
+                return None
+            with open(self._records.part(name, token), "xb"):
+                pass
+            self._records.write_claim(name, token, claim)
+        return token
+
+    def grow(self, name: str, token: str, claim: Claim, reserved: int) -> Claim | None:
+        """The claim with more room, or None."""
+        larger = replace(claim, reserved=reserved)
+        if self.limit < 0:
+            return larger
+        with self._locks.holding("room"):
+            if not self._fits(reserved, besides=(name, token)):
+                return None
+            self._records.write_claim(name, token, larger)
+        return larger
+
+    def sweep(self) -> None:
+        """Remove what killed processes left and nobody can use any more."""
+        with self._locks.holding("room"):
+            for name, token in list(self._records.parts()):
+                if self._abandoned(name, token):
+                    self._drop_part(name, token)
+            for path in self._records.half_written():
+                with suppress(FileNotFoundError):
+                    if time.time() - os.stat(path).st_mtime > 60:
+                        os.unlink(path)
+
+    def shrink(self) -> None:
+        """Make the directory fit its limit, as after the limit was lowered."""
+        with self._locks.holding("room"):
+            self._fits(0, besides=("", ""))
+
+    def _abandoned(self, name: str, token: str) -> bool:
+        try:
+            age = time.time() - os.stat(self._records.part(name, token)).st_mtime
+        except FileNotFoundError:  # published just now, or never begun
+            return True
+        return age > _RESUMABLE or self._records.claim(name, token) is None
+
+    def _drop_part(self, name: str, token: str) -> bool:
+        """Remove a part unless somebody is writing it."""
+        if not self._locks.try_acquire(fill_lock(name)):
+            return False
+        try:
+            self._records.remove_part(name, token)
+        finally:
+            self._locks.release(fill_lock(name))
+        return True
+
+    def _fits(self, wanted: int, besides: tuple[str, str]) -> bool:
+        """Whether `wanted` bytes fit, after everything older had to go if need be."""
+        if self.limit < 0 or wanted > self.limit:
+            return self.limit < 0
+        held = {(name, ""): (size, used) for name, size, used in self._records.entries()}
+        for name, token in self._records.parts():
+            if (name, token) != besides:
+                held[name, token] = self._held_by_part(name, token)
+        excess = wanted + sum(size for size, _ in held.values()) - self.limit
+        for name, token in sorted(held, key=lambda thing: held[thing][1]):
+            if excess <= 0:
+                break
+            if self._drop(name, token):
+                excess -= held[name, token][0]
+        return excess <= 0
+
+    def _drop(self, name: str, token: str) -> bool:
+        if token:
+            return self._drop_part(name, token)
+        self._records.forget(name)
+        return True
+
+    def _held_by_part(self, name: str, token: str) -> tuple[int, int]:
+        claim = self._records.claim(name, token)
+        try:
+            found = os.stat(self._records.part(name, token))
+        except FileNotFoundError:
+            return 0, 0
+        return max(found.st_size, claim.reserved if claim else 0), found.st_mtime_ns
+
+
+def fill_lock(name: str) -> str:
+    """The lock of whoever fetches a shard.
+
+    >>> fill_lock("a.tar")
+    'fill a.tar'
+    """
+    return f"fill {name}"

@@ -1,0 +1,64 @@
+"""What kind of place an address names, and the path of a local one."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import unquote
+
+from webdataset.errors import SpecError
+
+# A single letter is a Windows drive, not a scheme.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
+
+
+def text(url: str | os.PathLike[str]) -> str:
+    """The address as a string; a path object is a local name.
+
+    >>> from pathlib import PurePosixPath
+    >>> text(PurePosixPath("data/a.tar"))
+    'data/a.tar'
+    """
+    if isinstance(url, str):
+        return url
+    if isinstance(url, os.PathLike):
+        path = os.fspath(url)
+        # A file may be called "pipe:x": a path object always means the file.
+        return path if scheme_of(path) == "" and path != "-" else f"./{path}"
+    raise SpecError(f"an address must be a string or a path, not {type(url).__name__}", hint="for example 'data/a.tar'")
+
+
+def scheme_of(url: str, known: frozenset[str] | set[str] | None = None) -> str:
+    """The scheme in lower case, or "" for a local name.
+
+    >>> scheme_of("s3://b/a.tar"), scheme_of("pipe:cat a.tar"), scheme_of("C:/a.tar"), scheme_of("odd#name?.tar")
+    ('s3', 'pipe', '', '')
+    >>> scheme_of("note:1.tar")
+    ''
+    """
+    found = _SCHEME.match(url)
+    if found is None:
+        return ""
+    scheme = found[1].lower()
+    without_slashes = {"pipe", "file"} if known is None else {"pipe", "file"} | known
+    return scheme if url.startswith("//", found.end()) or scheme in without_slashes else ""
+
+
+def local_path(url: str) -> str:
+    """The path that a local address means; `file:` is percent-decoded, a plain name is taken as it is.
+
+    >>> local_path("a#1?.tar"), local_path("file:///data/a%20b.tar"), local_path("file:a.tar")
+    ('a#1?.tar', '/data/a b.tar', 'a.tar')
+    """
+    if scheme_of(url) != "file":
+        return url
+    path = unquote(url[len("file:") :])
+    if path.startswith("//"):
+        host, slash, rest = path[2:].partition("/")
+        if host not in {"", "localhost"}:
+            raise SpecError(
+                f"file: URLs name files of this machine, not of {host!r}", hint=f"write file:///{host}/{rest}"
+            )
+        path = slash + rest
+    # file:///C:/data.tar
+    return path[1:] if re.match(r"/[A-Za-z]:[/\\]", path) else path

@@ -1,0 +1,74 @@
+"""Which secrets go with a request: from the address, the environment's header table, or the netrc file."""
+
+from __future__ import annotations
+
+import base64
+from functools import lru_cache
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from webdataset import config
+from webdataset.errors import SpecError
+
+
+def without_userinfo(url: str) -> tuple[str, str | None]:
+    """The address without `user:password@`, and the header that says the same.
+
+    >>> without_userinfo("https://me:secret@h:8080/a.tar")
+    ('https://h:8080/a.tar', 'Basic bWU6c2VjcmV0')
+    """
+    parts = urlsplit(url)
+    userinfo, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    user, _, password = userinfo.partition(":")
+    return urlunsplit(parts._replace(netloc=host)), _basic(unquote(user), unquote(password))
+
+
+def secrets_for(url: str) -> tuple[str, dict[str, str]]:
+    """The address to ask, and the headers that prove who asks.
+
+    >>> secrets_for("https://me:secret@h/a.tar")
+    ('https://h/a.tar', {'Authorization': 'Basic bWU6c2VjcmV0'})
+    """
+    plain, basic = without_userinfo(url)
+    headers = _from_table(plain)
+    if basic is not None:
+        headers["Authorization"] = basic
+    if "authorization" not in {name.lower() for name in headers}:
+        headers.update(_from_netrc(urlsplit(plain).hostname or "", config.netrc_path()))
+    return plain, headers
+
+
+def _basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def _from_table(url: str) -> dict[str, str]:
+    """`WDS_HTTP_HEADERS` maps the beginning of an address to headers; the longest beginning that fits wins."""
+    table = config.read("WDS_HTTP_HEADERS")
+    fitting = [prefix for prefix in table if _begins(url, prefix)]
+    return dict(table[max(fitting, key=len)]) if fitting else {}
+
+
+def _begins(url: str, prefix: str) -> bool:
+    """A prefix ends at the end of a host or path component: `https://h` is not `https://h.evil.org`."""
+    rest = url.removeprefix(prefix) if url.startswith(prefix) else None
+    return rest is not None and (prefix.endswith("/") or rest[:1] in {"", "/", "?"})
+
+
+@lru_cache(maxsize=64)
+def _from_netrc(host: str, path: str | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    import netrc
+
+    try:
+        entry = netrc.netrc(path).authenticators(host)
+    except (OSError, netrc.NetrcParseError) as error:
+        raise SpecError(
+            f"the netrc file {path} cannot be read: {error}", hint="fix it, or point NETRC elsewhere"
+        ) from error
+    if entry is None:
+        return {}
+    user, _, password = entry
+    return {"Authorization": _basic(user, password or "")}

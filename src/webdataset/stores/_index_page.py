@@ -1,0 +1,27 @@
+"""The links of a directory page that a web server made."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        address = dict(attrs).get("href")
+        if tag == "a" and address and not address.startswith(("?", "#")) and address not in self.found:
+            self.found.append(address)
+
+
+def links(page: str) -> list[str]:
+    """Where the page leads, in its order.
+
+    >>> links('<a href="?sort=name">Name</a> <a href="a.tar">a.tar</a> <a href="b/">b/</a>')
+    ['a.tar', 'b/']
+    """
+    parser = _Links()
+    parser.feed(page)
+    return parser.found

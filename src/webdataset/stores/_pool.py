@@ -1,0 +1,60 @@
+"""Connections that are kept open, one set per process: a forked child never writes into its parent's sockets."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from webdataset import config
+
+if TYPE_CHECKING:
+    import urllib3
+
+# Idle connections kept per host: as many as a read-ahead is likely to use.
+_KEPT = 16
+
+_managers: dict[str | None, urllib3.PoolManager] = {}
+_lock = threading.Lock()
+
+
+def manager(url: str) -> urllib3.PoolManager:
+    """The pool for an address: direct, or through the proxy that the environment names for it."""
+    proxy = config.proxy(url)
+    with _lock:
+        if proxy not in _managers:
+            _managers[proxy] = _new(proxy)
+        return _managers[proxy]
+
+
+def close_connections() -> None:
+    """Close all idle connections of this process; the next request opens new ones.
+
+    >>> close_connections()
+    """
+    with _lock:
+        managers = list(_managers.values())
+        _managers.clear()
+    for pool in managers:
+        pool.clear()
+
+
+def _new(proxy: str | None) -> urllib3.PoolManager:
+    import urllib3
+
+    options: dict[str, Any] = {"num_pools": 32, "maxsize": _KEPT, "retries": False}
+    if proxy is None:
+        return urllib3.PoolManager(**options)
+    parsed = urllib3.util.parse_url(proxy)
+    headers = urllib3.make_headers(proxy_basic_auth=parsed.auth) if parsed.auth else None
+    return urllib3.ProxyManager(parsed._replace(auth=None).url, proxy_headers=headers, **options)
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - the parent's lock may have been held by a thread that does not exist here
+    _lock = threading.Lock()
+    _managers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

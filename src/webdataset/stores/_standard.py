@@ -1,0 +1,43 @@
+"""`-`: standard input and output."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ._store import Store, skip
+from ._stream import Stream
+from ._upload import Upload
+
+
+class _Input(Stream):
+    """Standard input; closing it leaves the descriptor to the program."""
+
+    def pull(self, size: int) -> bytes:
+        piece: bytes = sys.stdin.buffer.read1(size)  # type: ignore[union-attr]  # it is a BufferedReader
+        return piece
+
+
+class _Output(Upload):
+    """Standard output: nothing can be taken back, so `abort` only stops."""
+
+    def write(self, data: Any, /) -> int:
+        return sys.stdout.buffer.write(data)
+
+    def publish(self) -> None:
+        sys.stdout.buffer.flush()
+
+    def discard(self) -> None:
+        sys.stdout.buffer.flush()
+
+
+class StandardStore(Store):
+    """The two standard streams of this process."""
+
+    def open_read(self, url: str, start: int = 0) -> Stream:
+        stream = _Input()
+        skip(stream, start, url)
+        return stream
+
+    def open_write(self, url: str) -> Upload:
+        return _Output()

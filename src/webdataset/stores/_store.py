@@ -1,0 +1,136 @@
+"""What a store is: one kind of place that bytes can be read from, and perhaps written to and listed.
+
+A store is also callable as `store(url, mode, bufsize)`, the form in which the public library's scheme table is used.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import SpecError, StoreError, Where
+
+from ._globs import matches, prefix_of
+from ._redact import redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A kilobyte less would do; a megabyte amortises the calls and stays inside a core's cache.
+PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What a place knows about a stored object without sending it; unknown parts are None.
+
+    >>> Stat(size=1024, etag='"5d41"').size
+    1024
+    """
+
+    size: int | None = None
+    etag: str | None = None
+    mtime: float | None = None
+
+
+class Store(ABC):
+    """One kind of place. Only `open_read` must exist; the rest says clearly when the place cannot do it."""
+
+    @abstractmethod
+    def open_read(self, url: str, start: int = 0) -> Any:
+        """A binary stream of the bytes from `start` on; its end is verified, or it raises."""
+
+    def open_write(self, url: str) -> Any:
+        """A binary stream whose bytes are seen at `url` after `close()`, or never (`abort()`)."""
+        raise self.cannot("be written to", url)
+
+    def stat(self, url: str) -> Stat:
+        """Size, etag and time of change, as far as the place knows them."""
+        raise self.cannot("tell the size of an object", url)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """All URLs that begin with `prefix`, at any depth."""
+        raise self.cannot("be listed", prefix)
+
+    def read_range(self, url: str, start: int, length: int) -> bytes:
+        """Exactly the bytes `start` to `start + length`; an error if there are fewer."""
+        with self.open_read(url, start) as stream:
+            data: bytes = read_fully(stream, length)
+        return checked_range(data, url, start, length)
+
+    def glob(self, pattern: str) -> Iterator[str]:
+        """The URLs that match a pattern of `_globs`."""
+        test = matches(pattern)
+        return (url for url in self.list(prefix_of(pattern)) if test(url))
+
+    def cannot(self, do_what: str, url: str) -> StoreError:
+        """The error for what this kind of place cannot do."""
+        return StoreError(
+            f"{type(self).__name__} cannot {do_what}", Where(shard=redacted(url)), hint="use another kind of address"
+        )
+
+    def __call__(self, url: str, mode: str = "rb", bufsize: int = -1) -> Any:
+        """Open in the form of the public library's scheme handlers."""
+        if mode == "rb":
+            return self.open_read(url)
+        if mode == "wb":
+            return self.open_write(url)
+        raise SpecError(f"the mode {mode!r} is not known", Where(shard=redacted(url)), hint='use "rb" or "wb"')
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def read_fully(stream: Any, length: int) -> bytes:
+    """Read until `length` bytes are there or the stream ends, whatever pieces it hands out.
+
+    >>> import io
+    >>> read_fully(io.BytesIO(b"abcdef"), 4)
+    b'abcd'
+    """
+    pieces, missing = [], length
+    while missing > 0:
+        piece = stream.read(missing)
+        if not piece:
+            break
+        pieces.append(piece)
+        missing -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def skip(stream: Any, count: int, url: str) -> None:
+    """Read `count` bytes and forget them; an error when the stream is shorter.
+
+    >>> import io
+    >>> stream = io.BytesIO(b"abcdef")
+    >>> skip(stream, 4, "memory://x")
+    >>> stream.read()
+    b'ef'
+    """
+    missing = count
+    while missing > 0:
+        piece = stream.read(min(missing, PIECE))
+        if not piece:
+            raise past_the_end(url, count, count - missing)
+        missing -= len(piece)
+
+
+def checked_range(data: bytes, url: str, start: int, length: int) -> bytes:
+    """The data, if it is as long as was asked for.
+
+    >>> checked_range(b"ab", "a.tar", 0, 2)
+    b'ab'
+    """
+    if len(data) != length:
+        raise past_the_end(url, start + length, start + len(data))
+    return data
+
+
+def past_the_end(url: str, wanted: int, size: int) -> StoreError:
+    """The error for a range that reaches past the end of the object."""
+    return StoreError(
+        f"bytes up to {wanted} were asked for, and there are {size}",
+        Where(shard=redacted(url), offset=size),
+        hint="the object is shorter than expected: rebuild its index, or copy it again",
+    )

@@ -1,0 +1,86 @@
+"""Bytes on their way to a place: seen there complete after `close()`, or never."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from abc import abstractmethod
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+# Shards up to this size wait for their upload in memory, larger ones in a temporary file.
+_IN_MEMORY = 64 << 20
+
+
+class Upload(io.RawIOBase):
+    """A write-only stream that publishes on `close()` and discards on `abort()`.
+
+    Leaving a `with` block by an exception aborts, and so does losing the last reference: a half-written object is
+    never published by accident.
+    """
+
+    _finished = False
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Make what was written visible."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Forget what was written."""
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        try:
+            self.publish()
+        finally:
+            super().close()
+
+    def abort(self) -> None:
+        """End without publishing."""
+        if self._finished:
+            return
+        self._finished = True
+        try:
+            self.discard()
+        finally:
+            super().close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        self.abort()
+
+
+class SpooledUpload(Upload):
+    """Collects the bytes and sends them in one go: for places that take an object whole, with its length."""
+
+    def __init__(self, send: Callable[[IO[bytes], int], None]) -> None:
+        self._send = send
+        self._spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed in publish and discard
+
+    def write(self, data: Any, /) -> int:
+        return self._spool.write(data)
+
+    def publish(self) -> None:
+        with self._spool as spool:
+            size = spool.tell()
+            spool.seek(0)
+            self._send(spool, size)
+
+    def discard(self) -> None:
+        self._spool.close()

@@ -1,0 +1,380 @@
+"""The shard cache: fetched once, read meanwhile, limited, intact, and never deleting what is not its own."""
+
+import errno
+import io
+import os
+import pickle
+import random
+import tarfile
+import threading
+import time
+
+import pytest
+
+from webdataset import stores
+from webdataset.cache import ShardCache, url_to_cache_name
+from webdataset.errors import AccessDenied, FormatError, SpecError, StoreError
+from webdataset.testing import Fault, FaultServer, Schedule
+
+MB = 1 << 20
+
+
+def shard(seed, size=300_000):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        info = tarfile.TarInfo(f"{seed}.bin")
+        info.size = size
+        tar.addfile(info, io.BytesIO(random.Random(seed).randbytes(size)))
+    return out.getvalue()
+
+
+@pytest.fixture
+def server():
+    with FaultServer() as server:
+        yield server
+        stores.close_connections()
+
+
+@pytest.fixture(params=["locks", "leases"])
+def folder(request, tmp_path, monkeypatch):
+    """A cache directory on a file system with locks, and on one without."""
+    if request.param == "leases":
+
+        def no_locks(*_):
+            raise OSError(errno.ENOLCK, "no locks available")
+
+        monkeypatch.setattr("webdataset.cache._locks.fcntl.lockf", no_locks)
+    return tmp_path / "cache"
+
+
+def files(folder):
+    return sorted(name for name in os.listdir(folder) if name != ".webdataset")
+
+
+def notes(folder, ending):
+    return [name for name in os.listdir(folder / ".webdataset") if name.endswith(ending)]
+
+
+def read(stream):
+    with stream:
+        return stream.read()
+
+
+def test_fetched_once_then_from_the_disk(folder, server):
+    data = shard(1)
+    url = server.add("a.tar", data)
+    cache = ShardCache(folder)
+    assert read(cache.open(url)) == data
+    assert read(cache.open(url)) == data
+    with cache.open(url) as stream:
+        assert stream.name == cache.get(url)
+    assert server.sent("a.tar") == len(data)
+    assert notes(folder, ".part") == notes(folder, ".claim") == notes(folder, ".lease") == []
+
+
+def test_D12_equal_last_components_do_not_collide(folder, server):
+    one, two = server.add("x/a.tar", shard(1)), server.add("y/a.tar", shard(2))
+    cache = ShardCache(folder)
+    assert read(cache.open(one)) == shard(1)
+    assert read(cache.open(two)) == shard(2)
+    assert read(cache.open(one + "?part=2")) == shard(1)
+    assert len(files(folder)) == 3
+
+
+def test_D12_a_users_names_that_collide_are_an_error_not_the_wrong_shard(folder, server):
+    one, two = server.add("x/a.tar", shard(1)), server.add("y/a.tar", shard(2))
+    cache = ShardCache(folder, url_to_name=url_to_cache_name)
+    assert read(cache.open(one)) == shard(1)
+    assert files(folder) == ["a.tar"]
+    with pytest.raises(SpecError, match="two addresses"):
+        cache.open(two)
+
+
+def test_names_with_directories(folder, server):
+    url = server.add("x/a.tar", shard(1))
+    cache = ShardCache(folder, url_to_name=lambda url: url_to_cache_name(url, ndir=1))
+    assert read(cache.open(url)) == shard(1)
+    assert cache.get(url) == str(folder / "x" / "a.tar")
+    for bad in ("/etc/passwd", "../x", "", "a//b", ".webdataset/x"):
+        with pytest.raises(SpecError):
+            ShardCache(folder, url_to_name=lambda url, bad=bad: bad).open(url)
+
+
+def test_readers_stream_while_it_is_fetched(folder):
+    data = shard(1, 2 * MB)
+    with FaultServer(bandwidth=4 * MB) as server:
+        url = server.add("a.tar", data)
+        cache = ShardCache(folder)
+        with cache.open(url) as first:
+            assert first.read(512) == data[:512]
+            assert server.sent("a.tar") < len(data)  # the first bytes came long before the last
+            with ShardCache(folder).open(url) as second:  # as another process would
+                assert second.read() == data
+            assert first.read() == data[512:]
+        assert server.sent("a.tar") == len(data)
+        stores.close_connections()
+
+
+def test_many_threads_one_download(folder, server):
+    data = shard(1)
+    url = server.add("a.tar", data)
+    caches, results = [ShardCache(folder) for _ in range(4)], []
+    threads = [threading.Thread(target=lambda n=n: results.append(read(caches[n % 4].open(url)))) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [data] * 12
+    assert server.sent("a.tar") == len(data)
+
+
+def test_two_interleaved_readers_in_one_thread_do_not_wait_for_each_other(folder, server):
+    data = shard(1)
+    cache, url = ShardCache(folder), server.add("a.tar", data)
+    with cache.open(url) as one, cache.open(url) as two:
+        assert two.read() == data
+        assert one.read() == data
+
+
+def test_an_early_close_leaves_a_part_that_the_next_reader_takes_over(tmp_path):
+    data = shard(1, 2 * MB)
+    with FaultServer(bandwidth=8 * MB) as server:
+        url = server.add("a.tar", data)
+        with ShardCache(tmp_path / "c").open(url) as stream:
+            assert stream.read(MB) == data[:MB]
+        assert notes(tmp_path / "c", ".part")
+        assert read(ShardCache(tmp_path / "c").open(url)) == data
+        assert server.sent("a.tar") <= len(data) + 200_000  # what was on the wire when the first reader left
+        assert not notes(tmp_path / "c", ".part")
+        stores.close_connections()
+
+
+def test_a_part_of_an_older_version_is_not_continued(tmp_path):
+    with FaultServer(bandwidth=8 * MB) as server:
+        url = server.add("a.tar", shard(1, 2 * MB))
+        with ShardCache(tmp_path / "c").open(url) as stream:
+            stream.read(MB)
+        server.add("a.tar", shard(2, 2 * MB))
+        assert read(ShardCache(tmp_path / "c").open(url)) == shard(2, 2 * MB)
+        stores.close_connections()
+
+
+def test_D26_validated_before_it_is_published(folder, server):
+    url = server.add("a.tar", b"<html>not found</html>" * 1000)
+    cache = ShardCache(folder)
+    with pytest.raises(FormatError, match="no tar archive"), cache.open(url) as stream:
+        while stream.read(9999):
+            pass
+    with pytest.raises(ValueError, match="3c 68 74 6d 6c"):
+        cache.get(url)
+    assert files(folder) == notes(folder, ".part") == notes(folder, ".entry") == []
+    assert read(ShardCache(folder, validator=None).open(url)).startswith(b"<html>")
+
+
+def test_D26_a_failed_download_leaves_nothing_that_looks_complete(tmp_path, server, monkeypatch):
+    monkeypatch.setenv("WDS_RETRIES", "0")
+    url = server.add("a.tar", shard(1), Schedule((Fault(9000, "gone"),)))
+    cache = ShardCache(tmp_path / "c")
+    with pytest.raises(StoreError), cache.open(url) as stream:
+        while stream.read(1000):
+            pass
+    assert files(tmp_path / "c") == []
+
+
+def test_a_body_without_a_length_that_is_cut_is_never_kept(tmp_path, server, monkeypatch):
+    """The public library keeps it as complete for ever."""
+    monkeypatch.setenv("WDS_RETRIES", "1")
+    url = server.add("a.tar", shard(1), Schedule((Fault(10_240, "no-length"),) * 5, ranges=False))
+    with pytest.raises(StoreError):
+        ShardCache(tmp_path / "c").get(url)
+    assert files(tmp_path / "c") == []
+
+
+@pytest.mark.parametrize("damage", ["truncate", "append", "flip", "flip quietly", "empty", "delete"])
+def test_a_damaged_entry_is_found_and_fetched_again(tmp_path, server, damage):
+    data = shard(1)
+    url = server.add("a.tar", data)
+    path = ShardCache(tmp_path / "c").get(url)
+    before = os.stat(path)
+    if damage == "delete":
+        os.unlink(path)
+    else:
+        broken = {"truncate": data[:-1], "append": data + b"x", "empty": b""}.get(
+            damage, data[:5000] + b"X" + data[5001:]
+        )
+        with open(path, "wb") as file:
+            file.write(broken)
+        if damage == "flip quietly":
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert read(ShardCache(tmp_path / "c").open(url)) == data  # a process that starts now
+    assert server.sent("a.tar") == 2 * len(data)
+
+
+def test_a_copied_cache_directory_is_still_good(tmp_path, server):
+    url = server.add("a.tar", shard(1))
+    path = ShardCache(tmp_path / "c").get(url)
+    os.utime(path)  # what a copy without times does
+    assert read(ShardCache(tmp_path / "c").open(url)) == shard(1)
+    assert server.sent("a.tar") == len(shard(1))
+
+
+def used(folder):
+    total = 0
+    for base, _, names in os.walk(folder):
+        for name in names:
+            if not name.endswith((".entry", ".claim", ".new", ".lease")):
+                try:
+                    total += os.stat(os.path.join(base, name)).st_size
+                except FileNotFoundError:
+                    pass
+    return total
+
+
+def test_D26_a_hard_limit_and_true_lru(folder, server):
+    data = [shard(n) for n in range(6)]
+    urls = [server.add(f"{n}.tar", data[n]) for n in range(6)]
+    size = len(data[0])
+    cache = ShardCache(folder, limit=3 * size + 100)
+    for n in (0, 1, 2):
+        read(cache.open(urls[n]))
+    read(cache.open(urls[0]))  # now 1 is the oldest
+    read(cache.open(urls[3]))
+    assert used(folder) <= cache.limit
+    kept = {name.split("-", 1)[1] for name in files(folder)}
+    assert kept == {"0.tar", "2.tar", "3.tar"}
+    for n in (4, 5, 0, 1):
+        assert read(cache.open(urls[n])) == data[n]
+        assert used(folder) <= cache.limit
+
+
+def test_the_limit_counts_what_is_on_its_way(tmp_path):
+    data = [shard(n, MB) for n in range(4)]
+    size = len(data[0])
+    with FaultServer(bandwidth=20 * MB) as server:
+        urls = [server.add(f"{n}.tar", data[n]) for n in range(4)]
+        cache = ShardCache(tmp_path / "c", limit=2 * size)
+        streams = [cache.open(url) for url in urls]
+        results, highest = [None] * 4, 0
+        threads = [threading.Thread(target=lambda n=n: results.__setitem__(n, read(streams[n]))) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            highest = max(highest, used(tmp_path / "c"))
+            time.sleep(0.001)
+        assert results == data
+        assert highest <= cache.limit
+        stores.close_connections()
+
+
+def test_a_shard_larger_than_the_cache_is_read_past_it(folder, server):
+    url = server.add("a.tar", shard(1))
+    cache = ShardCache(folder, limit=1000)
+    assert read(cache.open(url)) == shard(1)
+    assert files(folder) == []
+    with pytest.raises(StoreError, match="does not fit"):
+        cache.get(url)
+
+
+def test_a_shard_of_unknown_size_is_limited_too(tmp_path):
+    data = shard(1)
+    (tmp_path / "a.tar").write_bytes(data)
+    url = f"pipe:cat {tmp_path}/a.tar"
+    assert read(ShardCache(tmp_path / "c", limit=20 * MB).open(url)) == data
+    assert len(files(tmp_path / "c")) == 1
+    assert read(ShardCache(tmp_path / "d", limit=1000).open(url)) == data
+    assert files(tmp_path / "d") == []
+
+
+def test_it_never_deletes_what_it_did_not_make(folder, server):
+    folder.mkdir()
+    (folder / "precious.tar").write_bytes(shard(9, MB))
+    (folder / "notes.txt").write_bytes(bytes(MB))
+    urls = [server.add(f"{n}.tar", shard(n)) for n in range(5)]
+    cache = ShardCache(folder, limit=len(shard(0)) + 10)
+    for url in urls:
+        read(cache.open(url))
+    assert {"precious.tar", "notes.txt"} <= set(files(folder))
+    assert len(files(folder)) == 3
+
+
+def test_a_file_that_was_there_before_is_used_and_kept(folder, server):
+    folder.mkdir()
+    (folder / "a.tar").write_bytes(shard(9))
+    url = server.add("a.tar", shard(1))
+    cache = ShardCache(folder, url_to_name=url_to_cache_name, limit=10)
+    assert read(cache.open(url)) == shard(9)
+    assert server.sent("a.tar") == 0
+    (folder / "b.tar").write_bytes(b"no tar")
+    with pytest.raises(SpecError, match="in the way"):
+        cache.open(server.add("b.tar", shard(1)))
+    assert files(folder) == ["a.tar", "b.tar"]
+
+
+def test_a_full_disk(tmp_path, server, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    url = server.add("a.tar", shard(1))
+    monkeypatch.setattr("webdataset.cache._fill.os.write", full)
+    with pytest.raises(StoreError, match="disk of the shard cache is full"):
+        ShardCache(tmp_path / "c").open(url)
+    assert not notes(tmp_path / "c", ".part")
+
+
+def test_a_directory_that_cannot_be_used(tmp_path, server):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(AccessDenied, match="cache directory cannot be used"):
+        ShardCache(tmp_path / "file").open(server.add("a.tar", shard(1)))
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_read_only_directory(tmp_path, server):
+    (tmp_path / "c").mkdir(mode=0o555)
+    with pytest.raises(AccessDenied, match="cache directory cannot be used"):
+        ShardCache(tmp_path / "c").open(server.add("a.tar", shard(1)))
+
+
+def test_a_reader_survives_that_its_file_is_taken_away(tmp_path, server, monkeypatch):
+    """Network file systems answer ESTALE when another machine evicted the file."""
+    data = shard(1)
+    url = server.add("a.tar", data)
+    cache = ShardCache(tmp_path / "c")
+    real, calls = os.pread, []
+
+    def stale(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return real(*args)
+
+    monkeypatch.setattr("webdataset.cache._follow.os.pread", stale)
+    with cache.open(url) as stream:
+        pieces = [stream.read(50_000) for _ in range(99)]
+    assert b"".join(pieces) == data
+
+
+def test_it_can_be_pickled_and_used_in_a_forked_child(tmp_path, server):
+    url = server.add("a.tar", shard(1))
+    cache = ShardCache(tmp_path / "c")
+    assert read(pickle.loads(pickle.dumps(cache)).open(url)) == shard(1)
+    assert read(cache.open(url)) == shard(1)
+    child = os.fork()
+    if not child:
+        os._exit(read(cache.open(url)) != shard(1))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_killed_processes_left_is_swept_after_a_day(tmp_path, server):
+    cache = ShardCache(tmp_path / "c")
+    read(cache.open(server.add("a.tar", shard(1))))
+    left = tmp_path / "c" / ".webdataset" / "b.tar.0123abcd.part"
+    left.write_bytes(b"x")  # no claim: nobody can use it
+    ShardCache(tmp_path / "c").open(server.url("a.tar")).close()
+    assert not left.exists()
+
+
+def test_bad_settings():
+    with pytest.raises(SpecError):
+        ShardCache("x", url_to_name=3)
+    with pytest.raises(SpecError):
+        ShardCache("x", limit="big")

@@ -1,0 +1,149 @@
+"""Local files: published complete or not at all, even after kill -9."""
+
+import errno
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from webdataset import stores
+from webdataset.errors import AccessDenied, ShardNotFound, StoreError
+
+
+def test_published_on_close_and_not_before(tmp_path):
+    target = tmp_path / "a.tar"
+    stream = stores.open_write(target)
+    stream.write(b"hello")
+    assert not target.exists()
+    stream.close()
+    stream.close()
+    assert target.read_bytes() == b"hello"
+    assert os.listdir(tmp_path) == ["a.tar"]
+
+
+def test_an_exception_keeps_the_old_file(tmp_path):
+    target = tmp_path / "a.tar"
+    target.write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), stores.open_write(target) as stream:
+        stream.write(b"new")
+        raise ZeroDivisionError
+    assert target.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["a.tar"]
+
+
+def test_a_writer_that_is_lost_publishes_nothing(tmp_path):
+    stream = stores.open_write(tmp_path / "a.tar")
+    stream.write(b"half")
+    del stream
+    assert os.listdir(tmp_path) == []
+
+
+def test_modes_links_and_devices(tmp_path):
+    old = os.umask(0o027)
+    try:
+        stores.open_write(tmp_path / "a").close()
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(os.stat(tmp_path / "a").st_mode) == 0o640
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with stores.open_write(tmp_path / "link") as stream:
+        stream.write(b"through")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "a").read_bytes() == b"through"
+    with stores.open_write("/dev/null") as stream:
+        stream.write(b"x")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_two_writers_of_one_name_do_not_mix(tmp_path):
+    def write(letter):
+        with stores.open_write(tmp_path / "a") as stream:
+            for _ in range(100):
+                stream.write(letter * 10_000)
+
+    threads = [threading.Thread(target=write, args=(letter,)) for letter in (b"x", b"y", b"z")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set((tmp_path / "a").read_bytes()) in ({120}, {121}, {122})
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_bad_places(tmp_path, monkeypatch):
+    with pytest.raises(ShardNotFound, match="no such file"):
+        stores.open_read(tmp_path / "none.tar")
+    with pytest.raises(ShardNotFound):
+        stores.open_write(tmp_path / "none" / "a.tar")
+    with pytest.raises(StoreError, match="directory"):
+        stores.open_read(tmp_path)
+    with pytest.raises(ShardNotFound):
+        stores.stat(tmp_path / "none.tar")
+    (tmp_path / "a").write_bytes(b"hello")
+    with pytest.raises(StoreError, match="there are 5") as caught:
+        stores.read_range(tmp_path / "a", 3, 9)
+    assert caught.value.where.offset == 5
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path):
+    stream = stores.open_write(tmp_path / "a")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    stream._file = type("Full", (), {"write": full, "close": stream._file.close})()
+    with pytest.raises(StoreError, match="the disk is full"):
+        stream.write(b"x" * 10)
+    stream.abort()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read and write everything")
+def test_permissions(tmp_path):
+    (tmp_path / "a").touch(mode=0)
+    with pytest.raises(AccessDenied):
+        stores.open_read(tmp_path / "a")
+
+
+WRITER = """
+import sys, itertools
+from webdataset import stores
+for n in itertools.count():
+    letter = bytes([97 + n % 26])
+    with stores.open_write(sys.argv[1]) as stream:
+        for _ in range(50):
+            stream.write(letter * 20_000)
+    print(n, flush=True)
+"""
+
+
+def killed_writers(folder, kills, seed):
+    rng, target = random.Random(seed), folder / "a.tar"
+    for _ in range(kills):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE)
+        with writer:
+            writer.stdout.readline()
+            for _ in range(rng.randrange(3)):
+                writer.stdout.readline()
+            threading.Event().wait(rng.uniform(0, 0.01))
+            writer.send_signal(signal.SIGKILL)
+        data = target.read_bytes()
+        assert len(data) == 1_000_000
+        assert len(set(data)) == 1
+        assert len(os.listdir(folder)) <= 2  # the shard, and what the last killed writer left
+    stores.open_write(target).abort()  # the next start
+    assert os.listdir(folder) == ["a.tar"]
+
+
+def test_killed_writers_publish_nothing_broken_and_the_next_one_cleans_up(tmp_path):
+    killed_writers(tmp_path, 10, 1)
+
+
+@pytest.mark.long
+def test_1000_killed_writers(tmp_path):
+    killed_writers(tmp_path, 1000, 2)
