@@ -191,7 +191,13 @@ def test_tensors_of_every_kind_travel(dtype):
     import pickle
 
     tensor = torch.arange(60_000).reshape(200, 300).to(dtype)
-    values = {"plain": tensor, "turned": tensor.T, "empty": tensor[:0], "one": tensor[0, 0], "numpy": np.arange(60_000).reshape(200, 300)[::2, ::3]}
+    values = {
+        "plain": tensor,
+        "turned": tensor.T,
+        "empty": tensor[:0],
+        "one": tensor[0, 0],
+        "numpy": np.arange(60_000).reshape(200, 300)[::2, ::3],
+    }
     blocks = Blocks(2)
     found = pickle.loads(pickle.dumps(pack(values, blocks))).unpack()
     assert all(torch.equal(torch.as_tensor(found[name]), torch.as_tensor(value)) for name, value in values.items())
@@ -266,7 +272,9 @@ def test_shapes_that_do_not_match_are_an_error():
 
 def test_spawned_workers():
     dataset = DataPipeline(range(4), wds.map(abs), wds.batched(2, collation_fn=None))
-    loader = WebLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn", persistent_workers=True)
+    loader = WebLoader(
+        dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn", persistent_workers=True
+    )
     items = iter(loader)
     assert next(items) == [0, 1]
     saved = loader.state_dict()

@@ -26,8 +26,8 @@ class WebLoader(DataPipeline, FluidInterface):
     [0, 1, 2, 3, 4, 5]
 
     With `workers="processes"` the arguments are those of `torch.utils.data.DataLoader`. Batch in the dataset
-    (`.batched(64)`) and pass `batch_size=None`: then whole batches travel from the workers, and the arrays of a batch lie
-    in one block of shared memory.
+    (`.batched(64)`) and pass `batch_size=None`: then whole batches travel from the workers, and the arrays of a batch
+    lie in one block of shared memory.
 
     With `workers="threads"` the functions of one sample that stand side by side (`decode`, `map`, `to_tuple`, …) run on
     `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every

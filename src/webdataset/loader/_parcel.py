@@ -34,7 +34,7 @@ class Parcel:
     buffers: Any  # the posted block, as the arguments of `receive`; or the bytes themselves
 
     def unpack(self) -> Any:
-        """The value, once; its arrays are views, and the block goes back to the worker when the last of them is gone."""
+        """The value, once; its arrays are views, and the block goes back when the last of them is gone."""
         block, self.buffers = self.buffers, None
         views = [block[start : start + length] for start, length in self.spans]
         return pickle.loads(self.message, buffers=views)  # noqa: S301  # from a process that we started ourselves

@@ -1,8 +1,8 @@
 """Where a dataset was when the item that was handed on last left it; this rides beside the items.
 
-Asking a pipeline for its state costs something (a shuffle lists what it holds), and a loader needs the state beside every
-item, because nobody knows at which one the user will stop. So it is asked at most every few milliseconds, and in between
-the items are counted: a place is a state and how many items to leave out after it.
+Asking a pipeline for its state costs something (a shuffle lists what it holds), and a loader needs the state beside
+every item, because nobody knows at which one the user will stop. So it is asked at most every few milliseconds, and in
+between the items are counted: a place is a state and how many items to leave out after it.
 """
 
 from __future__ import annotations

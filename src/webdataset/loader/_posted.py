@@ -23,8 +23,8 @@ from ._segments import Blocks
 class Start:
     """Where the workers begin.
 
-    `turn` is the worker whose item comes next. torch asks the workers in turns, beginning with the first; so those before
-    `turn` send one empty message ahead.
+    `turn` is the worker whose item comes next. torch asks the workers in turns, beginning with the first; so those
+    before `turn` send one empty message ahead.
     """
 
     places: list[Json]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -127,8 +128,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         goes_on = self.dataset.goes_on
         if not (self.persistent_workers and (outcome == "complete" or (outcome == "left" and not goes_on))):
             self._engine = None
-            for method in ("close", "_shutdown_workers"):  # now, and not when a traceback lets go of the iterator
-                getattr(posts, method, bool)()
+            _stop(posts)
         if goes_on and outcome != "failed":
             places = [self._left_at(saved) for saved in at.save()["workers"]]
             self._left = places if self._engine is not None or not any(map(_is_replay, places)) else None
@@ -166,6 +166,16 @@ _SETTINGS = (
 
 def _as_it_is(item: Any) -> Any:
     return item
+
+
+def _stop(posts: Any) -> None:
+    """End the workers now, and not when some traceback lets go of the iterator."""
+    for _ in range(2):  # torch interrupts it, once, if a worker dies at this very moment
+        with contextlib.suppress(RuntimeError):
+            stop = getattr(posts, "close", None) or getattr(posts, "_shutdown_workers", None)
+            if stop is not None:
+                stop()
+            return
 
 
 def _is_replay(saved: Json) -> bool:

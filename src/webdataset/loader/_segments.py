@@ -12,6 +12,7 @@ import mmap
 import os
 import sys
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def available() -> bool:
     >>> isinstance(available(), bool)
     True
     """
-    return sys.platform == "linux" and os.path.exists("/proc/self/fd")
+    return sys.platform == "linux" and Path("/proc/self/fd").exists()
 
 
 class Block:
@@ -100,7 +101,7 @@ class Blocks:
         return block
 
     def _forget(self) -> None:
-        """A consumer who keeps many batches must not make us keep them too; and blocks of another size are of no use."""
+        """A consumer who keeps many batches must not make us keep them too; blocks of another size are of no use."""
         spare = len(self._blocks) + 1 - self._keep
         for block in [block for block in self._blocks if block.received][: max(0, spare)]:
             self._blocks.remove(block)

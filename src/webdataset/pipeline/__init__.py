@@ -22,7 +22,7 @@ from ._epochs import EpochCounter
 from ._extra import MockDataset, repeatedly, with_epoch, with_length
 from ._fluid import FluidInterface
 from ._loop import InFlight
-from ._mix import RandomMix, RoundRobin
+from ._mix import RandomMix, RoundRobin, mix
 from ._pipeline import DataPipeline
 from ._running import Running
 from ._stages import PipelineStage
@@ -45,6 +45,7 @@ __all__ = [
     "Stream",
     "TorchIterable",
     "WebDataset",
+    "mix",
     "repeatedly",
     "with_epoch",
     "with_length",

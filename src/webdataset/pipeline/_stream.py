@@ -100,9 +100,11 @@ class _At:
         try:
             while True:
                 empty, begun = not begun, False
-                for item in self.running.items:
-                    empty = False
-                    yield item
+                first = list(islice(self.running.items, 1))
+                empty = empty and not first
+                while first:
+                    yield first.pop()  # and keep no name for it: a batch that the user has forgotten must not live on
+                yield from self.running.items
                 self._done += 1
                 if empty or self._done >= self._passes.repetitions:
                     self.finished = True
