@@ -21,6 +21,7 @@ import webdataset as wds
 from webdataset import autodecode, filters, shardlists, tariterators, utils
 from webdataset.compat import FluidInterface
 from webdataset.pipeline import DataPipeline
+from webdataset.stores import close_connections
 from webdataset.testing import LoopbackServer
 
 
@@ -384,6 +385,7 @@ def test_clip_retrieval_caches_over_http(shards, tmp_path):
             server.url("a-{0..2}.tar"), cache_dir=str(cache), cache_size=10**10, handler=wds.warn_and_continue
         )
         assert sorted(keys(dataset)) == KEYS
+    close_connections()
     assert sorted(keys(dataset)) == KEYS, "the second pass comes from the cache"
 
 

@@ -148,7 +148,7 @@ def proxy(url: str) -> str | None:
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from urllib.parse import urlsplit
-    from urllib.request import getproxies_environment, proxy_bypass_environment
+    from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed lacks it
 
     parts = urlsplit(url)
     proxies = getproxies_environment()

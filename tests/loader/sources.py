@@ -13,7 +13,7 @@ class Counted(Progress):
 
     @property
     def origin(self):
-        return Origin("numbers", self.taken - 1, 0)
+        return Origin("numbers", self.base + (self.taken - 1) * self.parts + self.part, 0)
 
     def save(self):
         return self.taken

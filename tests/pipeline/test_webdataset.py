@@ -183,3 +183,22 @@ def test_D54_a_dataset_is_torchs_iterable_dataset_without_importing_torch():
         "from torch.utils.data import IterableDataset; assert isinstance(d, IterableDataset)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_D12_D28_shards_are_kept_under_the_hash_of_their_address(tmp_path, monkeypatch):
+    urls = [make_shard(f"memory://d28-{part}/000.tar", [{"__key__": part, "txt": part}]) for part in ("train", "val")]
+    dataset = wds.WebDataset(urls, cache_dir=str(tmp_path)).decode()
+    for _ in range(2):
+        samples = list(dataset)
+        assert [sample["txt"] for sample in samples] == ["train", "val"]
+        assert all(Path(sample["__local_path__"]).parent == tmp_path for sample in samples)
+    assert len(list(tmp_path.glob("*000.tar"))) == 2
+    monkeypatch.setenv("WDS_CACHE", str(tmp_path))
+    monkeypatch.setenv("WDS_CACHE_SIZE", "1e9")
+    assert "local_path" in str(list(wds.WebDataset(urls))[0])
+    dataset.close()
+
+
+def test_a_cached_dataset_resumes_everywhere(tmp_path):
+    shard = make_shard("memory://cached-resume/a.tar", [{"__key__": f"{n}", "cls": n} for n in range(20)])
+    assert_resumes_everywhere(lambda: wds.WebDataset(shard, cache_dir=tmp_path).shuffle(5).decode().to_tuple("cls"))

@@ -17,7 +17,14 @@ from webdataset.handlers import (
     warn_and_continue,
     warn_and_stop,
 )
-from webdataset.stages import Decode, XDecode, decode, default_decoders, find_decoder, xdecode
+from webdataset.stages import (
+    Decode,
+    XDecode,
+    decode,
+    default_decoders,
+    find_decoder,
+    xdecode,
+)
 
 PNG = encode_field("png", np.full((2, 3, 3), 9, "u1"))
 SAMPLES = [{"__key__": str(n), "__url__": "a.tar", "cls": b"%d" % n if n % 2 == 0 else b"odd"} for n in range(6)]

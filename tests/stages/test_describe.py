@@ -1,8 +1,8 @@
 import functools
 
 from tests.stages.contract import samples
+from webdataset.describe import shown
 from webdataset.stages import batched, map, rename, select, shuffle
-from webdataset.stages._describe import shown
 
 
 class Callable:

@@ -55,6 +55,11 @@ def test_fields_must_be_of_one_length():
         list(packed(10, ["a", "b"])([{"a": [1], "b": [1, 2]}]))
 
 
+def test_resumes_between_two_rows_that_one_sequence_sends_off():
+    rows = assert_contract(sequences([6, 7, 10, 4]), packed(10, "tokens", rows=2))
+    assert [row["__keys__"] for row in rows] == [["1"], ["2"], ["0", "3"]]
+
+
 def test_packed_contract():
     assert_contract(sequences([3, 9, 4, 10, 2, 8, 1]), packed(10, "tokens", rows=2, value=-1))
 

@@ -13,6 +13,8 @@ who asks. Heavy packages are imported by the codec that needs them, when it need
     _pickle         the one place that unpickles    _pickle_globals, _pickle_numpy   what it may build
     _pixels         compressed images → pixels      _images        image specs and their handler
     _imageencoder   arrays, tensors, pictures → compressed images
+    _decode_image   decode, crop, resize and flip   _crop          where to cut
+    _resize         pixels → other pixels
     _audio          sound                           _video         film
     _compress       .gz and .zst members            _require       optional packages
 """
@@ -21,6 +23,7 @@ from . import tenbin
 from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps
 from ._audio import AUDIO_EXTENSIONS, AudioHandler, encode_audio, torch_audio
 from ._compress import gunzip, pack_gz, pack_zst, unzstd
+from ._decode_image import DecodeImage, decode_image
 from ._decoder import Decoder, decode_field, default_decoder
 from ._encode import encode_based_on_extension, encode_based_on_extension1, encode_field
 from ._handlers import (
@@ -56,6 +59,7 @@ __all__ = [
     "AudioHandler",
     "BasicHandlers",
     "Continue",
+    "DecodeImage",
     "Decoder",
     "ExtensionHandler",
     "ImageHandler",
@@ -70,6 +74,7 @@ __all__ = [
     "cbor_dumps",
     "cbor_loads",
     "decode_field",
+    "decode_image",
     "decode_int",
     "decode_json",
     "decode_jsonl",

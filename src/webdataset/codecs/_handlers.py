@@ -19,6 +19,7 @@ from webdataset.errors import SpecError
 
 from ._audio import AudioHandler
 from ._compress import UNPACK
+from ._decode_image import DecodeImage
 from ._images import ImageHandler, imagespecs
 from ._tables import decoders
 from ._video import VideoHandler
@@ -144,15 +145,19 @@ def call_extension_handler(key: str, data: bytes, f: Callable[[bytes], Any], ext
     return ExtensionHandler(extensions, f)(key, data)
 
 
-def as_handler(spec: Any) -> Handler:
-    """A handler: a callable as it is, an image spec, "audio" or "video".
+def as_handler(spec: Any, **image: Any) -> Handler:
+    """A handler: a callable as it is, an image spec, "audio" or "video"; `image` are options of `DecodeImage`.
 
     >>> as_handler("rgb8")
     ImageHandler(imagespec='rgb8', ...)
+    >>> as_handler("rgb8", size=224, crop="center")
+    DecodeImage(imagespec='rgb8', size=224, crop='center', ...)
     """
     if isinstance(spec, str):
         named: dict[str, Any] = {"audio": AudioHandler, "video": VideoHandler}
-        return named[spec.lower()]() if spec.lower() in named else ImageHandler(spec)
+        if spec.lower() in named:
+            return named[spec.lower()]()
+        return DecodeImage(spec, **image) if image else ImageHandler(spec)
     if not callable(spec):
         raise SpecError(
             f"{spec!r} cannot decode",

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import EncodingError
 
+from ._require import find_package
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 # orjson turns integers beyond 64 bits into floats without a word. Such a number has at least 19 digits in a row;
 # translating and searching takes 1 µs per kB, a regular expression 8 µs (json.loads itself: 6 µs, orjson: 1 µs).
@@ -22,31 +24,14 @@ def decode_json(data: bytes) -> Any:
     >>> decode_json(b'{"label": 3, "big": 123456789012345678901234567890, "loss": NaN}')
     {'label': 3, 'big': 123456789012345678901234567890, 'loss': nan}
     """
-    loads = _fast_loads()
-    if loads is None:
-        return json.loads(bytes(data))
-    data = bytes(data)
-    if _LONG_NUMBER in data.translate(_DIGITS):
+    data, orjson = bytes(data), find_package("orjson")
+    if orjson is None or _LONG_NUMBER in data.translate(_DIGITS):
         return json.loads(data)
     try:
-        return loads(data)
+        return orjson.loads(data)
     except ValueError:
         # NaN, Infinity, 1e400, lone surrogates, a byte order mark: the standard library decides, and words the error.
         return json.loads(data)
-
-
-_found: list[Callable[[bytes], Any] | None] = []
-
-
-def _fast_loads() -> Callable[[bytes], Any] | None:
-    if not _found:
-        try:
-            import orjson
-        except ImportError:
-            _found.append(None)
-        else:
-            _found.append(orjson.loads)
-    return _found[0]
 
 
 def _plain(value: Any) -> Any:

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._require import require
+from ._require import find_package, require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from PIL.Image import Image
 
 Pixels = np.ndarray[Any, Any]
@@ -50,35 +48,44 @@ def open_image(data: bytes) -> Image:
     return image
 
 
-def find_simplejpeg() -> Any:
-    """The simplejpeg module, or None."""
-    try:
-        import simplejpeg
-    except ImportError:
-        return None
-    return simplejpeg
-
-
-def jpeg_pixels(data: bytes, mode: str, out: Callable[[int], bytearray] | None = None) -> Pixels | None:
-    """The pixels of a JPEG as simplejpeg sees them, or None where Pillow has to look.
+def jpeg_size(data: bytes, mode: str) -> tuple[int, int] | None:
+    """(width, height) of a JPEG that simplejpeg decodes to Pillow's pixels, or None where Pillow has to look.
 
     Args:
         data: any bytes.
         mode: "L", "RGB" or "RGBA".
-        out: gives a buffer of at least so many bytes to decode into; a new one by default.
     """
     if bytes(data[:3]) != _JPEG_MAGIC:
         return None
-    simplejpeg = find_simplejpeg()
+    simplejpeg = find_package("simplejpeg")
     if simplejpeg is None:
         return None
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
-        if space not in _SAME_AS_PILLOW or height * width > _MOST_PIXELS or (mode == "L" and space != "Gray"):
-            return None
-        layout = "GRAY" if mode == "L" else mode
-        buffer = out(height * width * len(layout)) if out is not None else None
-        pixels: Pixels = simplejpeg.decode_jpeg(data, layout, buffer=buffer)
+    except ValueError:
+        return None
+    if space not in _SAME_AS_PILLOW or height * width > _MOST_PIXELS or (mode == "L" and space != "Gray"):
+        return None
+    return width, height
+
+
+def jpeg_pixels(data: bytes, mode: str, *, buffer: bytearray | None = None, step: int = 1) -> Pixels | None:
+    """The pixels of a JPEG, or None where Pillow has to look.
+
+    Args:
+        data: any bytes.
+        mode: "L", "RGB" or "RGBA".
+        buffer: where to put the pixels; a new array by default.
+        step: decode at 1/step of the size: 1, 2, 4 or 8.
+    """
+    size = jpeg_size(data, mode)
+    if size is None:
+        return None
+    width, height = (-(-side // step) for side in size)  # the smallest scaling that is not below
+    layout = "GRAY" if mode == "L" else mode
+    decode_jpeg = find_package("simplejpeg").decode_jpeg
+    try:
+        pixels: Pixels = decode_jpeg(data, layout, min_height=height, min_width=width, buffer=buffer)
     except ValueError:
         # Damaged, or merely odd: Pillow decides.
         return None

@@ -1,7 +1,8 @@
-"""Import an optional package, or say which extra brings it."""
+"""Optional packages: import one or say which extra brings it, or see whether it is there."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -21,3 +22,16 @@ def require(package: str, *, extra: str, why: str) -> Any:
         return import_module(package)
     except ImportError as error:
         raise MissingDependency(package, extra=extra, why=why) from error
+
+
+@cache
+def find_package(name: str) -> Any:
+    """The imported package, or None where it is not installed.
+
+    >>> find_package("no_such_package") is None
+    True
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        return None

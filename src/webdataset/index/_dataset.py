@@ -11,7 +11,7 @@ from copy import copy
 from itertools import accumulate
 from typing import Any, NamedTuple, Self, overload
 
-from webdataset.errors import SpecError, located
+from webdataset.errors import SpecError, StaleIndex, located
 
 from ._build import build_index
 from ._fresh import stale
@@ -126,6 +126,21 @@ class IndexedDataset(Sequence[Any]):
     def counts(self) -> list[int]:
         """How many samples each shard has."""
         return list(self._shards.counts)
+
+    @property
+    def urls(self) -> list[str]:
+        """The shards' addresses."""
+        return list(self._shards.urls)
+
+    def offset(self, shard: int, inside: int) -> int:
+        """The byte where a sample begins in its shard."""
+        return self._shards.index(shard).start(inside) if inside else 0
+
+    def stale(self, shard: int) -> StaleIndex:
+        """The error for a shard that does not hold as many samples as was said."""
+        return stale(
+            f"the shard does not hold the {self._shards.counts[shard]} samples it should", self._shards.urls[shard]
+        )
 
     def close(self) -> None:
         """Let go of open shards."""

@@ -144,7 +144,8 @@ def compose(*args: Callable[[Any], Any]) -> Callable[[Any], Any]:
     >>> compose(str.strip, int, str)(" 007 ")
     '7'
     """
-    return reduce(compose2, args, identity)
+    start: Callable[[Any], Any] = identity
+    return reduce(compose2, args, start)
 
 
 def pipeline(source: Iterable[Any], *args: Callable[[Any], Any]) -> Iterator[Any]:

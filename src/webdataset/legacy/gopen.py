@@ -105,5 +105,5 @@ def set_options(
     if ignore_status is not None:
         obj.ignore_status = {0, *ignore_status}
     if handler is not None:
-        obj.handler = handler
+        obj.handler = handler  # type: ignore[attr-defined]  # read by programs that set it, by nobody else
     return True

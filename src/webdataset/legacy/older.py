@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from webdataset import config
-from webdataset.cache import FileCache, LRUCleanup, check_tar_format, pipe_cleaner
-from webdataset.errors import MissingDependency, SpecError
+from webdataset.cache import FileCache, LRUCleanup, check_tar_format, pipe_cleaner, url_to_hashed_name
+from webdataset.errors import MissingDependency, SpecError, TruncatedShard, Where, located
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.pipeline import DataPipeline, FluidInterface, FluidWrapper, RoundRobin, WebDataset, with_length
 from webdataset.samples import ReadSamples
-from webdataset.shards import SimpleShardList, split_by_node, split_by_worker
+from webdataset.shards import ShuffleShards, SimpleShardList, split_by_node, split_by_worker
 from webdataset.stages import pipelinefilter
 from webdataset.stores import open_read
 
@@ -184,8 +185,6 @@ class PytorchShardList(DataPipeline):
 
 
 def _shard_stages(urls: Any, shuffle: bool, by_worker: bool, by_node: bool) -> Iterator[Any]:
-    from webdataset.shards import ShuffleShards
-
     yield SimpleShardList(urls)
     if by_node:
         yield split_by_node
@@ -200,7 +199,7 @@ def cached_url_opener(
     handler: Handler = reraise_exception,
     cache_size: float = -1,
     cache_dir: str | os.PathLike[str] | None = None,
-    url_to_name: Callable[[str], str] = pipe_cleaner,
+    url_to_name: Callable[[str], str] = url_to_hashed_name,
     validator: Callable[[str], bool] = check_tar_format,
     verbose: bool = False,
     always: bool = False,
@@ -221,7 +220,7 @@ def cached_tarfile_samples(
     cache_size: float = -1,
     cache_dir: str | os.PathLike[str] | None = None,
     verbose: bool = False,
-    url_to_name: Callable[[str], str] = pipe_cleaner,
+    url_to_name: Callable[[str], str] = url_to_hashed_name,
     always: bool = False,
     select_files: Any = None,
     rename_files: Callable[[str], str] | None = None,
@@ -242,14 +241,19 @@ def cached_tarfile_to_samples(
     cache_size: float = -1,
     cache_dir: str | os.PathLike[str] | None = None,
     verbose: bool = False,
-    url_to_name: Callable[[str], str] = pipe_cleaner,
+    url_to_name: Callable[[str], str] = url_to_hashed_name,
     always: bool = False,
     select_files: Any = None,
     rename_files: Callable[[str], str] | None = None,
 ) -> ReadSamples:
-    """The stage of `cached_tarfile_samples`."""
+    """The stage of `cached_tarfile_samples`.
+
+    >>> import tempfile
+    >>> list(cached_tarfile_to_samples(cache_dir=tempfile.mkdtemp())([]))
+    []
+    """
     cache = _cache(cache_dir, cache_size, url_to_name, verbose, handler)
-    return ReadSamples(handler=handler, select_files=select_files, rename_files=rename_files, opener=cache)
+    return ReadSamples(handler=handler, select_files=select_files, rename_files=rename_files, opener=cache.open)
 
 
 def maybe_cached_tarfile_to_samples(
@@ -259,7 +263,11 @@ def maybe_cached_tarfile_to_samples(
     verbose: bool = False,
     **kw: Any,
 ) -> ReadSamples:
-    """Through the shard cache if a directory is given for it, here or with `WDS_CACHE`; else directly."""
+    """Through the shard cache if a directory is given for it, here or with `WDS_CACHE`; else directly.
+
+    >>> maybe_cached_tarfile_to_samples()
+    ReadSamples()
+    """
     if not (cache_dir or config.read("WDS_CACHE")):
         return ReadSamples(
             handler=handler, **{name: kw[name] for name in ("select_files", "rename_files") if name in kw}
@@ -270,9 +278,9 @@ def maybe_cached_tarfile_to_samples(
 def _cache(
     directory: Any, size: float, url_to_name: Callable[[str], str], verbose: bool, handler: Handler, **kw: Any
 ) -> FileCache:
-    return FileCache(
-        directory or None, cache_size=int(size), url_to_name=url_to_name, verbose=verbose, handler=handler, **kw
-    )
+    # Old programs pass `pipe_cleaner`, which gives one name to many addresses.
+    naming = url_to_hashed_name if url_to_name is pipe_cleaner else url_to_name
+    return FileCache(directory or None, cache_size=size, url_to_name=naming, verbose=verbose, handler=handler, **kw)
 
 
 def lru_cleanup(
@@ -281,28 +289,52 @@ def lru_cleanup(
     keyfn: Callable[[str], float] = os.path.getctime,
     verbose: bool = False,
 ) -> None:
-    """Delete the files of a directory that were not used for longest, until the rest fits."""
-    LRUCleanup(cache_dir, cache_size, keyfn=keyfn, verbose=verbose, interval=0).cleanup()
+    """Delete the files of a directory that were not used for longest, until the rest fits.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a").write_bytes(bytes(1000))
+    >>> lru_cleanup(folder, cache_size=500)
+    >>> list(folder.iterdir())
+    []
+    """
+    LRUCleanup(cache_dir, cache_size, keyfn=keyfn, verbose=verbose, interval=None).cleanup()
 
 
 def _read_cbors(data: Iterable[dict[str, Any]], handler: Handler = reraise_exception) -> Iterator[dict[str, Any]]:
+    """Read shards that are a row of CBOR maps, one per sample.
+
+    >>> import cbor2
+    >>> from webdataset.stores import open_write
+    >>> with open_write("memory://docs/a.cbors") as stream:
+    ...     for number in range(2):
+    ...         cbor2.dump({"__key__": str(number), "cls": number}, stream)
+    >>> for sample in cbors_to_samples()([{"url": "memory://docs/a.cbors"}]):
+    ...     print(sample)
+    {'__key__': '0', 'cls': 0, '__url__': 'memory://docs/a.cbors'}
+    {'__key__': '1', 'cls': 1, '__url__': 'memory://docs/a.cbors'}
+    """
     try:
         import cbor2
     except ImportError as error:
         raise MissingDependency("cbor2", extra="formats", why="to read CBOR shards") from error
     for shard in data:
         try:
-            with open_read(shard["url"]) as stream:
-                while True:
-                    try:
-                        sample = cbor2.load(stream)
-                    except cbor2.CBORDecodeEOF:
-                        break
-                    yield {**sample, "__url__": shard["url"]}
+            with located(shard=shard["url"]), open_read(shard["url"]) as stream:
+                buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+                while buffered.peek(1):
+                    yield {**cbor2.load(buffered), "__url__": shard["url"]}
+        except cbor2.CBORDecodeEOF as error:
+            cut = TruncatedShard(
+                "the shard ends in the middle of a sample", Where(shard=shard["url"]), hint="copy it again"
+            )
+            cut.__cause__ = error
+            if not handler(cut):
+                return
         except Exception as error:
             if not handler(error):
                 return
 
 
 cbors_to_samples = cbors2_to_samples = pipelinefilter(_read_cbors)
-"""Read shards that are a row of CBOR maps, one per sample."""

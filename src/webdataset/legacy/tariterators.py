@@ -7,7 +7,7 @@ name; `tarfile_samples` and `tarfile_to_samples` use what is there. While nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing
 from itertools import chain
 from typing import Any
@@ -91,7 +91,7 @@ def tar_file_iterator(
     handler: Handler = reraise_exception,
     select_files: Any = None,
     rename_files: Callable[[str], str] | None = None,
-) -> Iterator[Sample]:
+) -> Generator[Sample, None, None]:
     r"""The files of an archive as dicts with `fname` and `data`.
 
     >>> list(tar_file_iterator(b"\0" * 1024))

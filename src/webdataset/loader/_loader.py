@@ -26,8 +26,8 @@ class WebLoader(DataPipeline, FluidInterface):
     [0, 1, 2, 3, 4, 5]
 
     With `workers="processes"` the arguments are those of `torch.utils.data.DataLoader`. Batch in the dataset
-    (`.batched(64)`) and pass `batch_size=None`: then whole batches travel from the workers, and the arrays of a batch lie
-    in one block of shared memory.
+    (`.batched(64)`) and pass `batch_size=None`: then whole batches travel from the workers, and the arrays of a batch
+    lie in one block of shared memory.
 
     With `workers="threads"` the functions of one sample that stand side by side (`decode`, `map`, `to_tuple`, …) run on
     `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every
@@ -44,6 +44,7 @@ class WebLoader(DataPipeline, FluidInterface):
         drop_last: leave out a last batch that is not full.
         prefetch_factor: how many items wait for the consumer: for each process, or in all for threads.
         memory: how many bytes may wait (threads).
+        shared_memory: False sends batches through pipes (processes).
         settings: what else `torch.utils.data.DataLoader` takes (processes).
     """
 
@@ -58,6 +59,11 @@ class WebLoader(DataPipeline, FluidInterface):
             raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
         super().__init__(source)
         self.dataset = dataset
+
+    def __len__(self) -> int:
+        if self.size is None and len(self.pipeline) == 1 and hasattr(self.pipeline[0], "__len__"):
+            return len(self.pipeline[0])
+        return super().__len__()
 
     def state_dict(self) -> dict[str, Json]:
         """Where the item that was handed on last left the dataset: JSON.
@@ -85,9 +91,16 @@ class WebLoader(DataPipeline, FluidInterface):
             )
         if saved is not None:
             self.dataset.check_identity(saved)
+        self._check_place(state["at"])
         super().load_state_dict(state)
         if saved is not None:
             self.dataset.set_epoch(saved["next_epoch"])
+
+    def _check_place(self, at: Json) -> None:
+        check = getattr(self.pipeline[0], "check_saved", None)
+        progress = at["pass"].get("progress") if at is not None and at["pass"] is not None else None
+        if check is not None and progress and progress[0] is not None:
+            check(progress[0])
 
     def set_epoch(self, epoch: int) -> None:
         """Number the next pass over the dataset, for orders that depend on it."""
@@ -133,9 +146,13 @@ def _batching(batch_size: int | None, collate_fn: Any, drop_last: bool) -> Batch
     return Batching(batch_size, collate_fn, drop_last)
 
 
-def _process_source(*args: Any, **settings: Any) -> Any:
+def _process_source(dataset: Any, *args: Any, shared_memory: bool = True, **settings: Any) -> Any:
     try:
         from torch.utils.data import DataLoader
+
+        from ._processes import Processes
     except ImportError as error:
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
-    return DataLoader(*args, **settings)
+    if isinstance(dataset, DataPipeline):
+        return Processes(dataset, *args, shared_memory=shared_memory, **settings)
+    return DataLoader(dataset, *args, **settings)

@@ -1,8 +1,8 @@
 """Where a dataset was when the item that was handed on last left it; this rides beside the items.
 
-Asking a pipeline for its state costs something (a shuffle lists what it holds), and a loader needs the state beside every
-item, because nobody knows at which one the user will stop. So it is asked at most every few milliseconds, and in between
-the items are counted: a place is a state and how many items to leave out after it.
+Asking a pipeline for its state costs something (a shuffle lists what it holds), and a loader needs the state beside
+every item, because nobody knows at which one the user will stop. So it is asked at most every few milliseconds, and in
+between the items are counted: a place is a state and how many items to leave out after it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def tagged(stream: Stream, size: int) -> Iterator[Tagged]:
 
     >>> from webdataset.pipeline import DataPipeline
     >>> dataset = DataPipeline([1, 2])
-    >>> [(tag.item, place(tag)["skip"]) for tag in tagged(Stream(dataset, None), -1)]
+    >>> [(tag.item, place(tag)["skip"]) for tag in tagged(dataset.open(), -1)]
     [(1, 1), (2, 2)]
     """
     state, since, asked = _ask(stream), 0, time.perf_counter()

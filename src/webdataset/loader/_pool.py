@@ -1,7 +1,7 @@
 """Per-item functions on threads, in order: what comes out does not depend on how many threads there are.
 
-The items in flight are this stage's progress, saved as origins. One thread, the one that asks for items, reads ahead and
-hands the results on; the pool only runs the functions. So no stage before or after ever sees two threads.
+The items in flight are this stage's progress, saved as origins. One thread, the one that asks for items, reads ahead
+and hands the results on; the pool only runs the functions. So no stage before or after ever sees two threads.
 """
 
 from __future__ import annotations

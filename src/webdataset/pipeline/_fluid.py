@@ -5,7 +5,7 @@ Each method is one line: the stage of the same name, composed. (tests compare th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from webdataset import stages
@@ -40,7 +40,7 @@ class FluidInterface:
     def batched(
         self,
         batchsize: int,
-        collation_fn: Callable[[list[Any]], Any] | None = default_collation_fn,
+        collation_fn: Callable[[Sequence[Any]], Any] | None = default_collation_fn,
         partial: bool = True,
     ) -> Self:
         """Collect samples into batches."""
@@ -94,13 +94,13 @@ class FluidInterface:
         """Apply functions to fields."""
         return self.compose(stages.map_dict(handler=handler, **kw))
 
-    def select(self, predicate: Callable[[Any], bool]) -> Self:
+    def select(self, predicate: Callable[[Any], bool], handler: Handler = reraise_exception) -> Self:
         """Keep the samples for which the predicate holds."""
-        return self.compose(stages.select(predicate))
+        return self.compose(stages.select(predicate, handler=handler))
 
-    def associate(self, associator: Any) -> Self:
+    def associate(self, associator: Any, handler: Handler = reraise_exception) -> Self:
         """Add what a table or function knows about the sample's key."""
-        return self.compose(stages.associate(associator))
+        return self.compose(stages.associate(associator, handler=handler))
 
     def to_tuple(self, *args: Any, **kw: Any) -> Self:
         """Turn samples into tuples of fields."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Self
 
 from webdataset import config, world
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, Pass
+from webdataset.flow import Json
 
 from ._epochs import EpochCounter
-from ._running import Running, fingerprint
+from ._running import fingerprint
 from ._stages import check_stage
+from ._stream import Passes, Stream
 from ._torch import TorchIterable
 
 _ENDLESS = 10**18
@@ -161,7 +161,7 @@ class DataPipeline(TorchIterable):
             state, self._resume_from = self._resume_from, None
         goes_on = self._stream is not None and self.goes_on and state is None
         stream = self._stream.next_epoch() if goes_on and self._stream is not None else None
-        self._stream = stream if stream is not None else Stream(self, state, **how)
+        self._stream = stream if stream is not None else Stream(self._passes(**how), state)
         return self._stream
 
     def leave(self, state: Json) -> None:
@@ -181,7 +181,7 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([0, 1]).repeat(3).iterator1())
         [0, 1]
         """
-        return self.run_pass(self.epochs.next()).items
+        return self._passes().run(self.epochs.next()).items
 
     def iterator(self) -> Iterator[Any]:
         """Up to `repetitions` passes, without the cut of `with_epoch`.
@@ -189,13 +189,12 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([0, 1]).repeat(2).iterator())
         [0, 1, 0, 1]
         """
-        return Stream(self, None).epoch(-1)
+        return Stream(self._passes()).epoch(-1)
 
-    def run_pass(self, epoch: int, *, state: Json = None, **how: Any) -> Running:
-        """Start the pass number `epoch`, from the beginning or from a saved state."""
+    def _passes(self, **how: Any) -> Passes:
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
-        return Running(self.pipeline, Pass(self.seed, epoch, world.current()), state=state, **how)
+        return Passes(self.pipeline, self.seed, self.epochs, self.repetitions, how)
 
     def state_dict(self) -> dict[str, Json]:
         """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.
@@ -274,92 +273,3 @@ class DataPipeline(TorchIterable):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(fingerprint(self.pipeline))})"
-
-
-class Stream:
-    """The items of a pipeline, pass after pass, with a place that can be saved."""
-
-    def __init__(self, pipeline: DataPipeline, state: Json, **how: Any) -> None:
-        self._pipeline = pipeline
-        self._how = how  # for every pass: see Running
-        self._passes_done = state["passes"] if state else 0
-        self._in_epoch = state["in_epoch"] if state else 0
-        self._skip = state.get("skip", 0) if state else 0  # items handed on since the state was saved
-        self._finished = False
-        if state:
-            _check_world(state["world"])
-            pipeline.epochs.go_on(state["epoch"])
-            self._running = pipeline.run_pass(state["epoch"], state=state["pass"], **how)
-        else:
-            self._running = pipeline.run_pass(pipeline.epochs.next(), **how)
-        self._items = self._all_passes(begun=bool(state) and state["pass"] is not None)
-
-    def _all_passes(self, *, begun: bool) -> Iterator[Any]:
-        try:
-            while True:
-                empty, begun = not begun, False  # a pass may have been saved after its last item
-                for item in self._running.items:
-                    empty = False
-                    yield item
-                self._passes_done += 1
-                if empty or self._passes_done >= self._pipeline.repetitions:
-                    self._finished = True
-                    return
-                self._running = self._pipeline.run_pass(self._next_pass(), **self._how)
-        finally:
-            self._running.close()
-
-    def epoch(self, size: int) -> Iterator[Any]:
-        """The next `size` items, or all of them if `size` is not positive."""
-        self._leave_out_skipped()
-        if size <= 0:
-            yield from self._items
-            return
-        for item in islice(self._items, size - self._in_epoch):
-            self._in_epoch += 1
-            yield item
-        self._in_epoch = 0
-
-    def _next_pass(self) -> int:
-        epoch = self._running.during.epoch + 1
-        self._pipeline.epochs.begin(epoch)
-        return epoch
-
-    def _leave_out_skipped(self) -> None:
-        for _ in islice(self._items, self._skip):
-            self._in_epoch += 1
-        self._skip = 0
-
-    def next_epoch(self) -> Stream | None:
-        """This stream, ready for another epoch, or None when it has ended."""
-        self._in_epoch = 0  # an epoch that was left early is over
-        return None if self._finished else self
-
-    def state(self) -> Json:
-        """Where the stream is, as JSON; after the last item of the last pass, the beginning of the next pass."""
-        here = world.current()
-        common = {"in_epoch": self._in_epoch, "world": [here.ranks, here.workers]}
-        if self._skip:
-            common["skip"] = self._skip
-        if self._finished:
-            return {"epoch": self._running.during.epoch + 1, "passes": 0, "pass": None, **common}
-        return {
-            "epoch": self._running.during.epoch,
-            "passes": self._passes_done,
-            "pass": self._running.state(),
-            **common,
-        }
-
-    def close(self) -> None:
-        """Close what the current pass holds open."""
-        self._items.close()  # type: ignore[attr-defined]  # a generator
-        self._running.close()
-
-
-def _check_world(saved: list[int]) -> None:
-    here = world.current()
-    if saved != [here.ranks, here.workers]:
-        raise StateError(
-            f"the checkpoint is of {saved[0]} ranks with {saved[1]} workers, here are {here.ranks} with {here.workers}",
-            hint="a stream without an index resumes on the same numbers; index the shards to resume on any",
-        )

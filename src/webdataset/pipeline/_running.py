@@ -47,7 +47,7 @@ class Running:
         self._fused = fused
         self._progress: list[Progress] = []
         self._way: list[Any] = []  # what an item goes through after the source: functions, and stages that regroup
-        self._handed_on = 0
+        self._handed_on = [0]  # in a list, because the generator that counts must not refer to what holds it
         self._exact = not any(is_opaque(stage) for stage in stages)
         saved = iter(state["progress"]) if state and "progress" in state else None
         if saved is not None and not self._exact:
@@ -57,13 +57,13 @@ class Running:
             )
         self.items = self._chain(saved)
         if not self._exact:
-            self.items = self._counted(self.items, skip=state["replay"] if state else 0)
+            self.items = _counted(self.items, self._handed_on, skip=state["replay"] if state else 0)
 
     def state(self) -> Json:
         """Where this pass is, as JSON."""
         if self._exact:
             return {"progress": self._saved_progress()}
-        return {"replay": self._handed_on}
+        return {"replay": self._handed_on[0]}
 
     def _saved_progress(self) -> list[Json]:
         rewound = max((number for number, at in enumerate(self._progress) if at.rewinds), default=0)
@@ -88,9 +88,9 @@ class Running:
 
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         stage = self._fused(functions)
-        items = self._resume(stage, stage.start(self.during), items, saved)
+        results = self._resume(stage, stage.start(self.during), items, saved)
         self._way[-1] = fuse(functions)  # the functions themselves are the way; the stage around them is not
-        return items
+        return results
 
     def _resume(self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         at.upstream = self._progress[-1] if self._progress else None
@@ -123,18 +123,19 @@ class Running:
 
         return recall
 
-    def _counted(self, items: Iterator[Any], skip: int) -> Iterator[Any]:
-        for _ in islice(items, skip):
-            self._handed_on += 1
-        for item in items:
-            self._handed_on += 1
-            yield item
-
     def close(self) -> None:
         """Let go of what the stages hold open, now rather than when the garbage is collected."""
         close = getattr(self.items, "close", None)
         if close is not None:
             close()
+
+
+def _counted(items: Iterator[Any], handed_on: list[int], skip: int) -> Iterator[Any]:
+    for _ in islice(items, skip):
+        handed_on[0] += 1
+    for item in items:
+        handed_on[0] += 1
+        yield item
 
 
 def fingerprint(stages: Sequence[Any]) -> list[str]:

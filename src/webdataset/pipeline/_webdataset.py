@@ -89,12 +89,11 @@ class WebDataset(DataPipeline, FluidInterface):
         resampled = resampled or mode == "resampled"
         older = _renamed(older)
         workersplitter = older.pop("workersplitter", workersplitter)
+        verbose = older.pop("verbose", verbose)
         length = older.pop("length", None)
         if older:
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
-        opener = cache_opener(
-            cache_dir, cache_size, url_to_name, verbose=verbose or older.pop("verbose", False), handler=handler
-        )
+        opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose)
         for stage in (
             shard_source(urls, resampled=resampled, seed=self.seed),
             None if resampled else _sharing(nodesplitter),
@@ -135,9 +134,7 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
     )
 
 
-def cache_opener(
-    directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool, handler: Handler
-) -> Any:
+def cache_opener(directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool) -> Any:
     """What opens a shard: the cache when there is a directory for it, else the store itself."""
     directory = directory if directory is not None else config.read("WDS_CACHE")
     size = size if size != -1 else config.read("WDS_CACHE_SIZE")
@@ -146,10 +143,9 @@ def cache_opener(
     path = Path(directory).expanduser()
     if not path.is_dir():
         raise SpecError(f"the cache directory {path} does not exist", hint="create it, or name another with cache_dir=")
-    from webdataset.cache import FileCache
+    from webdataset.cache import CachedOpener, ShardCache, url_to_hashed_name
 
-    naming = {} if url_to_name is None else {"url_to_name": url_to_name}
-    return FileCache(path, cache_size=int(size), verbose=verbose, handler=handler, **naming)
+    return CachedOpener(ShardCache(str(path), int(size), url_to_name or url_to_hashed_name, verbose=verbose))
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ class ReadSamples(Source):
         strict: insist on the end-of-archive mark; False reads cut archives up to their last whole member.
         concatenated: read all archives of a shard that is several, one after the other; False reads the first.
         allow_split: a key that comes back later in its shard starts another sample instead of being an error.
-        opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle.
+        opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle, and one
+            that has `local_path(url)` tells where its copy of a shard lies.
     """
 
     handler: Handler = reraise_exception
@@ -119,6 +120,16 @@ class ReadSamples(Source):
             hint="the shard was replaced by a shorter one; start from the beginning",
         )
 
+    def batches_from(self, url: str, number: int, offset: int) -> Generator[list[Sample], None, None]:
+        """The samples of a shard from one of them on, some at a time, given its number and where it begins."""
+        start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
+        try:
+            for samples, _ in self._batches({"url": url}, start):
+                yield samples[skip:] if skip else samples
+                skip = max(0, skip - len(samples))
+        except EndOfStreamError:
+            return
+
     def _rest(self, shard: ShardItem, at: InShard) -> Generator[Gathered, None, None]:
         """What was not yet handed on of a shard."""
         start, skip = 0, at.taken
@@ -179,7 +190,7 @@ class ReadSamples(Source):
         return any(p.name == "start" or p.kind is p.VAR_KEYWORD for p in parameters)
 
     def _gatherer(self, shard: ShardItem) -> Gatherer:
-        path = shard.get("local_path") or stores.is_local(shard["url"])
+        path = shard.get("local_path") or stores.is_local(shard["url"]) or self._copy_of(shard["url"])
         return Gatherer(
             url=shard["url"],
             local_path=None if path is None else str(path),
@@ -189,6 +200,11 @@ class ReadSamples(Source):
             allow_split=self.allow_split,
             handler=self.handler,
         )
+
+    def _copy_of(self, url: str) -> str | None:
+        """Where an opener that keeps copies has this one."""
+        local_path = getattr(self.opener, "local_path", None)
+        return None if local_path is None else local_path(url)
 
 
 def _turns(shard: ShardItem, numbered: Iterator[tuple[int, Sample]]) -> Iterator[tuple[int, Sample]]:

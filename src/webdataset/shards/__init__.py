@@ -16,6 +16,7 @@ knows how many samples each shard has, and no more.
 * `_permutation` a keyed permutation that is computed, not stored
 * `_order`       an epoch's order as arithmetic: position → (shard, sample), and back
 * `_partition`   who fetches which positions: equal steps, every sample once
+* `_rest`        what is left of an epoch
 * `_report`      what an order promises, in numbers
 * `_mixing`      several streams into one: in turn or by chance
 * `_schedule`    several streams into one, by exact shares
@@ -48,6 +49,7 @@ from ._permutation import Permutation, derive_keys, permute
 from ._repeat import guess_batchsize, repeatedly, repeatedly0
 from ._report import Mixing, ShuffleReport, shuffle_report
 from ._resample import NonEmpty, Resampled, ResampledShardList, ResampledShards, non_empty, resampled
+from ._rest import Reader, Rest
 from ._schedule import MixSchedule
 from ._seed import make_seed, pytorch_worker_info, pytorch_worker_seed
 from ._source import ShardSource, Taken
@@ -72,9 +74,11 @@ __all__ = [
     "Order",
     "Part",
     "Permutation",
+    "Reader",
     "Resampled",
     "ResampledShardList",
     "ResampledShards",
+    "Rest",
     "ShardSource",
     "ShareShards",
     "ShuffleReport",

@@ -10,7 +10,7 @@ and readers that have to share a shard take turns inside it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from webdataset import world
@@ -172,7 +172,7 @@ class ShareShards(Resumable):
 
     def run(self, items: Iterator[Any], at: _Shared, /) -> Iterator[dict[str, Any]]:
         """My part of what comes, behind what was handed on already."""
-        for shard in _part(list(items), at.which, at.of)[at.taken :]:
+        for shard in islice(_part(items, at.which, at.of), at.taken, None):
             at.taken += 1
             yield shard
 
@@ -181,11 +181,14 @@ class ShareShards(Resumable):
         return self.run(iter(items), self.start(replace(Pass(), world=world.current())))
 
 
-def _part(shards: list[dict[str, Any]], which: int, of: int) -> list[dict[str, Any]]:
-    if len(shards) >= of or not shards:
-        return shards[which::of]
-    mine = which % len(shards)
-    turn, turns = which // len(shards), -(-(of - mine) // len(shards))
-    shard = shards[mine]
+def _part(shards: Iterator[dict[str, Any]], which: int, of: int) -> Iterator[dict[str, Any]]:
+    """Looks at as many shards as there are readers, no more: the stream may be endless."""
+    head = list(islice(shards, of))
+    if len(head) == of or not head:
+        yield from islice(chain(head, shards), which, None, of)
+        return
+    mine = which % len(head)
+    turn, turns = which // len(head), -(-(of - mine) // len(head))
+    shard = head[mine]
     first, step = shard.get("first", 0), shard.get("step", 1)  # somebody above shares this shard with us already
-    return [shard if turns == 1 else {**shard, "first": first + step * turn, "step": step * turns}]
+    yield shard if turns == 1 else {**shard, "first": first + step * turn, "step": step * turns}

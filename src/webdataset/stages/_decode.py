@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from webdataset.codecs import Decoder, as_handler
+from webdataset.codecs import DecodeImage, Decoder, as_handler
 from webdataset.describe import Described, call
+from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
@@ -36,6 +37,8 @@ class Decode(Described, PerItem):
         only: names of the fields to decode; the others stay bytes.
         partial: let values that are not bytes pass.
         handler: what to do when a sample cannot be decoded.
+        image: bring the images of a spec to one size while they are decoded, as `decode_image` describes:
+            `decode("rgb8", size=224, crop="random", flip=True)`.
     """
 
     verb: ClassVar[str] = "decode"
@@ -45,6 +48,7 @@ class Decode(Described, PerItem):
     only: str | tuple[str, ...] | None = None
     partial: bool = False
     handler: Handler = reraise_exception
+    image: tuple[tuple[str, Any], ...] = ()
 
     def __init__(
         self,
@@ -54,8 +58,10 @@ class Decode(Described, PerItem):
         only: str | Iterable[str] | None = None,
         partial: bool = False,
         handler: Handler = reraise_exception,
+        **image: Any,
     ) -> None:
         require_callable("decode", handler=handler)
+        _check_image_options(handlers, image)
         settings = {
             "handlers": handlers,
             "pre": None if pre is None else tuple(pre),
@@ -63,6 +69,7 @@ class Decode(Described, PerItem):
             "only": only if only is None or isinstance(only, str) else tuple(only),
             "partial": partial,
             "handler": handler,
+            "image": tuple(image.items()),
         }
         for name, value in settings.items():
             object.__setattr__(self, name, value)
@@ -71,18 +78,28 @@ class Decode(Described, PerItem):
     def __repr__(self) -> str:
         named = {name: getattr(self, name) for name in ("pre", "post", "only", "partial", "handler")}
         changed = {name: value for name, value in named.items() if value is not getattr(type(self), name)}
-        return call("decode", *self.handlers, **changed)
+        return call("decode", *self.handlers, **changed, **dict(self.image))
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The decoded sample; decoders that play with chance draw from the sample's own generator."""
         return guarded(self._decoder().decode, self, self.handler, during)
 
     def _decoder(self) -> Decoder:
-        handlers = [as_handler(each) for each in self.handlers]
+        handlers = [as_handler(each, **dict(self.image)) for each in self.handlers]
         return Decoder(
             [each.bind(rng) if hasattr(each, "bind") else each for each in handlers],
             pre=self.pre,
             post=self.post,
             only=self.only,
             partial=self.partial,
+        )
+
+
+def _check_image_options(handlers: tuple[Any, ...], image: dict[str, Any]) -> None:
+    unknown = image.keys() - {field.name for field in fields(DecodeImage)}
+    if unknown:
+        raise SpecError(f"decode() has no option {', '.join(sorted(unknown))}")
+    if image and not any(isinstance(each, str) for each in handlers):
+        raise SpecError(
+            f"decode({', '.join(image)}=…) needs an image spec", hint='for example decode("rgb8", size=224)'
         )
