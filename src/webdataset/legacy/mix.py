@@ -1,4 +1,4 @@
-"""`webdataset.mix`: several datasets as one. The module is also the function of its name: `wds.mix([(dataset, 2), …])`."""
+"""`webdataset.mix`: several datasets as one. The module is also a function: `wds.mix([(dataset, 2), …])`."""
 
 from __future__ import annotations
 
