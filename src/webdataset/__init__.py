@@ -202,14 +202,16 @@ _LAZY = {name: module for module, names in _HOME.items() for name in names.split
 __all__ = sorted([*_LAZY, *_MODULES.split(), "__version__", "pytorch_weights_only"])  # noqa: PLE0605  # from the table
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    if name in _MODULES.split():
-        return importlib.import_module(f"webdataset.{name}")
-    raise AttributeError(f"module 'webdataset' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            value = getattr(importlib.import_module(_LAZY[name]), name)
+            globals()[name] = value
+            return value
+        if name in _MODULES.split():
+            return importlib.import_module(f"webdataset.{name}")
+        raise AttributeError(f"module 'webdataset' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
