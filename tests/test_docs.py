@@ -6,6 +6,7 @@ documents speak of. A block that cannot run here stands behind a comment that sa
 """
 
 import io
+import os
 import re
 from pathlib import Path
 
@@ -39,7 +40,11 @@ def dataset(tmp_path, monkeypatch):
                 sample = {"jpg": image, "cls": number, "json": {"n": number}, "txt": f"number {number}", "npy": np.arange(3)}
                 sink.write({"__key__": f"{shard:02d}{number:02d}", **sample})
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    environment, safety = dict(os.environ), wds.config.safety
+    yield tmp_path
+    os.environ.clear()
+    os.environ.update(environment)
+    safety.enforce = safety.weights_only = None
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")

@@ -63,6 +63,7 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.handlers import warn_and_continue as warn_and_continue
     from webdataset.handlers import warn_and_stop as warn_and_stop
     from webdataset.index import IndexedDataset as IndexedDataset
+    from webdataset.index import index_shards as index_shards
     from webdataset.legacy import autodecode as autodecode
     from webdataset.legacy import compat as compat
     from webdataset.legacy import extradatasets as extradatasets
@@ -184,7 +185,7 @@ _HOME = {
     ),
     "webdataset.gopen": ("gopen_schemes"),
     "webdataset.handlers": ("ignore_and_continue ignore_and_stop reraise_exception warn_and_continue warn_and_stop"),
-    "webdataset.index": ("IndexedDataset"),
+    "webdataset.index": ("IndexedDataset index_shards"),
     "webdataset.loader": ("WebLoader"),
     "webdataset.pipeline": (
         "DataPipeline FluidInterface FluidWrapper MockDataset PipelineStage RandomMix RoundRobin WebDataset "
@@ -195,10 +196,10 @@ _HOME = {
         "resampled shardspec single_node_only split_by_node split_by_worker"
     ),
     "webdataset.stages": (
-        "Cached DBCache LMDBCached associate batched bucketed decode default_collation_fn detshuffle "
-        "extract_keys getfirst info join_columns listed log_keys map map_dict map_tuple packed "
-        "padded_collation pipelinefilter rename rename_keys repeatedly rng rsample select shuffle slice "
-        "to_tuple transform_with unbatched unlisted xdecode"
+        "Cached DBCache LMDBCached associate batched bucketed decode default_collation_fn detshuffle extract_keys "
+        "getfirst info join_columns listed log_keys map map_dict map_tuple packed padded_collation pipelinefilter "
+        "rename rename_keys repeatedly rng rsample select shuffle slice to_tuple transform_with unbatched unlisted "
+        "xdecode"
     ),
     "webdataset.tariterators": ("group_by_keys tar_file_expander tarfile_samples tarfile_to_samples url_opener"),
     "webdataset.writers": ("ShardWriter TarWriter"),
@@ -212,14 +213,16 @@ _LAZY = {name: module for module, names in _HOME.items() for name in names.split
 __all__ = sorted([*_LAZY, *_MODULES.split(), "__version__", "pytorch_weights_only"])  # noqa: PLE0605  # from the table
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    if name in _MODULES.split():
-        return importlib.import_module(f"webdataset.{name}")
-    raise AttributeError(f"module 'webdataset' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            value = getattr(importlib.import_module(_LAZY[name]), name)
+            globals()[name] = value
+            return value
+        if name in _MODULES.split():
+            return importlib.import_module(f"webdataset.{name}")
+        raise AttributeError(f"module 'webdataset' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -532,10 +532,10 @@ def _(room):
 
 @of("FileCache.cache_size")
 def _(room):
-    cache = FileCache(room.path / "cache", cache_size=30_000)  # one shard and a half
-    for name in ("x.tar", "y.tar"):
-        cache.get_file(room.put(name))
-    assert [path.name[-5:] for path in (room.path / "cache").glob("*.tar")] == ["y.tar"]
+    url = room.put("far.tar")
+    with pytest.raises(wds.StoreError, match="cache_size"):
+        FileCache(room.path / "cache", cache_size=100).get_file(url)
+    assert Path(FileCache(room.path / "cache", cache_size=1e9).get_file(url)).exists()
 
 
 @of("StreamingOpen.verbose", "StreamingOpen.handler")
