@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webdataset.flow import EndOfStreamError
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.names import is_meta, split_name
 
 from ._errors import duplicate_field, split_sample
 from ._group import OWN_FIELDS, Keys, Sample
-from ._names import is_meta, split_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection
