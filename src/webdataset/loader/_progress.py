@@ -23,9 +23,12 @@ def progress(loader: WebLoader, *, every: float = 1.0, **bar: Any) -> Iterator[A
     """
     from tqdm import tqdm
 
+    class Bar(tqdm):  # type: ignore[type-arg,misc,unused-ignore]  # tqdm has no types
+        monitor_interval = 0  # its monitor is a thread that never ends
+
     bar.setdefault("total", len(loader) if _has_length(loader) else None)
     looked = time.perf_counter()
-    with tqdm(unit=" items", **bar) as shown:
+    with Bar(unit=" items", **bar) as shown:
         for item in loader:
             yield item
             shown.update()
