@@ -7,9 +7,13 @@ import threading
 import time
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 
+# A deadline per example would be a timing assertion: on a busy machine it fails for no fault of the code.
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
 
 # Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
 multiprocessing.resource_tracker.ensure_running()

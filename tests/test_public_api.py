@@ -20,11 +20,11 @@ PUBLIC_LIBRARY = {lines[0]: lines[1:] for lines in (paragraph.splitlines() for p
 OWN = """
 AccessDenied BadHeader ChoppedDataset CommandFailed Composable DBCache Dataset DirectoryShardList DuplicateField
 EncodingError FakeLength FileCache FormatError MissingDependency MultiDataset Processor PytorchShardList
-ResampledShardList ResizedDataset SampleEqually ShardList ShardNotFound Shorthands SpecError SplitSample StageError
+PickleLoader ResampledShardList ResizedDataset SampleEqually ShardList ShardNotFound Shorthands SpecError SplitSample StageError
 StaleIndex StateError StoreError StoreTimeout StreamingOpen TruncatedShard UnknownScheme UnsafeContent
 UnsupportedMember WebDatasetError cached_tarfile_samples cached_tarfile_to_samples cached_url_opener cbors2_to_samples
-cbors_to_samples default_collation_fn group_by_keys handlers iterators listed log_keys lru_cleanup
-maybe_cached_tarfile_to_samples rng tar_file_expander unlisted url_opener
+cbors_to_samples decode_image default_collation_fn group_by_keys handlers iterators listed log_keys lru_cleanup
+maybe_cached_tarfile_to_samples rng tar_file_expander unlisted unsafe_pickle url_opener
 """.split()
 
 

@@ -365,7 +365,7 @@ def check_block(source, places):
     run(places.rewrite(source), namespace)
     word = next(
         word
-        for word in ("Processor", "handle_extension", "Decoder", "TarWriter", "dask", "ShardList", "DataLoader")
+        for word in ("Processor", "handle_extension", "Decoder", "TarWriter", "dask", "DataLoader", "ShardList")
         if word in source
     )
     if word in {"Processor", "Decoder", "handle_extension"}:

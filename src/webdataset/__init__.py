@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.cache import pipe_cleaner as pipe_cleaner
     from webdataset.codecs import Continue as Continue
     from webdataset.codecs import Decoder as Decoder
+    from webdataset.codecs import PickleLoader as PickleLoader
+    from webdataset.codecs import decode_image as decode_image
     from webdataset.codecs import gzfilter as gzfilter
     from webdataset.codecs import handle_extension as handle_extension
     from webdataset.codecs import imagehandler as imagehandler
@@ -33,6 +35,7 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.codecs import torch_dumps as torch_dumps
     from webdataset.codecs import torch_loads as torch_loads
     from webdataset.codecs import torch_video as torch_video
+    from webdataset.codecs import unsafe_pickle as unsafe_pickle
     from webdataset.errors import AccessDenied as AccessDenied
     from webdataset.errors import BadHeader as BadHeader
     from webdataset.errors import CommandFailed as CommandFailed
@@ -166,8 +169,8 @@ _HOME = {
     ),
     "webdataset.cache": ("FileCache LRUCleanup StreamingOpen pipe_cleaner"),
     "webdataset.codecs": (
-        "Continue Decoder gzfilter handle_extension imagehandler numpy_dumps torch_audio torch_dumps torch_loads "
-        "torch_video"
+        "Continue Decoder PickleLoader decode_image gzfilter handle_extension imagehandler numpy_dumps "
+        "torch_audio torch_dumps torch_loads torch_video unsafe_pickle"
     ),
     "webdataset.errors": (
         "AccessDenied BadHeader CommandFailed DecodingError DuplicateField EncodingError FormatError "

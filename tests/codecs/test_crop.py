@@ -94,7 +94,12 @@ def test_boxes_lie_inside(width, height, seed):
 
 @pytest.mark.parametrize(
     ("width", "height", "resized", "box"),
-    [(500, 375, (256, 341), (58, 16)), (375, 500, (341, 256), (16, 58)), (256, 256, (256, 256), (16, 16)), (333, 500, (384, 256), (16, 80))],
+    [
+        (500, 375, (256, 341), (58, 16)),
+        (375, 500, (341, 256), (16, 58)),
+        (256, 256, (256, 256), (16, 16)),
+        (333, 500, (384, 256), (16, 80)),
+    ],
 )
 def test_resize_and_centre_crop(width, height, resized, box):
     assert covering(width, height, (256, 256)) == resized

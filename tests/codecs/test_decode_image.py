@@ -44,7 +44,9 @@ PNG = encode_field("png", photo(200, 300))
 @pytest.fixture(params=["all packages", "no torch", "Pillow only"])
 def packages(request, monkeypatch):
     """The result may not depend on what is installed, or hardly."""
-    absent = {"all packages": set(), "no torch": {"torch"}, "Pillow only": {"torch", "cv2", "simplejpeg"}}[request.param]
+    absent = {"all packages": set(), "no torch": {"torch"}, "Pillow only": {"torch", "cv2", "simplejpeg"}}[
+        request.param
+    ]
     from webdataset.codecs import _pixels, _resize
 
     real = _resize.find_package
@@ -52,7 +54,9 @@ def packages(request, monkeypatch):
         monkeypatch.setattr(module, "find_package", lambda name: None if name in absent else real(name))
 
 
-@pytest.mark.parametrize("data", [JPEG, PNG, jpeg(300, 500, progressive=True), encode_field("jpg", photo(90, 70)[..., 0])])
+@pytest.mark.parametrize(
+    "data", [JPEG, PNG, jpeg(300, 500, progressive=True), encode_field("jpg", photo(90, 70)[..., 0])]
+)
 def test_random_crops_are_pillows_resize_of_the_same_box(data, packages):
     image = pillow(data)
     for seed in range(5):
@@ -77,7 +81,7 @@ def test_centre_crops_are_resize_and_crop(height, width, packages):
     resized = image.resize((w, h), Image.BILINEAR)
     left, top = round((w - 224) / 2), round((h - 224) / 2)
     mean, most = difference(ours, resized.crop((left, top, left + 224, top + 224)))
-    assert (mean < 0.03 and most <= 1), (mean, most, short)
+    assert mean < 0.03 and most <= 1, (mean, most, short)
 
 
 def test_plain_resize(packages):
@@ -115,14 +119,18 @@ def test_scaled_decoding_is_really_used(monkeypatch):
 
     steps = []
     real = _decode_image.jpeg_pixels
-    monkeypatch.setattr(_decode_image, "jpeg_pixels", lambda *a, step, **k: steps.append(step) or real(*a, step=step, **k))
+    monkeypatch.setattr(
+        _decode_image, "jpeg_pixels", lambda *a, step, **k: steps.append(step) or real(*a, step=step, **k)
+    )
     data = jpeg(1600, 2400, quality=80)
     for size in (1000, 400, 200, 100, 50):
         assert DecodeImage("rgb8", size=(size, size)).decode(data).shape == (size, size, 3)
     assert steps == [1, 2, 4, 8, 8]
 
 
-@pytest.mark.parametrize("spec", ["l8", "rgb8", "rgba8", "l", "rgb", "rgba", "torchl8", "torchrgb8", "torchl", "torchrgb", "torchrgba"])
+@pytest.mark.parametrize(
+    "spec", ["l8", "rgb8", "rgba8", "l", "rgb", "rgba", "torchl8", "torchrgb8", "torchl", "torchrgb", "torchrgba"]
+)
 def test_every_spec_has_its_container_type_and_layout(spec):
     for data in (JPEG, PNG):
         ours = DecodeImage(spec, size=(40, 60), interpolation="nearest").decode(data)
@@ -143,11 +151,15 @@ def test_layout_and_normalization():
     mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
     expected = (plain / 255 - mean) / std
     for normalize in ("imagenet", (mean, std)):
-        assert np.allclose(DecodeImage("rgb", size=32, crop="center", normalize=normalize).decode(JPEG), expected, atol=1e-5)
+        assert np.allclose(
+            DecodeImage("rgb", size=32, crop="center", normalize=normalize).decode(JPEG), expected, atol=1e-5
+        )
         chw = DecodeImage("torchrgb", size=32, crop="center", normalize=normalize).decode(JPEG)
         assert chw.dtype == torch.float32
         assert np.allclose(chw.permute(1, 2, 0), expected, atol=1e-5)
-    assert np.array_equal(DecodeImage("rgb8", size=32, crop="center", layout="chw").decode(JPEG), plain.transpose(2, 0, 1))
+    assert np.array_equal(
+        DecodeImage("rgb8", size=32, crop="center", layout="chw").decode(JPEG), plain.transpose(2, 0, 1)
+    )
     assert np.array_equal(DecodeImage("torchrgb8", size=32, crop="center", layout="hwc").decode(JPEG), plain)
     assert np.array_equal(DecodeImage("rgb", size=32, crop="center").decode(JPEG), plain.astype("f4") / 255)
     grey = DecodeImage("l", size=32, normalize=(0.5, 0.25)).decode(JPEG)
@@ -199,6 +211,12 @@ def test_alone_it_draws_anew_each_time():
     assert len({decoder(sample(1))["jpg"].tobytes() for _ in range(5)}) > 1
 
 
+def test_torch_takes_the_vectorised_way_and_keeps_the_layout():
+    from webdataset.codecs._resize import resize
+
+    assert resize(photo(100, 200)[10:90, 20:110], (40, 50)).flags.c_contiguous
+
+
 def test_results_do_not_share_the_scratch_buffer():
     handler = DecodeImage("rgb8", size=(375, 500))
     first = handler.decode(JPEG)
@@ -231,9 +249,28 @@ def test_damaged_images_are_errors_and_odd_ones_are_pillows():
 @pytest.mark.parametrize(
     "wrong",
     [
-        *({"imagespec": "pil"}, {"imagespec": "l16"}, {"imagespec": "rgb9"}, {"size": 0}, {"size": (1, 2, 3)}, {"size": 2.5}),
-        *({"crop": "middle"}, {"flip": 2}, {"scale": (0, 1)}, {"scale": (0.5, 0.1)}, {"ratio": (2, 1)}, {"layout": "nchw"}),
-        *({"crop": "center", "resize": 100}, {"interpolation": "cubic"}, {"normalize": "imagenet"}, {"oversample": 0.5}),
+        *(
+            {"imagespec": "pil"},
+            {"imagespec": "l16"},
+            {"imagespec": "rgb9"},
+            {"size": 0},
+            {"size": (1, 2, 3)},
+            {"size": 2.5},
+        ),
+        *(
+            {"crop": "middle"},
+            {"flip": 2},
+            {"scale": (0, 1)},
+            {"scale": (0.5, 0.1)},
+            {"ratio": (2, 1)},
+            {"layout": "nchw"},
+        ),
+        *(
+            {"crop": "center", "resize": 100},
+            {"interpolation": "cubic"},
+            {"normalize": "imagenet"},
+            {"oversample": 0.5},
+        ),
     ],
 )
 def test_wrong_arguments_fail_at_construction(wrong):

@@ -63,16 +63,17 @@ class Gatherer:
         self._seen: set[str] = set()
         self._endings: dict[str, str] = {}  # what follows the first dot of ordinary names → field
         self._key: str | None = None
-        self._sample: Sample | None = None
-        self._begun = 0  # the offset of the sample that is not finished yet
+        self._sample: Sample = {}  # the one that is not finished yet,
+        self._begun = 0  # where it begins,
+        self._whole = False  # and whether it will be handed on
 
     def feed(self, run: Run, into: Gathered) -> None:
         """Append the samples that these members finish.
 
         When it raises (the handler did, or said stop: `EndOfStreamError`), what was finished before is in `into`.
         """
-        key, sample, begun = self._key, self._sample, self._begun
-        endings, own, seen, data = self._endings, self._own, self._seen, run.data
+        key, sample, begun, whole = self._key, self._sample, self._begun, self._whole
+        endings, seen, data, blank = self._endings, self._seen, run.data, self._own.copy
         samples, offsets = into
         odd = _has_odd_names(run.names)
         for name, offset, start, stop in zip(run.names, run.offsets, run.starts, run.stops, strict=True):
@@ -83,26 +84,24 @@ class Gatherer:
                 if stem is None:
                     continue
             if stem != key:
-                if sample is not None:
+                if whole:
                     samples.append(sample)
                     offsets.append(begun)
-                key, begun = stem, offset
-                sample = own.copy()
+                key, begun, whole = stem, offset, True
+                sample = blank()
                 sample["__key__"] = key
                 if key in seen:
-                    sample = self._split_sample(key, name, sample)
+                    whole = self._may_come_back(key, name)
                 seen.add(key)
-            if field is None or sample is None:
-                continue
-            if field in sample:
-                self._ask(duplicate_field(field, key, name, self._url))
+            if field is None or field in sample:
+                self._leave_out(field, key, name, whole=whole)
             else:
                 sample[field] = data[start:stop]
-        self._key, self._sample, self._begun = key, sample, begun
+        self._key, self._sample, self._begun, self._whole = key, sample, begun, whole
 
     def finish(self, into: Gathered) -> None:
         """Append the last sample. Not to be called after an error: the sample may lack members."""
-        if self._sample is not None:
+        if self._whole:
             into.samples.append(self._sample)
             into.offsets.append(self._begun)
 
@@ -124,12 +123,16 @@ class Gatherer:
             self._endings[ending] = field
         return key, field
 
-    def _split_sample(self, key: str, name: str, sample: Sample) -> Sample | None:
-        """A key that comes back: another sample if that is allowed, else an error, and none if that is forgiven."""
-        if self._allow_split:
-            return sample
-        self._ask(split_sample(key, name, self._url))
-        return None
+    def _may_come_back(self, key: str, name: str) -> bool:
+        """Whether a key that comes back makes another sample. If that error is forgiven, its members are left out."""
+        if not self._allow_split:
+            self._ask(split_sample(key, name, self._url))
+        return self._allow_split
+
+    def _leave_out(self, field: str | None, key: str, name: str, *, whole: bool) -> None:
+        """A field that is not to be kept, or that is there already."""
+        if field is not None and whole:
+            self._ask(duplicate_field(field, key, name, self._url))
 
     def _ask(self, error: Exception) -> None:
         if not self._handler(error):
