@@ -38,7 +38,14 @@ def slow_batch(samples):
 
 SETUPS = {
     "slow store": (slow_store, [], wds.batched(10, collation_fn=None), "reading", "0 slow_store", "cache_dir"),
-    "slow decode": (range(100), [wds.map(slowly)], wds.batched(10, collation_fn=None), "functions", "1 Map", "more threads"),
+    "slow decode": (
+        range(100),
+        [wds.map(slowly)],
+        wds.batched(10, collation_fn=None),
+        "functions",
+        "1 Map",
+        "more threads",
+    ),
     "two functions": (
         range(100),
         [wds.map(abs), wds.map(slowly)],
@@ -81,7 +88,9 @@ def test_the_bottleneck_without_workers_is_named(name):
 
 
 def test_the_bottleneck_of_processes_is_named():
-    loader = WebLoader(DataPipeline(range(60), wds.map(slowly), wds.batched(10, collation_fn=None)), num_workers=1, batch_size=None)
+    loader = WebLoader(
+        DataPipeline(range(60), wds.map(slowly), wds.batched(10, collation_fn=None)), num_workers=1, batch_size=None
+    )
     list(loader)
     assert loader.stats().bottleneck == "workers"
     assert profile(loader).bottleneck == "1 Map"
