@@ -4,11 +4,12 @@ In: an implementation of one of the package's extension points. Out: a verdict. 
 other knows it.
 
     _server        a loopback web server           _faults     what can go wrong, in seeded schedules
-    _fault_server  a server that goes wrong so
+    _fault_server  a server that goes wrong so     _store_contract  what every store must do
 """
 
 from ._fault_server import FaultServer
 from ._faults import LASTING, PASSING, Fault, Schedule
 from ._server import LoopbackServer
+from ._store_contract import StoreContract
 
-__all__ = ["LASTING", "PASSING", "Fault", "FaultServer", "LoopbackServer", "Schedule"]
+__all__ = ["LASTING", "PASSING", "Fault", "FaultServer", "LoopbackServer", "Schedule", "StoreContract"]
