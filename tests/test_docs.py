@@ -37,7 +37,13 @@ def dataset(tmp_path, monkeypatch):
         with wds.TarWriter(str(tmp_path / f"data/train-{shard:06d}.tar")) as sink:
             for number in range(10):
                 image = rng.integers(0, 255, (16, 20, 3), dtype=np.uint8)
-                sample = {"jpg": image, "cls": number, "json": {"n": number}, "txt": f"number {number}", "npy": np.arange(3)}
+                sample = {
+                    "jpg": image,
+                    "cls": number,
+                    "json": {"n": number},
+                    "txt": f"number {number}",
+                    "npy": np.arange(3),
+                }
                 sink.write({"__key__": f"{shard:02d}{number:02d}", **sample})
     monkeypatch.chdir(tmp_path)
     environment, safety = dict(os.environ), wds.config.safety
