@@ -1,13 +1,22 @@
 """Every test must leave the process as it found it: descriptors, threads, children, shared memory, temporary files."""
 
 import gc
+import multiprocessing.resource_tracker
 import os
 import threading
 import time
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
+
+# A deadline per example would be a timing assertion: on a busy machine it fails for no fault of the code.
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
+
+# Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
+multiprocessing.resource_tracker.ensure_running()
 
 
 def _descriptors():
@@ -48,10 +57,10 @@ def nothing_left_behind(request):
     yield
     deadline = time.monotonic() + 5
     while True:
-        gc.collect()
         after = _observe()
         leaked = {kind: after[kind] - before[kind] for kind in before if after[kind] - before[kind]}
         if not leaked or time.monotonic() > deadline:
             break
+        gc.collect()  # 60 ms: only when something may be waiting for it
         time.sleep(0.02)
     assert not leaked, f"left behind: {leaked}"

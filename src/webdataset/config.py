@@ -1,6 +1,6 @@
 """Every environment variable of the package, in one table; nothing else reads the environment.
 
-Variables are read when they are needed, never at import, so a program may set them after `import webdataset`. The two
+Variables are read when they are needed, never at import, so a program may set them after `import webdataset`. The three
 safety switches can also be set from code (`config.safety.enforce = True`); what code says wins over the environment.
 """
 
@@ -52,6 +52,8 @@ class Variable:
 _TABLE = (
     Variable("WDS_SECURE", "1 forbids pipe:, local files, URL rewriting and unpickling", default=False, parse=_flag),
     Variable("WDS_PYTORCH_WEIGHTS_ONLY", "0 lets torch.load run code found in .pth fields", default=True, parse=_flag),
+    Variable("WDS_UNSAFE_PICKLE", "1 lets .pkl fields build any object, which runs code", default=False, parse=_flag),
+    Variable("WDS_DECOMPRESS_LIMIT", "limit of an unpacked .gz/.zst/.npz field in bytes", default=2**30, parse=_size),
     Variable("WDS_SEED", "the seed of datasets that are given none", default=0, parse=int),
     Variable("WDS_CACHE", "directory of the shard cache for datasets that are given none"),
     Variable("WDS_CACHE_SIZE", "limit of the shard cache in bytes, 1e12 or -1 for none", default=-1, parse=_size),
@@ -119,6 +121,17 @@ def substitution(name: str) -> str | None:
     return os.environ.get(f"WDS_{name}")
 
 
+def expand_path(text: str) -> str:
+    """Replace `~` and `$NAME` in a path of a dataset spec; unknown names stay.
+
+    >>> os.environ["WDS_BUCKET"] = "b"
+    >>> expand_path("gs://$WDS_BUCKET/x")
+    'gs://b/x'
+    >>> del os.environ["WDS_BUCKET"]
+    """
+    return os.path.expandvars(os.path.expanduser(text))  # noqa: PTH111 - a Path would lose a slash of gs://
+
+
 def netrc_path() -> str | None:
     """The netrc file, if there is one.
 
@@ -142,7 +155,7 @@ def proxy(url: str) -> str | None:
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from urllib.parse import urlsplit
-    from urllib.request import getproxies_environment, proxy_bypass_environment
+    from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed lacks it
 
     parts = urlsplit(url)
     proxies = getproxies_environment()
@@ -179,11 +192,11 @@ def cloud() -> tuple[tuple[str, str], ...]:
 
 
 class Safety:
-    """The two safety switches: what code says, else what the environment says.
+    """The three safety switches: what code says, else what the environment says.
 
     >>> safety = Safety()
-    >>> safety.enforce, safety.weights_only
-    (False, True)
+    >>> safety.enforce, safety.weights_only, safety.unsafe_pickle
+    (False, True, False)
     >>> safety.enforce = True
     >>> safety.enforce
     True
@@ -192,6 +205,7 @@ class Safety:
     def __init__(self) -> None:
         self._enforce: bool | None = None
         self._weights_only: bool | None = None
+        self._unsafe_pickle: bool | None = None
 
     @property
     def enforce(self) -> bool:
@@ -210,6 +224,15 @@ class Safety:
     @weights_only.setter
     def weights_only(self, value: bool | None) -> None:
         self._weights_only = value
+
+    @property
+    def unsafe_pickle(self) -> bool:
+        """Pickled fields may build any object, not only plain values, NumPy arrays and torch tensors."""
+        return bool(read("WDS_UNSAFE_PICKLE")) if self._unsafe_pickle is None else self._unsafe_pickle
+
+    @unsafe_pickle.setter
+    def unsafe_pickle(self, value: bool | None) -> None:
+        self._unsafe_pickle = value
 
 
 safety = Safety()

@@ -17,9 +17,11 @@
     │   └── StaleIndex
     ├── EncodingError (ValueError)          a value cannot be written under its field name
     ├── DecodingError (ValueError)          a field cannot be decoded                       .url .key .k .sample
+    ├── CollationError (ValueError)         samples cannot be put into one batch
     ├── UnsafeContent (ValueError)          reading on would run code out of the data
     ├── StageError (RuntimeError)           a stage broke the rules of its kind
     ├── StateError (ValueError)             this checkpoint does not fit this pipeline
+    ├── ObsoleteException                   a function of the public library that is switched off
     └── MissingDependency (ImportError)     an extra is not installed
 
 Every class is also the builtin (or `tarfile`) exception that a caller of the public library would have caught.
@@ -153,6 +155,10 @@ class EncodingError(WebDatasetError, ValueError):
     """A value cannot be written under its field name."""
 
 
+class CollationError(WebDatasetError, ValueError):
+    """Samples cannot be put into one batch, or a batch cannot be taken apart."""
+
+
 class UnsafeContent(WebDatasetError, ValueError):
     """Reading this would run code that came out of the data."""
 
@@ -163,6 +169,10 @@ class StageError(WebDatasetError, RuntimeError):
 
 class StateError(WebDatasetError, ValueError):
     """This checkpoint does not fit this pipeline."""
+
+
+class ObsoleteException(WebDatasetError):
+    """A function of the public library that works with ALLOW_OBSOLETE=1 only."""
 
 
 class DecodingError(WebDatasetError, ValueError):

@@ -143,11 +143,13 @@ class Progress:
     """What a stage has taken from upstream and not yet handed on; this base holds nothing.
 
     `upstream` is wired by the pipeline: the nearest progress before this one. `tracked` is set when a later stage will
-    ask for origins, so that a stage which has to work for them can know.
+    ask for origins, so that a stage which has to work for them can know. A stage that takes its whole input before it
+    hands anything on sets `rewinds`: it takes it all again on resume, and what lies upstream starts afresh.
     """
 
     upstream: Progress | None = None
     tracked: bool = False
+    rewinds: bool = False
 
     @property
     def origin(self) -> Json:
@@ -173,6 +175,14 @@ class Resumable(ABC):
     def run(self, items: Iterator[Any], at: Any, /) -> Iterator[Any]:
         """Go on from `at`. Change `at` before every yield."""
 
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """Make the item that was handed on with this origin once more, out of what stood before this stage.
+
+        A stage that hands on what it takes, in whatever order, has nothing to add; one that makes new items, such as
+        batches, says how.
+        """
+        return recall(origin)
+
     def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
         """Run alone, outside a pipeline."""
         return self.run(iter(items), self.start(Pass()))
@@ -184,3 +194,7 @@ class Source(Resumable):
     @abstractmethod
     def recall(self, origin: Json) -> Any:
         """Read the item of this origin again."""
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """A source reads it; there is nothing before it."""
+        return self.recall(origin)

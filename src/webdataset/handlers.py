@@ -78,12 +78,14 @@ def ignore_and_stop(exn: Exception) -> bool:
 def warn_and_continue(exn: Exception) -> bool:
     """Warn and leave the item out; floods are thinned to the 1st–10th, 100th, 1,000th … of a kind.
 
+    >>> class BadPixelError(ValueError):
+    ...     pass
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warn_and_continue(ValueError("bad"))
+    ...     warn_and_continue(BadPixelError("all black"))
     True
     >>> print(caught[0].message)
-    ValueError: bad
+    BadPixelError: all black
     """
     _tally.show(exn)
     return True
@@ -92,9 +94,11 @@ def warn_and_continue(exn: Exception) -> bool:
 def warn_and_stop(exn: Exception) -> bool:
     """Warn and end the stream here.
 
+    >>> class BadPixelError(ValueError):
+    ...     pass
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warn_and_stop(ValueError("bad"))
+    ...     warn_and_stop(BadPixelError("all black"))
     False
     >>> len(caught)
     1

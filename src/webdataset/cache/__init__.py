@@ -7,15 +7,16 @@ Each shard is fetched once, by one process, while any number of readers follow i
 published by a rename. A process may be killed at any moment: what it had fetched is taken over from the last byte.
 Nothing that the cache did not make is ever deleted.
 
-    _cache     ShardCache: open, get, forget       _stages    FileCache, StreamingOpen
+    _cache     ShardCache: open, get, forget       _stages    FileCache, StreamingOpen, CachedOpener
     _fill      the one who fetches                 _follow    those who read meanwhile
     _room      the size limit and LRU              _records   files and notes on the disk
     _locks     who may do what                     _leases    the same where there are no locks
     _names     file names for addresses            _check     what kind of file this is
     _cleanup   the public library's cleaner        _download  one address to one file
-    _machine   host and boot
+    _machine   host and boot                       _memory    shards in memory, shared by workers
 """
 
+import importlib
 from typing import Any
 
 from webdataset import config
@@ -24,12 +25,15 @@ from ._cache import ShardCache
 from ._check import check_tar_format, get_filetype, magic_filetype
 from ._cleanup import LRUCleanup
 from ._download import download
+from ._memory import MemoryOpener
 from ._names import islocal, pipe_cleaner, url_to_cache_name, url_to_hashed_name
-from ._stages import DEFAULT_FOLDER, FileCache, StreamingOpen
+from ._stages import DEFAULT_FOLDER, CachedOpener, FileCache, StreamingOpen
 
 __all__ = [
+    "CachedOpener",
     "FileCache",
     "LRUCleanup",
+    "MemoryOpener",
     "ShardCache",
     "StreamingOpen",
     "check_tar_format",
@@ -46,8 +50,12 @@ __all__ = [
 ]
 
 
+# What this module held in the 0.2 series.
+_OLDER = "cached_tarfile_samples cached_tarfile_to_samples cached_url_opener lru_cleanup"
+
+
 def __getattr__(name: str) -> Any:
-    """The public library's three constants, as the environment has them now."""
+    """The public library's three constants, as the environment has them now, and its older names."""
     constants: dict[str, Any] = {
         "default_cache_dir": lambda: config.read("WDS_CACHE") or DEFAULT_FOLDER,
         "default_cache_size": lambda: config.read("WDS_CACHE_SIZE"),
@@ -55,4 +63,6 @@ def __getattr__(name: str) -> Any:
     }
     if name in constants:
         return constants[name]()
+    if name in _OLDER.split():  # these read samples; by name, because a room does not know what is above it
+        return getattr(importlib.import_module("webdataset.older"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

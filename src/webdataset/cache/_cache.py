@@ -52,6 +52,7 @@ class ShardCache:
         url_to_name: The file name for an address; by default a hash of the full address and its last component.
         validator: A function of a path; what it does not approve of is not kept.
         interval: Seconds between two looks for what killed processes left behind.
+        verbose: Log hits and downloads at INFO, as `WDS_VERBOSE_CACHE=1` does.
     """
 
     folder: str
@@ -59,6 +60,7 @@ class ShardCache:
     url_to_name: Callable[[str], str] = url_to_hashed_name
     validator: Callable[[str], Any] | None = check_tar_format
     interval: float = 30.0
+    verbose: bool = False
     _runtime: _Runtime | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -229,7 +231,7 @@ class ShardCache:
         return runtime
 
     def _note(self, what: str, url: str) -> None:
-        if config.read("WDS_VERBOSE_CACHE"):
+        if self.verbose or config.read("WDS_VERBOSE_CACHE"):
             _log.info("%s %s in %s", what, redacted(url), self.folder)
 
 

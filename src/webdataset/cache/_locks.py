@@ -132,8 +132,8 @@ def _after_fork() -> None:
     global _registering  # noqa: PLW0603 - the parent's lock may have been held by a thread that does not exist here
     _registering = threading.Lock()
     for locks in _registry.values():
-        if locks._descriptor is not None:  # noqa: SLF001 - closing our copy does not touch the parent's locks
-            os.close(locks._descriptor)  # noqa: SLF001
+        if locks._descriptor is not None:
+            os.close(locks._descriptor)
     _registry.clear()
 
 

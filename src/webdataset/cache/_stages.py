@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.stores import is_local, open_read
+from webdataset.stores import is_local, open_read, skip
 
 from ._cache import ShardCache
 from ._check import check_tar_format
@@ -64,7 +65,7 @@ class FileCache:
     Args:
         cache_dir: The directory; `WDS_CACHE`, else `./_cache`, if none is given.
         url_to_name: The file name for an address; by default a hash of the full address and its last component.
-        verbose: Kept for the public library's sake; hits and downloads are logged with `WDS_VERBOSE_CACHE=1`.
+        verbose: Log hits and downloads at INFO, as `WDS_VERBOSE_CACHE=1` does.
         validator: A function of a path; what it does not approve of is not kept.
         handler: Called once with what went wrong with a shard, after all retries.
         cache_size: Limit in bytes, with what is on its way; -1 takes `WDS_CACHE_SIZE`, else none.
@@ -84,13 +85,17 @@ class FileCache:
     ) -> None:
         folder = cache_dir if cache_dir is not None else config.read("WDS_CACHE") or DEFAULT_FOLDER
         limit = int(cache_size) if cache_size is not None and cache_size >= 0 else config.read("WDS_CACHE_SIZE")
-        self.cache = ShardCache(os.fspath(folder), limit, url_to_name, validator, cache_cleanup_interval)
+        self.cache = ShardCache(os.fspath(folder), limit, url_to_name, validator, cache_cleanup_interval, verbose)
         self.cache_dir = self.cache.folder
         self.verbose, self.handler = verbose, handler
 
     def get_file(self, url: str) -> str:
         """The path of a complete local copy."""
         return is_local(url) or self.cache.get(url)
+
+    def open(self, url: str) -> Any:
+        """A stream of one shard."""
+        return self._open(url)["stream"]
 
     def __call__(self, urls: Iterable[str | Shard]) -> Iterator[Shard]:
         return _opened(urls, self._open, self.handler)
@@ -105,6 +110,42 @@ class FileCache:
         if isinstance(name, str):
             found["local_path"] = name
         return found
+
+
+@dataclass(frozen=True)
+class CachedOpener:
+    """Opens one shard through a cache: what a reader of samples is given for `opener`.
+
+    >>> import tempfile, tarfile
+    >>> from webdataset import stores
+    >>> with stores.open_write("memory://opener/a.tar") as stream:
+    ...     tarfile.open(fileobj=stream, mode="w|").close()
+    >>> opener = CachedOpener(ShardCache(tempfile.mkdtemp()))
+    >>> with opener("memory://opener/a.tar", start=512) as stream:
+    ...     len(stream.read())
+    9728
+    """
+
+    cache: ShardCache
+
+    def __call__(self, url: str, *, start: int = 0) -> Any:
+        """A stream of the shard from byte `start` on; local files are read where they are."""
+        if is_local(url) is not None:
+            return open_read(url, start=start)
+        stream = self.cache.open(url)
+        try:
+            if stream.seekable():
+                stream.seek(start)
+            else:
+                skip(stream, start, url)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def local_path(self, url: str) -> str:
+        """Where the copy of a shard lies, or will."""
+        return is_local(url) or os.path.join(self.cache.folder, self.cache.name(url))
 
 
 def _opened(urls: Iterable[str | Shard], opener: Callable[[str], Shard], handler: Handler) -> Iterator[Shard]:

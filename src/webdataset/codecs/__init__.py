@@ -1,1 +1,126 @@
-"""codecs."""
+"""The codecs: bytes of a field ↔ values, by the name of the field.
+
+In come field names and bytes, or values; out come values, or bytes. This room knows nothing of tar, shards, streams or
+who asks. Heavy packages are imported by the codec that needs them, when it needs them.
+
+    _tables         extension → decoder, extension → encoder
+    _handlers       what `decode(...)` takes: suffix filters, extension handlers, the table as a handler
+    _decoder        Decoder: asks the handlers for every field of a sample
+    _encode         encode_field, encoders of whole samples
+    _text           text, whole numbers             _json          JSON, JSON lines
+    _arrays         npy, npz                        tenbin/        arrays as raw bytes
+    _tensors        pth, safetensors                _packed        MessagePack, CBOR
+    _pickle         the one place that unpickles    _pickle_globals, _pickle_numpy   what it may build
+    _pixels         compressed images → pixels      _images        image specs and their handler
+    _imageencoder   arrays, tensors, pictures → compressed images
+    _decode_image   decode, crop, resize and flip   _crop          where to cut
+    _resize         pixels → other pixels
+    _audio          sound                           _video         film
+    _compress       .gz and .zst members            _require       optional packages
+"""
+
+from . import tenbin
+from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps
+from ._audio import AUDIO_EXTENSIONS, AudioHandler, encode_audio, torch_audio
+from ._compress import gunzip, pack_gz, pack_zst, unzstd
+from ._decode_image import DecodeImage, decode_image
+from ._decoder import Decoder, decode_field, default_decoder
+from ._encode import encode_based_on_extension, encode_based_on_extension1, encode_field
+from ._handlers import (
+    BasicHandlers,
+    Continue,
+    ExtensionHandler,
+    SuffixFilter,
+    as_handler,
+    basichandlers,
+    call_extension_handler,
+    default_post_handlers,
+    default_pre_handlers,
+    gzfilter,
+    handle_extension,
+    zstfilter,
+)
+from ._imageencoder import IMAGE_FORMATS, imageencoder
+from ._images import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
+from ._json import decode_json, decode_jsonl, encode_json, encode_jsonl
+from ._packed import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
+from ._pickle import PickleLoader, pickle_dumps, safe_loads, unpickle_loads, unsafe_pickle
+from ._tables import add_handlers, decoders, default_handlers, make_handlers
+from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_loads
+from ._text import bytestr, decode_int, decode_text, encode_int, encode_text
+from ._video import VIDEO_EXTENSIONS, VideoHandler, encode_video, torch_video
+from .tenbin import tenbin_dumps, tenbin_loads
+
+__all__ = [
+    "AUDIO_EXTENSIONS",
+    "IMAGE_EXTENSIONS",
+    "IMAGE_FORMATS",
+    "VIDEO_EXTENSIONS",
+    "AudioHandler",
+    "BasicHandlers",
+    "Continue",
+    "DecodeImage",
+    "Decoder",
+    "ExtensionHandler",
+    "ImageHandler",
+    "PickleLoader",
+    "SuffixFilter",
+    "VideoHandler",
+    "add_handlers",
+    "as_handler",
+    "basichandlers",
+    "bytestr",
+    "call_extension_handler",
+    "cbor_dumps",
+    "cbor_loads",
+    "decode_field",
+    "decode_image",
+    "decode_int",
+    "decode_json",
+    "decode_jsonl",
+    "decode_text",
+    "decoders",
+    "default_decoder",
+    "default_handlers",
+    "default_post_handlers",
+    "default_pre_handlers",
+    "encode_audio",
+    "encode_based_on_extension",
+    "encode_based_on_extension1",
+    "encode_field",
+    "encode_int",
+    "encode_json",
+    "encode_jsonl",
+    "encode_text",
+    "encode_video",
+    "gunzip",
+    "gzfilter",
+    "handle_extension",
+    "imageencoder",
+    "imagehandler",
+    "imagespecs",
+    "make_handlers",
+    "mp_dumps",
+    "msgpack_loads",
+    "npy_loads",
+    "npz_loads",
+    "numpy_dumps",
+    "numpy_npz_dumps",
+    "pack_gz",
+    "pack_zst",
+    "pickle_dumps",
+    "safe_loads",
+    "safetensors_dumps",
+    "safetensors_loads",
+    "tenbin",
+    "tenbin_dumps",
+    "tenbin_loads",
+    "torch_audio",
+    "torch_dumps",
+    "torch_loads",
+    "torch_video",
+    "unpickle_loads",
+    "unsafe_pickle",
+    "unzstd",
+    "zstfilter",
+]

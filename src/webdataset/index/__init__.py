@@ -1,1 +1,65 @@
-"""index."""
+"""Index: where every sample of a shard lies, and how to read one from there.
+
+Comes in: the members of a shard (from a stream, or while one goes by), index files, dataset descriptions, sample
+numbers and keys. Goes out: offsets, counts, and single samples as plain dicts of bytes. This room does not know how a
+field is decoded, in which order samples are wanted, or what a rank is.
+
+* `_names`       which member belongs to which sample
+* `_shard_index` what an index of one shard holds, and what is impossible
+* `_build`       members → index: at once, while streaming, many shards side by side
+* `_walk`        the headers of a local archive alone
+* `_dali`        the text format of NVIDIA's `wds2idx`
+* `_wids`        the JSON description of a whole dataset
+* `_place`       where index files lie; storing and loading them
+* `_describe`    index a whole dataset and describe it
+* `_fresh`       does this index describe this shard?
+* `_fetch`       byte ranges of a shard, mapped or over the network
+* `_lookup`      one sample out of the middle of a shard
+* `_dataset`     a map-style dataset over indexed shards
+"""
+
+from __future__ import annotations
+
+from ._build import IndexBuilder, build, build_index, build_indexes
+from ._dali import count_dali, read_dali, write_dali
+from ._dataset import IndexedDataset, LazySample, Place
+from ._describe import index_shards
+from ._fetch import Range, coalesce, open_bytes
+from ._fresh import check_end
+from ._lookup import ShardReader
+from ._names import split_name
+from ._place import dali_name, index_url, load_count, load_index, save_index
+from ._shard_index import Extent, Keys, ShardIndex
+from ._wids import Description, ShardEntry, read_description, write_description
+
+__all__ = [
+    "Description",
+    "Extent",
+    "IndexBuilder",
+    "IndexedDataset",
+    "Keys",
+    "LazySample",
+    "Place",
+    "Range",
+    "ShardEntry",
+    "ShardIndex",
+    "ShardReader",
+    "build",
+    "build_index",
+    "build_indexes",
+    "check_end",
+    "coalesce",
+    "count_dali",
+    "dali_name",
+    "index_shards",
+    "index_url",
+    "load_count",
+    "load_index",
+    "open_bytes",
+    "read_dali",
+    "read_description",
+    "save_index",
+    "split_name",
+    "write_dali",
+    "write_description",
+]

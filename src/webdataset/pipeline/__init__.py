@@ -1,1 +1,52 @@
-"""pipeline."""
+"""Runs. Stages come in, a dataset that can be iterated, copied, saved and resumed goes out.
+
+This room knows the order of stages and nothing of their meaning; it does not know threads, processes or queues.
+
+* `_stages.py`: what may stand in a pipeline, and how each kind is started
+* `_loop.py`: functions of one item in one loop, and what is in flight where threads run them
+* `_running.py`: one pass in progress, and its state
+* `_stream.py`: pass after pass
+* `_loop.py`: functions of one item, and what a loader has in flight of them
+* `_stream.py`: pass after pass, and its state
+* `_epochs.py`: which pass is this, also in worker processes
+* `_pipeline.py`: `DataPipeline`
+* `_fluid.py`: every stage as a method
+* `_webdataset.py`: `WebDataset`
+* `_planned.py`: indexed shards, read by plan
+* `_mix.py`: several datasets as one
+* `_extra.py`: datasets around datasets: an epoch, a length, a constant
+* `_torch.py`: be torch's `IterableDataset` without importing torch
+"""
+
+from ._epochs import EpochCounter
+from ._extra import MockDataset, repeatedly, with_epoch, with_length
+from ._fluid import FluidInterface
+from ._loop import InFlight
+from ._mix import RandomMix, RoundRobin, mix
+from ._pipeline import DataPipeline
+from ._running import Running
+from ._stages import PipelineStage
+from ._stream import Stream
+from ._torch import TorchIterable
+from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
+
+__all__ = [
+    "CheckEmpty",
+    "DataPipeline",
+    "EpochCounter",
+    "FluidInterface",
+    "FluidWrapper",
+    "InFlight",
+    "MockDataset",
+    "PipelineStage",
+    "RandomMix",
+    "RoundRobin",
+    "Running",
+    "Stream",
+    "TorchIterable",
+    "WebDataset",
+    "mix",
+    "repeatedly",
+    "with_epoch",
+    "with_length",
+]

@@ -43,7 +43,7 @@ from ._registry import schemes, store_for
 from ._resume import Backoff, Patience, ResumingStream, pause
 from ._rewrite import rewrite_url
 from ._standard import StandardStore
-from ._store import Stat, Store
+from ._store import Stat, Store, skip
 from ._stream import Stream
 from ._upload import Upload
 
@@ -83,6 +83,7 @@ __all__ = [
     "rewrite_url",
     "scheme_of",
     "schemes",
+    "skip",
     "stat",
     "store_for",
 ]

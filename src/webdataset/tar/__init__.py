@@ -1,1 +1,40 @@
-"""tar."""
+"""The tar room: bytes → members, and members → bytes.
+
+In comes anything with `read(n)` (reading); out come members: names, offsets, payloads. This room opens nothing, and it
+does not know what a field or an address is. It reads every dialect (v7, ustar, GNU, PAX, base-256 sizes), packed or
+not, and believes nothing: checksums, sizes, the end of the archive and the packer's trailer are all verified.
+
+Files:
+    _header      one header block, step by step, every dialect
+    _pax         PAX records and what they change
+    _extended    headers together with the extensions before them
+    _scan        all plain headers of a window at once, with NumPy
+    _blocks      bytes pulled from a stream, and where they stand
+    _compressed  gzip, bzip2, xz and zstd around an archive
+    _read        the archive: runs of members, one member at a time, and the rules of its end
+    _write       headers, from a cached template
+"""
+
+from ._blocks import WINDOW, Readable
+from ._compressed import find_compression
+from ._header import BLOCK, Header, parse_header
+from ._read import Member, OnSkip, Rename, Run, read_members, read_runs
+from ._write import END_OF_ARCHIVE, encode_header, padding
+
+__all__ = [
+    "BLOCK",
+    "END_OF_ARCHIVE",
+    "WINDOW",
+    "Header",
+    "Member",
+    "OnSkip",
+    "Readable",
+    "Rename",
+    "Run",
+    "encode_header",
+    "find_compression",
+    "padding",
+    "parse_header",
+    "read_members",
+    "read_runs",
+]

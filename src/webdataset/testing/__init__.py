@@ -4,12 +4,28 @@ In: an implementation of one of the package's extension points. Out: a verdict. 
 other knows it.
 
     _server        a loopback web server           _faults     what can go wrong, in seeded schedules
-    _fault_server  a server that goes wrong so     _store_contract  what every store must do
+    _fault_server  a server that goes wrong so     _resume     a pipeline goes on from every point
+    _shard         a shard in one line             _codec_contract  what is encoded comes back
+    _store_contract  what every store must do
 """
 
+from ._codec_contract import CodecContract
 from ._fault_server import FaultServer
 from ._faults import LASTING, PASSING, Fault, Schedule
+from ._resume import assert_resumes_everywhere
 from ._server import LoopbackServer
+from ._shard import make_shard
 from ._store_contract import StoreContract
 
-__all__ = ["LASTING", "PASSING", "Fault", "FaultServer", "LoopbackServer", "Schedule", "StoreContract"]
+__all__ = [
+    "LASTING",
+    "PASSING",
+    "CodecContract",
+    "Fault",
+    "FaultServer",
+    "LoopbackServer",
+    "Schedule",
+    "StoreContract",
+    "assert_resumes_everywhere",
+    "make_shard",
+]

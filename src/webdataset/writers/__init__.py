@@ -1,1 +1,20 @@
-"""writers."""
+"""Samples → shards: complete under their names or not there at all, and the same bytes for the same samples.
+
+In come samples (dicts with a `__key__` and fields), out go tar archives in any store. This room does not know how a
+field is encoded (`codecs`), what a header looks like (`tar`), or how a store publishes (`stores`).
+
+* `_shard_writer`  a series of archives: numbers, limits, what happens after each
+* `_tar_writer`    one archive: fields in order, offsets, abort
+* `_names`         which keys and fields come back as they were written
+* `_encode`        what `encoder=` may be
+* `_compress`      whole-archive compression
+* `_sink`          gathered writes into a stream, and who publishes or closes it
+"""
+
+from __future__ import annotations
+
+from ._encode import make_encoder
+from ._shard_writer import ShardWriter
+from ._tar_writer import Placed, TarWriter
+
+__all__ = ["Placed", "ShardWriter", "TarWriter", "make_encoder"]

@@ -1,0 +1,121 @@
+"""Sound: waveform and sampling rate, through soundfile; what that cannot read goes through PyAV."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from webdataset.errors import EncodingError
+
+from ._require import require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SOUNDFILE = ("flac", "mp3", "ogg", "opus", "wav")
+AUDIO_EXTENSIONS = (*_SOUNDFILE, "aac", "m4a", "sox", "wma")
+
+# The container, and the subtypes for floats and for 16-bit integers.
+_SUBTYPES = {
+    "wav": ("WAV", "FLOAT", "PCM_16"),
+    "flac": ("FLAC", "PCM_24", "PCM_16"),
+    "ogg": ("OGG", "VORBIS", "VORBIS"),
+    "opus": ("OGG", "OPUS", "OPUS"),
+    "mp3": ("MP3", "MPEG_LAYER_III", "MPEG_LAYER_III"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AudioHandler:
+    """A decoder of sound fields: (channels × length in float32, rate).
+
+    >>> from webdataset.codecs import encode_field
+    >>> wave, rate = AudioHandler()(".wav", encode_field("wav", (np.zeros((2, 100), "f4"), 8000)))
+    >>> wave.shape, rate
+    ((2, 100), 8000)
+
+    Args:
+        torch: give a tensor instead of an array.
+    """
+
+    torch: bool = False
+
+    def __call__(self, key: str, data: bytes) -> tuple[Any, int] | None:
+        """Waveform and rate, or None if the field is not a sound's."""
+        decode = self.resolve(key)
+        return None if decode is None else decode(data)
+
+    def resolve(self, key: str) -> Callable[[bytes], tuple[Any, int]] | None:
+        """The function that decodes fields of this name, or None."""
+        extension = key.rpartition(".")[2].lower()
+        if extension not in AUDIO_EXTENSIONS:
+            return None
+        return self._with(_read_soundfile if extension in _SOUNDFILE else _read_av)
+
+    def _with(self, read: Callable[[bytes], tuple[np.ndarray[Any, Any], int]]) -> Callable[[bytes], tuple[Any, int]]:
+        if not self.torch:
+            return read
+
+        def decode(data: bytes) -> tuple[Any, int]:
+            wave, rate = read(data)
+            return require("torch", extra="torch", why="to decode sound to tensors").from_numpy(wave), rate
+
+        return decode
+
+
+def _read_soundfile(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
+    soundfile = require("soundfile", extra="audio", why="to decode sound")
+    wave, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    return np.ascontiguousarray(wave.T), int(rate)
+
+
+def _read_av(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
+    av = require("av", extra="video", why="to decode this kind of sound")
+    with av.open(io.BytesIO(data)) as container:
+        rate = container.streams.audio[0].rate
+        return read_waveform(av, container), int(rate)
+
+
+def read_waveform(av: Any, container: Any) -> np.ndarray[Any, Any]:
+    """The whole first sound track of an open container, channels × length in float32."""
+    stream = container.streams.audio[0]
+    resampler = av.AudioResampler(format="fltp", layout=stream.layout, rate=stream.rate)
+    frames = [made for frame in container.decode(stream) for made in resampler.resample(frame)]
+    frames += resampler.resample(None)
+    if not frames:
+        return np.zeros((stream.channels, 0), np.float32)
+    return np.concatenate([frame.to_ndarray() for frame in frames], axis=1)
+
+
+torch_audio = AudioHandler(torch=True)
+
+
+def encode_audio(extension: str, value: Any, *, subtype: str | None = None) -> bytes:
+    """(waveform, rate) as a sound file; the waveform is channels × length, or just length.
+
+    >>> encode_audio("wav", (np.zeros(100, "f4"), 8000))[:4]
+    b'RIFF'
+
+    Args:
+        extension: wav, flac, ogg, opus or mp3.
+        value: array or tensor, and the sampling rate.
+        subtype: soundfile's name of the sample format, such as "PCM_16"; by default one that keeps the values.
+    """
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise EncodingError(f"(waveform, rate) is wanted, not {type(value).__name__}")
+    wave, rate = value
+    wave = np.asarray(wave.detach().cpu() if hasattr(wave, "detach") else wave)
+    if wave.ndim not in {1, 2} or wave.dtype.kind not in "fi":
+        raise EncodingError(f"a waveform of shape {wave.shape} and type {wave.dtype} is not clear")
+    soundfile = require("soundfile", extra="audio", why="to encode sound")
+    container, float_subtype, int_subtype = _SUBTYPES[extension]
+    subtype = subtype or (int_subtype if wave.dtype == np.int16 else float_subtype)
+    stream = io.BytesIO()
+    try:
+        soundfile.write(stream, wave.T, int(rate), format=container, subtype=subtype)
+    except (soundfile.SoundFileError, TypeError, ValueError) as error:
+        raise EncodingError(f"cannot be written as {extension}: {error}") from error
+    return stream.getvalue()

@@ -1,0 +1,83 @@
+"""Where to cut: the boxes of random, central and whole crops, as torchvision draws them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import random
+
+_TRIES = 10
+
+
+class Box(NamedTuple):
+    """A part of an image, in pixels.
+
+    >>> Box(10, 20, 30, 40).snapped(8)
+    Box(x=8, y=16, width=24, height=40)
+    """
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    def snapped(self, step: int) -> Box:
+        """The box moved and cut to multiples of `step`."""
+        return Box(*(value // step * step for value in self))
+
+    def divided(self, step: int) -> Box:
+        """The same box in an image that is `step` times smaller."""
+        return Box(*(value // step for value in self))
+
+
+def random_box(
+    width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float], rng: random.Random
+) -> Box:
+    """The box of torchvision's RandomResizedCrop: a random share of the area with a random ratio of the sides.
+
+    >>> import random
+    >>> random_box(640, 480, (0.08, 1.0), (3 / 4, 4 / 3), random.Random(0))
+    Box(x=53, y=0, width=553, height=476)
+
+    The ratio is drawn uniformly in its logarithm, ten times at most; then the largest central box of an allowed ratio.
+    """
+    area = width * height
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    for _ in range(_TRIES):
+        target = area * rng.uniform(*scale)
+        aspect = math.exp(rng.uniform(low, high))
+        w, h = round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
+        if 0 < w <= width and 0 < h <= height:
+            return Box(rng.randint(0, width - w), rng.randint(0, height - h), w, h)
+    return _largest_box(width, height, ratio)
+
+
+def _largest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
+    w, h = width, height
+    if width / height < ratio[0]:
+        h = round(width / ratio[0])
+    elif width / height > ratio[1]:
+        w = round(height * ratio[1])
+    return Box((width - w) // 2, (height - h) // 2, w, h)
+
+
+def covering(width: int, height: int, least: tuple[int, int]) -> tuple[int, int]:
+    """(height, width) of the image when it is just large enough to cover `least`, as torchvision's Resize computes it.
+
+    >>> covering(500, 375, (256, 256))
+    (256, 341)
+    """
+    if width * least[0] <= height * least[1]:
+        return int(least[1] * height / width), least[1]
+    return least[0], int(least[0] * width / height)
+
+
+def central_box(width: int, height: int, size: tuple[int, int]) -> Box:
+    """The box of torchvision's CenterCrop.
+
+    >>> central_box(341, 256, (224, 224))
+    Box(x=58, y=16, width=224, height=224)
+    """
+    return Box(round((width - size[1]) / 2), round((height - size[0]) / 2), size[1], size[0])

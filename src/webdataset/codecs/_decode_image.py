@@ -1,0 +1,265 @@
+"""Decode and crop in one go: the pixels that nobody will see are not resized, and seldom even decoded."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import zlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from webdataset.errors import SpecError
+
+from ._crop import Box, central_box, covering, random_box
+from ._images import IMAGE_EXTENSIONS, find_imagespec
+from ._pixels import as_float, jpeg_pixels, jpeg_size, open_image, pillow_pixels
+from ._require import require
+from ._resize import cut, flip, nearest, planes_of, resize, scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Pixels = np.ndarray[Any, Any]
+Size = tuple[int, int]
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_USUAL_MARGIN = 256 / 224  # between the side that images are resized to and the side of the central crop
+
+
+class _Scratch(threading.local):
+    """A buffer per thread for decoded pixels that do not leave this file: 950 µs per JPEG instead of 1,270 µs."""
+
+    buffer = bytearray()
+
+    def of(self, size: int) -> bytearray:
+        if len(self.buffer) < size:
+            self.buffer = bytearray(size)
+        return self.buffer
+
+
+_scratch = _Scratch()
+
+
+@dataclass(frozen=True)
+class DecodeImage:
+    """A decoder of images to one size: `decode("rgb8", size=224, crop="random", flip=True)`.
+
+    >>> from webdataset.codecs import encode_field
+    >>> photo = encode_field("jpg", np.zeros((375, 500, 3), "u1"))
+    >>> DecodeImage("rgb8", size=224, crop="random", flip=True)(".jpg", photo).shape
+    (224, 224, 3)
+    >>> DecodeImage("torchrgb", size=224, crop="center", normalize="imagenet")(".jpg", photo).shape
+    torch.Size([3, 224, 224])
+
+    The crops are torchvision's: "random" is RandomResizedCrop, "center" is Resize to `resize` and CenterCrop, None is
+    Resize (an integer size is the shorter side). Inside a pipeline the chance belongs to the sample: the same seed and
+    epoch give the same crop for any number of workers, and all images of a sample the same one.
+
+    Args:
+        imagespec: as for `ImageHandler`, without the "pil" and 16-bit ones.
+        size: side, or (height, width).
+        crop: "random", "center" or None.
+        flip: exchange left and right with this probability; True means 0.5.
+        scale: share of the area that a random crop covers.
+        ratio: width to height of a random crop.
+        resize: shorter side before a central crop; by default 256 for 224, others in proportion. For a size that is not
+            square, the image is made just large enough for the crop with the same margin.
+        antialias: average over the pixels that fall into one, as torchvision does. Without it the crop is cheaper.
+        interpolation: "bilinear", or "nearest" for masks.
+        normalize: "imagenet" or (mean, std) per channel, for float specs.
+        layout: "hwc" or "chw"; by default what the spec means.
+        oversample: JPEGs are decoded at 1/2, 1/4 or 1/8 of their size as long as so many decoded pixels are left for
+            each pixel of the result, in both directions; the box is then moved to multiples of 2, 4 or 8. At 2 the
+            result differs by less than one grey level on average from that of the same box; None decodes in full.
+        extensions: the last parts of the field names that this decoder takes.
+    """
+
+    imagespec: str = "rgb8"
+    size: int | Size = 224
+    crop: Literal["random", "center"] | None = None
+    flip: float = False
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    resize: int | None = None
+    antialias: bool = True
+    interpolation: Literal["bilinear", "nearest"] = "bilinear"
+    normalize: Any = None
+    layout: Literal["hwc", "chw"] | None = None
+    oversample: float | None = 2.0
+    extensions: Iterable[str] = tuple(IMAGE_EXTENSIONS)
+    rng: Callable[[Any], random.Random] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def bind(self, rng: Callable[[Any], random.Random]) -> DecodeImage:
+        """The same decoder with `rng(sample)` as its source of chance."""
+        return replace(self, rng=rng)
+
+    def __call__(self, key: str, data: bytes) -> Any:
+        """The image, or None if the field is not an image's."""
+        return None if self.resolve(key) is None else self.decode(data)
+
+    def resolve(self, key: str) -> Callable[[bytes], Any] | None:
+        """The function that decodes fields of this name, or None."""
+        return self.decode if key.rpartition(".")[2].lower() in self._plan.extensions else None
+
+    def for_sample(self, data: bytes, sample: dict[str, Any] | None) -> Any:
+        """The image of a sample, cut by the sample's own chance."""
+        if self.rng is None or not self._plan.random:
+            return self.decode(data)
+        known = sample is not None and "__key__" in sample
+        return self.decode(data, self.rng(sample if known else zlib.crc32(data)))
+
+    def decode(self, data: bytes, rng: random.Random | None = None) -> Any:
+        """The image in the bytes, cut, resized, flipped and converted."""
+        plan = self._plan
+        if plan.random and rng is None:
+            rng = random.Random()
+        pixels = self._resized(data, rng)
+        if rng is not None and plan.flip and rng.random() < plan.flip:
+            pixels = flip(pixels)
+        return self._converted(pixels)
+
+    def _resized(self, data: bytes, rng: random.Random | None) -> Pixels:
+        pixels, box, size = self._decoded(data, rng)
+        part = cut(pixels, box)
+        smooth = self.interpolation == "bilinear"
+        part = resize(part, size, antialias=self.antialias) if smooth else nearest(part, size)
+        if self.crop == "center":
+            part = cut(part, central_box(size[1], size[0], self._plan.size))
+        # What still lies in the scratch buffer would be overwritten by the next image.
+        return part.copy() if np.may_share_memory(part, pixels) else part
+
+    def _decoded(self, data: bytes, rng: random.Random | None) -> tuple[Pixels, Box, Size]:
+        """The pixels, at full size or less, what to take of them, and the size to bring it to."""
+        mode = self._plan.mode
+        known = jpeg_size(data, mode)
+        if known is None:
+            pixels = pillow_pixels(open_image(data), mode)
+            return pixels, *self._geometry(pixels.shape[1], pixels.shape[0], rng)
+        box, size = self._geometry(*known, rng)
+        step = self._step(box, size)
+        scratch = _scratch.of(math.prod(-(-side // step) for side in known) * len(mode))
+        decoded = jpeg_pixels(data, mode, buffer=scratch, step=step)
+        if decoded is None:
+            return pillow_pixels(open_image(data), mode), box, size
+        return decoded, box.snapped(step).divided(step), size
+
+    def _geometry(self, width: int, height: int, rng: random.Random | None) -> tuple[Box, Size]:
+        """What to take of the image, and the size to bring it to."""
+        whole = Box(0, 0, width, height)
+        if self.crop == "random":
+            assert rng is not None
+            return random_box(width, height, self.scale, self.ratio, rng), self._plan.size
+        if self.crop == "center":
+            return whole, covering(width, height, self._plan.before_crop)
+        if isinstance(self.size, int):
+            return whole, covering(width, height, self._plan.size)
+        return whole, self._plan.size
+
+    def _step(self, box: Box, size: Size) -> int:
+        if self.oversample is None or self.interpolation == "nearest":
+            return 1
+        spare = min(box.height / size[0], box.width / size[1]) / self.oversample
+        return 8 if spare >= 8 else 4 if spare >= 4 else 2 if spare >= 2 else 1
+
+    def _converted(self, pixels: Pixels) -> Any:
+        plan = self._plan
+        pixels = planes_of(pixels) if plan.layout == "chw" else np.ascontiguousarray(pixels)
+        if plan.torch:
+            return plan.tensor(pixels)
+        if plan.factor is not None:
+            return scaled(pixels, plan.factor, plan.offset)
+        return as_float(pixels) if plan.floats else pixels
+
+    @cached_property
+    def _plan(self) -> _Plan:
+        return _Plan.of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What can be worked out once."""
+
+    mode: str
+    torch: bool
+    floats: bool
+    layout: str
+    size: Size
+    before_crop: Size
+    flip: float
+    random: bool
+    factor: Any
+    offset: Any
+    extensions: frozenset[str]
+
+    @classmethod
+    def of(cls, wanted: DecodeImage) -> _Plan:
+        container, kind, mode = find_imagespec(wanted.imagespec)
+        size = (wanted.size, wanted.size) if isinstance(wanted.size, int) else wanted.size
+        chance = 0.5 if wanted.flip is True else float(wanted.flip)
+        layout = wanted.layout or ("chw" if container == "torch" else "hwc")
+        margin = wanted.resize / min(size) if wanted.resize else _USUAL_MARGIN
+        factor, offset = _normalizing(wanted.normalize, len(mode), layout)
+        return cls(
+            mode=mode.upper(),
+            torch=container == "torch",
+            floats=kind == "float",
+            layout=layout,
+            size=size,
+            before_crop=(round(size[0] * margin), round(size[1] * margin)),
+            flip=chance,
+            random=wanted.crop == "random" or chance > 0,
+            factor=factor,
+            offset=offset,
+            extensions=frozenset(each.lower().lstrip(".") for each in wanted.extensions),
+        )
+
+    def tensor(self, pixels: Pixels) -> Any:
+        """The pixels as a tensor; 26 µs for floats of 224 × 224, where NumPy takes 100 µs."""
+        torch = require("torch", extra="torch", why="to decode images to tensors")
+        tensor = torch.from_numpy(pixels)
+        if self.factor is not None:
+            return tensor.float().mul_(torch.from_numpy(self.factor)).add_(torch.from_numpy(self.offset))
+        return tensor.float().div_(255) if self.floats else tensor
+
+
+def _normalizing(normalize: Any, channels: int, layout: str) -> tuple[Any, Any]:
+    if normalize is None:
+        return None, None
+    mean, std = (np.asarray(each, np.float64) for each in (IMAGENET if normalize == "imagenet" else normalize))
+    shape = (channels, 1, 1) if layout == "chw" and channels > 1 else (channels,) if channels > 1 else ()
+    factor, offset = (1 / (255 * std)).astype(np.float32), (-mean / std).astype(np.float32)
+    made = [np.broadcast_to(each, (channels,)).reshape(shape).copy() for each in (factor, offset)]
+    return made[0], made[1]
+
+
+def _check(wanted: DecodeImage) -> None:
+    container, kind, _ = find_imagespec(wanted.imagespec)
+    sides = tuple(wanted.size) if isinstance(wanted.size, tuple | list) else (wanted.size,)
+    problems = {
+        "pictures and 16-bit images are not resized here; take 'rgb8' or 'torchrgb'": container == "pil"
+        or kind == "uint16",
+        "size is a side or (height, width), in pixels": len(sides) > 2
+        or not all(type(s) is int and s > 0 for s in sides),
+        "crop is 'random', 'center' or None": wanted.crop not in {"random", "center", None},
+        "flip is a probability": not 0 <= wanted.flip <= 1,
+        "scale is a share of the area, 0 < low ≤ high ≤ 1": not 0 < wanted.scale[0] <= wanted.scale[1] <= 1,
+        "ratio is width to height, 0 < low ≤ high": not 0 < wanted.ratio[0] <= wanted.ratio[1],
+        "resize must not be smaller than the crop": wanted.resize is not None and wanted.resize < max(sides),
+        "interpolation is 'bilinear' or 'nearest'": wanted.interpolation not in {"bilinear", "nearest"},
+        "layout is 'hwc', 'chw' or None": wanted.layout not in {"hwc", "chw", None},
+        "normalize needs a float spec such as 'rgb'": wanted.normalize is not None and kind != "float",
+        "oversample is at least 1, or None": wanted.oversample is not None and wanted.oversample < 1,
+    }
+    for problem, found in problems.items():
+        if found:
+            raise SpecError(f"decode_image({wanted.imagespec!r}, …): {problem}")
+
+
+decode_image = DecodeImage

@@ -1,0 +1,77 @@
+"""JSON and JSON lines: read with orjson where it is installed and agrees with the standard library."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import EncodingError
+
+from ._require import find_package
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# orjson turns integers beyond 64 bits into floats without a word. Such a number has at least 19 digits in a row;
+# translating and searching takes 1 µs per kB, a regular expression 8 µs (json.loads itself: 6 µs, orjson: 1 µs).
+_DIGITS = bytes(ord("0") if chr(code).isdigit() and code < 128 else ord(" ") for code in range(256))
+_LONG_NUMBER = b"0" * 19
+
+
+def decode_json(data: bytes) -> Any:
+    """What `json.loads` would give, faster when orjson is installed.
+
+    >>> decode_json(b'{"label": 3, "big": 123456789012345678901234567890, "loss": NaN}')
+    {'label': 3, 'big': 123456789012345678901234567890, 'loss': nan}
+    """
+    data, orjson = bytes(data), find_package("orjson")
+    if orjson is None or _LONG_NUMBER in data.translate(_DIGITS):
+        return json.loads(data)
+    try:
+        return orjson.loads(data)
+    except ValueError:
+        # NaN, Infinity, 1e400, lone surrogates, a byte order mark: the standard library decides, and words the error.
+        return json.loads(data)
+
+
+def _plain(value: Any) -> Any:
+    """What NumPy's and torch's scalars and arrays are in JSON."""
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+_encode = json.JSONEncoder(default=_plain).encode
+
+
+def encode_json(value: Any) -> bytes:
+    """The bytes of `json.dumps`; NumPy and torch values become numbers and lists.
+
+    >>> import numpy as np
+    >>> encode_json({"label": np.int64(3), "box": np.array([0.5, 1])})
+    b'{"label": 3, "box": [0.5, 1.0]}'
+    """
+    try:
+        return _encode(value).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EncodingError(f"has no JSON form: {error}", hint="use plain dicts, lists, strings and numbers") from error
+
+
+def decode_jsonl(data: bytes) -> list[Any]:
+    r"""One value per line; empty lines do not count.
+
+    >>> decode_jsonl(b'{"a": 1}\n[2]\n')
+    [{'a': 1}, [2]]
+    """
+    return [decode_json(line) for line in bytes(data).split(b"\n") if line.strip()]
+
+
+def encode_jsonl(values: Iterable[Any]) -> bytes:
+    r"""One line per value.
+
+    >>> encode_jsonl([{"a": 1}, [2]])
+    b'{"a": 1}\n[2]\n'
+    """
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+        raise EncodingError(f"a list of values is wanted, not {type(values).__name__}", hint="use 'json' for one value")
+    return b"".join(encode_json(value) + b"\n" for value in values)

@@ -1,0 +1,110 @@
+"""Pickled fields: the one place that unpickles what came out of a shard.
+
+A pickle is a program. Here it may only build plain containers and scalars, dates, NumPy arrays and torch tensors; every
+other name it asks for is refused by name. Whoever trusts a dataset says so: for one pipeline with
+`decode(wds.unsafe_pickle)`, for some classes with `decode(wds.handle_extension("pkl", wds.PickleLoader(MyClass)))`, for
+a process with `config.safety.unsafe_pickle = True` or `WDS_UNSAFE_PICKLE=1`. Secure mode refuses all of it.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from webdataset.config import safety
+from webdataset.errors import UnsafeContent
+
+from ._pickle_globals import ALLOWED, find_allowed, global_name
+from ._pickle_numpy import NumpyUnpickler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PICKLE_EXTENSIONS = ("pkl", "pickle", "pyd")
+
+
+def unpickle_loads(data: bytes) -> Any:
+    r"""The value in a pickled field, built from harmless parts only.
+
+    >>> unpickle_loads(pickle.dumps({"a": (1, 2.5, None)}))
+    {'a': (1, 2.5, None)}
+    >>> unpickle_loads(b"cos\nsystem\n(S'echo gotcha'\ntR.")
+    Traceback (most recent call last):
+    webdataset.errors.UnsafeContent: the pickle asks for os.system, which is not on the list of harmless names – ...
+    """
+    _refuse_in_secure_mode()
+    if safety.unsafe_pickle:
+        return pickle.loads(data)  # noqa: S301 - asked for, process-wide
+    return _restricted_loads(data, {})
+
+
+safe_loads = unpickle_loads  # for pickles that the package wrote itself, such as cached samples
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class PickleLoader:
+    """A loader of pickled fields that also builds the classes you name.
+
+    >>> from fractions import Fraction
+    >>> loader = PickleLoader(Fraction)
+    >>> loader(pickle.dumps([Fraction(1, 3)]))
+    [Fraction(1, 3)]
+
+    Use it as `decode(wds.handle_extension("pkl", wds.PickleLoader(MyClass)))`. A class that you name runs its own
+    code when it is rebuilt; name only those whose constructor does no harm whatever it is given.
+    """
+
+    allow: tuple[type | Callable[..., Any], ...]
+
+    def __init__(self, *allow: type | Callable[..., Any]) -> None:
+        object.__setattr__(self, "allow", allow)
+
+    def __call__(self, data: bytes) -> Any:
+        """The unpickled value."""
+        _refuse_in_secure_mode()
+        return _restricted_loads(data, {global_name(each): each for each in self.allow})
+
+
+def unsafe_pickle(key: str, data: bytes) -> Any:
+    """A decoder that unpickles without limits: `decode(wds.unsafe_pickle)`, for data that you made yourself.
+
+    >>> unsafe_pickle(".pkl", pickle.dumps(range(3)))
+    range(0, 3)
+    >>> unsafe_pickle(".txt", b"not mine") is None
+    True
+    """
+    if key.rpartition(".")[2].lower() not in PICKLE_EXTENSIONS:
+        return None
+    _refuse_in_secure_mode()
+    return pickle.loads(data)  # noqa: S301 - asked for by name
+
+
+def pickle_dumps(value: Any) -> bytes:
+    """The value as a pickle.
+
+    >>> pickle.loads(pickle_dumps([1, 2]))
+    [1, 2]
+    """
+    return pickle.dumps(value)
+
+
+def _refuse_in_secure_mode() -> None:
+    if safety.enforce:
+        raise UnsafeContent("Unpickling is not allowed for security reasons when enforce_security is set")
+
+
+def _restricted_loads(data: bytes, extra: dict[str, Any]) -> Any:
+    # Arrays need a slower unpickler (see _pickle_numpy); a pickle that hides the word is refused by the fast one.
+    kind: type[Any] = NumpyUnpickler if b"numpy" in data else _Unpickler
+    return kind(io.BytesIO(data), {**ALLOWED, **extra} if extra else ALLOWED).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, allowed: dict[str, Any]) -> None:
+        super().__init__(stream)
+        self._allowed = allowed
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        return find_allowed(self._allowed, module, name)

@@ -1,0 +1,67 @@
+"""Text, and whole numbers written as text."""
+
+from __future__ import annotations
+
+import operator
+from numbers import Number
+from typing import Any
+
+from webdataset.errors import EncodingError
+
+
+def decode_text(data: bytes) -> str:
+    """UTF-8 text.
+
+    >>> decode_text("größer".encode())
+    'größer'
+    """
+    return str(data, "utf-8")
+
+
+def encode_text(value: Any) -> bytes:
+    """UTF-8 bytes of a text, or of a number as Python writes it.
+
+    >>> encode_text("größer") == "größer".encode(), encode_text(3)
+    (True, b'3')
+    """
+    if isinstance(value, str | Number) or (hasattr(value, "item") and not getattr(value, "ndim", 0)):
+        return str(value).encode()
+    raise EncodingError(f"text is wanted, not {type(value).__name__}", hint="convert it with str(), or use 'json'")
+
+
+def decode_int(data: bytes) -> int:
+    r"""A whole number; blanks around it do not matter.
+
+    >>> decode_int(b" 17\n")
+    17
+    """
+    return int(bytes(data))
+
+
+def encode_int(value: Any) -> bytes:
+    """A whole number as ASCII digits: Python's, NumPy's and torch's integers, nothing that would not come back.
+
+    >>> encode_int(17), encode_int(True)
+    (b'17', b'1')
+    >>> encode_int(0.5)
+    Traceback (most recent call last):
+    webdataset.errors.EncodingError: a whole number is wanted, not 0.5 (float) – ...
+    """
+    try:
+        if getattr(value, "ndim", 0):
+            raise TypeError("has dimensions")
+        return b"%d" % operator.index(value)
+    except TypeError as error:
+        raise EncodingError(
+            f"a whole number is wanted, not {value!r:.60} ({type(value).__name__})",
+            hint="use 'json' or 'npy' for anything else",
+        ) from error
+
+
+def bytestr(data: Any) -> bytes:
+    """Bytes as they are, text and anything else as ASCII.
+
+    >>> bytestr(b"a"), bytestr("a"), bytestr(3)
+    (b'a', b'a', b'3')
+    """
+    return data if isinstance(data, bytes) else str(data).encode("ascii")

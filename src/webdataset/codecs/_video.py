@@ -1,0 +1,133 @@
+"""Film: frames, sound and rates, through PyAV."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from webdataset.errors import EncodingError, FormatError, SpecError
+
+from ._audio import read_waveform
+from ._require import require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VIDEO_EXTENSIONS = ("avi", "h264", "m4v", "mjpeg", "mkv", "mov", "mp4", "mpeg", "mpg", "ogv", "webm", "wmv")
+
+# Container and codec to write; each codec is in PyAV's wheels.
+_WRITERS = {
+    "mp4": ("mp4", "libx264"),
+    "m4v": ("mp4", "libx264"),
+    "mov": ("mov", "libx264"),
+    "mkv": ("matroska", "libx264"),
+    "webm": ("webm", "libvpx-vp9"),
+    "avi": ("avi", "mpeg4"),
+}
+VIDEO_WRITERS = tuple(_WRITERS)
+
+
+@dataclass(frozen=True, slots=True)
+class VideoHandler:
+    """A decoder of film fields: (frames T×H×W×3 in uint8, sound channels × length, {"video_fps": …, "audio_fps": …}).
+
+    >>> from webdataset.codecs import encode_field
+    >>> film = encode_field("mp4", np.zeros((4, 32, 48, 3), "u1"), fps=10)
+    >>> frames, sound, info = VideoHandler(every=2)(".mp4", film)
+    >>> frames.shape, info
+    ((2, 32, 48, 3), {'video_fps': 10.0})
+
+    Args:
+        every: keep each n-th frame.
+        limit: stop after so many kept frames.
+        audio: decode the sound too; otherwise it is empty.
+        torch: give tensors instead of arrays.
+    """
+
+    every: int = 1
+    limit: int | None = None
+    audio: bool = True
+    torch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or (self.limit is not None and self.limit < 1):
+            raise SpecError(f"{self!r}: every and limit count frames and start at 1")
+
+    def __call__(self, key: str, data: bytes) -> tuple[Any, Any, dict[str, float]] | None:
+        """Frames, sound and rates, or None if the field is not a film's."""
+        return self.decode(data) if self.resolve(key) is not None else None
+
+    def resolve(self, key: str) -> Callable[[bytes], tuple[Any, Any, dict[str, float]]] | None:
+        """The function that decodes fields of this name, or None."""
+        return self.decode if key.rpartition(".")[2].lower() in VIDEO_EXTENSIONS else None
+
+    def decode(self, data: bytes) -> tuple[Any, Any, dict[str, float]]:
+        """Frames, sound and rates of the film in the bytes."""
+        av = require("av", extra="video", why="to decode films")
+        with av.open(io.BytesIO(data)) as container:
+            if not container.streams.video:
+                raise FormatError("the film has no pictures")
+            frames = self._frames(container)
+            info: dict[str, float] = {"video_fps": float(container.streams.video[0].average_rate or 0)}
+        sound = np.zeros((1, 0), np.float32)
+        with av.open(io.BytesIO(data)) as container:
+            if container.streams.audio:
+                info["audio_fps"] = int(container.streams.audio[0].rate)
+                if self.audio:
+                    sound = read_waveform(av, container)
+        if self.torch:
+            torch = require("torch", extra="torch", why="to decode films to tensors")
+            return torch.from_numpy(frames), torch.from_numpy(sound), info
+        return frames, sound, info
+
+    def _frames(self, container: Any) -> np.ndarray[Any, Any]:
+        stream = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        stop = None if self.limit is None else self.limit * self.every
+        kept = [frame.to_ndarray(format="rgb24") for frame in islice(container.decode(stream), 0, stop, self.every)]
+        if not kept:
+            raise FormatError("the film has no pictures")
+        return np.stack(kept)
+
+
+torch_video = VideoHandler(torch=True)
+
+
+def encode_video(extension: str, value: Any, *, fps: float = 25, codec: str | None = None, **options: Any) -> bytes:
+    """Frames (T×H×W×3 in uint8) as a film without sound.
+
+    >>> len(encode_video("mp4", np.zeros((2, 32, 32, 3), "u1"))) > 500
+    True
+
+    Args:
+        extension: one of mp4, m4v, mov, mkv, webm, avi.
+        value: array or tensor of frames, or a tuple that starts with one, as decoding gives it.
+        fps: frames per second.
+        codec: PyAV's name of the codec.
+        options: options of the codec, such as `crf=18`.
+    """
+    frames = value[0] if isinstance(value, tuple) else value
+    frames = np.asarray(frames.detach().cpu() if hasattr(frames, "detach") else frames)
+    if frames.ndim != 4 or frames.shape[3] != 3 or frames.dtype != np.uint8 or not frames.size:
+        raise EncodingError(f"frames T×H×W×3 in uint8 are wanted, not {frames.shape} {frames.dtype}")
+    av = require("av", extra="video", why="to encode films")
+    container_format, default_codec = _WRITERS[extension]
+    stream = io.BytesIO()
+    try:
+        # bitexact: no dates and random numbers, so that the same frames give the same bytes
+        with av.open(stream, "w", format=container_format, options={"fflags": "+bitexact"}) as container:
+            track = container.add_stream(codec or default_codec, rate=Fraction(fps).limit_denominator(1001))
+            track.height, track.width = frames.shape[1:3]
+            track.pix_fmt = "yuv420p"
+            track.options = {name: str(option) for name, option in options.items()}
+            for frame in frames:
+                container.mux(track.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")))
+            container.mux(track.encode())
+    except (av.error.FFmpegError, ValueError, TypeError) as error:
+        raise EncodingError(f"cannot be written as {extension}: {error}", hint="sides must be even") from error
+    return stream.getvalue()

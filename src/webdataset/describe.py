@@ -1,0 +1,50 @@
+"""How a stage writes itself down: the call that made it, without addresses, so that equal stages read equal."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import MISSING, Field, fields
+from typing import Any, ClassVar
+
+
+class Described:
+    """A dataclass whose `repr` is the call that would make it: the public name and what differs from the defaults."""
+
+    verb: ClassVar[str]
+
+    def __repr__(self) -> str:
+        changed = {field.name: getattr(self, field.name) for field in fields(self) if _changed(self, field)}  # type: ignore[arg-type]  # a mix-in for dataclasses
+        return call(self.verb, **changed)
+
+
+def call(name: str, /, *args: Any, **kwargs: Any) -> str:
+    """Write a call the way a person would.
+
+    >>> call("map", len, handler=print)
+    'map(len, handler=print)'
+    """
+    words = [shown(value) for value in args] + [f"{key}={shown(value)}" for key, value in kwargs.items()]
+    return f"{name}({', '.join(words)})"
+
+
+def shown(value: Any) -> str:
+    """A value as it stands in a call: functions by their names, nothing with an address in it.
+
+    >>> shown(functools.partial(int, base=2))
+    'partial(int, base=2)'
+    """
+    if isinstance(value, functools.partial):
+        return call("partial", value.func, *value.args, **value.keywords)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if name is not None:
+        return str(name).replace("<locals>.", "")
+    if getattr(type(value), "__repr__") is object.__repr__:  # noqa: B009 – mypy takes the method for bound
+        return f"<{type(value).__qualname__}>"
+    return repr(value)
+
+
+def _changed(stage: Any, field: Field[Any]) -> bool:
+    if not field.repr:
+        return False
+    value = getattr(stage, field.name)
+    return field.default is MISSING or not (value is field.default or value == field.default)

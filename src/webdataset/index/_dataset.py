@@ -1,0 +1,265 @@
+"""A map-style dataset over indexed shards: length, any sample, any slice, any key, only the fields that are wanted."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from itertools import accumulate
+from typing import Any, NamedTuple, Self, overload
+
+from webdataset.errors import SpecError, StaleIndex, located
+
+from ._build import build_index
+from ._fresh import stale
+from ._lookup import ShardReader
+from ._place import load_count, load_index
+from ._shard_index import Extent, ShardIndex
+from ._wids import Description
+
+# How many shards stay open. A mapping costs address space only, a remote shard nothing.
+_OPEN_SHARDS = 64
+# Indexes that have to be read or built before the length is known come from files and networks.
+_WORKERS = 8
+
+
+class Place(NamedTuple):
+    """Where a sample lies: known without reading it."""
+
+    url: str
+    number: int
+    key: str | None
+    extents: tuple[Extent, ...]
+
+
+class IndexedDataset(Sequence[Any]):
+    """The samples of some shards, by number.
+
+    >>> from webdataset import stores, tar
+    >>> with stores.open_write("memory://doc-dataset/a.tar") as stream:
+    ...     for name in ("a.txt", "a.json", "b.txt", "b.json"):
+    ...         _ = stream.write(tar.encode_header(name, 3) + name[:3].encode() + tar.padding(3))
+    ...     _ = stream.write(tar.END_OF_ARCHIVE)
+    >>> dataset = IndexedDataset(["memory://doc-dataset/a.tar"])
+    >>> len(dataset), dataset[-1]["txt"], dataset.find("b"), [sample["json"] for sample in dataset[0:2]]
+    (2, b'b.t', 1, [b'a.j', b'b.j'])
+    >>> dataset.where(1).extents[0]
+    Extent(field='txt', offset=2560, size=3)
+
+    Args:
+        shards: addresses, or a description that knows how many samples each shard has.
+        fields: fetch only these; None fetches all.
+        index: a directory or bucket where indexes are kept; None looks beside the shards. A shard without an index is
+            read once.
+        transform: a function of a sample, such as a decoder.
+        lazy: fetch a field when it is asked for, not before.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[str] | Description,
+        *,
+        fields: Sequence[str] | None = None,
+        index: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        lazy: bool = False,
+    ) -> None:
+        if isinstance(shards, str) or (transform is not None and not callable(transform)):
+            raise SpecError("IndexedDataset takes a list of addresses and a function", hint="expand the spec first")
+        self._shards = _Shards(shards, index)
+        self._fields = None if fields is None else tuple(fields)
+        self._transform = transform
+        self._lazy = lazy
+        self._numbers = range(self._shards.total)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, which: int | str) -> Any: ...
+    @overload
+    def __getitem__(self, which: slice) -> IndexedDataset: ...
+    def __getitem__(self, which: int | str | slice) -> Any:
+        """One sample by number or key, or a view of several by a slice."""
+        if isinstance(which, slice):
+            view = copy(self)
+            view._numbers = self._numbers[which]
+            return view
+        number = self.find(which) if isinstance(which, str) else which
+        shard, inside = self._shards.locate(self._numbers[number])
+        return self._finish(shard, [inside])[0]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+        """Many samples at once, shard by shard, with few requests: what torch's loaders ask for."""
+        by_shard: dict[int, list[tuple[int, int]]] = {}
+        for place, number in enumerate(numbers):
+            shard, inside = self._shards.locate(self._numbers[number])
+            by_shard.setdefault(shard, []).append((place, inside))
+        result: list[Any] = [None] * len(numbers)
+        for shard, wanted in by_shard.items():
+            samples = self._finish(shard, [inside for _, inside in wanted])
+            for (place, _), sample in zip(wanted, samples, strict=True):
+                result[place] = sample
+        return result
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[number] for number in range(len(self)))
+
+    def find(self, key: str) -> int:
+        """The number of the sample with this key."""
+        number = self._shards.find(key)
+        try:
+            return self._numbers.index(number)
+        except ValueError:
+            raise KeyError(key) from None
+
+    def where(self, number: int) -> Place:
+        """Shard, key and byte ranges of a sample, without reading it."""
+        shard, inside = self._shards.locate(self._numbers[number])
+        index = self._shards.index(shard)
+        return Place(self._shards.urls[shard], inside, index.key(inside), index.extents(inside))
+
+    @property
+    def counts(self) -> list[int]:
+        """How many samples each shard has."""
+        return list(self._shards.counts)
+
+    @property
+    def urls(self) -> list[str]:
+        """The shards' addresses."""
+        return list(self._shards.urls)
+
+    def offset(self, shard: int, inside: int) -> int:
+        """The byte where a sample begins in its shard."""
+        return self._shards.index(shard).start(inside) if inside else 0
+
+    def stale(self, shard: int) -> StaleIndex:
+        """The error for a shard that does not hold as many samples as was said."""
+        return stale(
+            f"the shard does not hold the {self._shards.counts[shard]} samples it should", self._shards.urls[shard]
+        )
+
+    def close(self) -> None:
+        """Let go of open shards."""
+        self._shards.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"IndexedDataset({len(self)} samples in {len(self._shards.urls)} shards, fields={self._fields})"
+
+    def _finish(self, shard: int, numbers: list[int]) -> list[Any]:
+        reader = self._shards.reader(shard)
+        samples: list[Any]
+        if self._lazy:
+            samples = [LazySample(reader, number, self._fields) for number in numbers]
+        else:
+            samples = reader.samples(numbers, self._fields)
+        return samples if self._transform is None else [self._transform(sample) for sample in samples]
+
+
+class LazySample(Mapping[str, Any]):
+    """A sample whose fields are fetched when they are asked for, once.
+
+    >>> LazySample.__mro__[1].__name__
+    'Mapping'
+    """
+
+    def __init__(self, reader: ShardReader, number: int, fields: Sequence[str] | None = None) -> None:
+        self._reader = reader
+        self._number = number
+        names = (extent.field.lower() for extent in reader.index.extents(number))
+        self._names = tuple(name for name in names if fields is None or name in fields)
+        self._known: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._known:
+            if name in {"__key__", "__url__", *self._names}:
+                self._known |= self._reader.sample(self._number, [name])
+            else:
+                raise KeyError(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("__key__", "__url__", *self._names))
+
+    def __len__(self) -> int:
+        return 2 + len(self._names)
+
+
+class _Shards:
+    """The shards behind a dataset and all views of it: counts, indexes and open readers."""
+
+    def __init__(self, shards: Sequence[str] | Description, place: str | None) -> None:
+        self._place = place
+        self._indexes: dict[int, ShardIndex] = {}
+        self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+        self._lock = threading.Lock()
+        if isinstance(shards, Description):
+            self.urls = shards.urls
+            self.counts = shards.counts
+        else:
+            self.urls = [str(url) for url in shards]
+            with ThreadPoolExecutor(_WORKERS) as pool:
+                self.counts = list(pool.map(self._count, range(len(self.urls))))
+        self._starts = [0, *accumulate(self.counts)]
+        self.total = self._starts[-1]
+
+    def locate(self, number: int) -> tuple[int, int]:
+        shard = bisect_right(self._starts, number) - 1
+        return shard, number - self._starts[shard]
+
+    def find(self, key: str) -> int:
+        for shard in range(len(self.urls)):
+            try:
+                return self._starts[shard] + self.index(shard).find(key)
+            except KeyError:
+                continue
+        raise KeyError(key)
+
+    def index(self, shard: int) -> ShardIndex:
+        index = self._indexes.get(shard)
+        if index is None:
+            url = self.urls[shard]
+            with located(shard=url):
+                index = load_index(url, self._place) or build_index(url)
+            counts = getattr(self, "counts", None)
+            if counts is not None and len(index) != counts[shard]:
+                raise stale(f"the description counts {counts[shard]} samples, the index {len(index)}", url)
+            self._indexes[shard] = index
+        return index
+
+    def reader(self, shard: int) -> ShardReader:
+        with self._lock:
+            reader = self._readers.get(shard)
+            if reader is None:
+                reader = self._readers[shard] = ShardReader(self.urls[shard], self.index(shard))
+                if len(self._readers) > _OPEN_SHARDS:
+                    # Not closed: another thread may be reading from it. It goes with the last reference.
+                    self._readers.popitem(last=False)
+            else:
+                self._readers.move_to_end(shard)
+            return reader
+
+    def close(self) -> None:
+        with self._lock:
+            while self._readers:
+                self._readers.popitem()[1].close()
+
+    def _count(self, shard: int) -> int:
+        count = load_count(self.urls[shard], self._place)
+        return len(self.index(shard)) if count is None else count
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_readers": OrderedDict(), "_indexes": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()

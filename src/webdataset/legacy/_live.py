@@ -1,0 +1,46 @@
+"""Module attributes that are read and set like variables, and modules that can be called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+
+def make_live(module: str, **properties: property) -> None:
+    """Give a module attributes that ask, and tell, somebody else.
+
+    >>> import sys, types
+    >>> switch, sys.modules["lamp"] = {"on": False}, types.ModuleType("lamp")
+    >>> make_live("lamp", lit=property(lambda _: switch["on"], lambda _, value: switch.update(on=value)))
+    >>> sys.modules["lamp"].lit = True
+    >>> switch, sys.modules.pop("lamp").lit
+    ({'on': True}, True)
+    """
+    _become(module, properties)
+
+
+def make_callable(module: str, function: str) -> None:
+    """Let a module be called like the function of the same name in it; it still pickles, by its name.
+
+    >>> import sys, types
+    >>> sys.modules["lamp"] = types.ModuleType("lamp")
+    >>> sys.modules["lamp"].lamp = lambda colour: f"a {colour} lamp"
+    >>> make_callable("lamp", "lamp")
+    >>> sys.modules.pop("lamp")("red")
+    'a red lamp'
+    """
+
+    def call(self: ModuleType, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, function)(*args, **kwargs)
+
+    def reduce(self: ModuleType) -> tuple[Any, ...]:
+        return importlib.import_module, (self.__name__,)
+
+    _become(module, {"__call__": call, "__reduce__": reduce})
+
+
+def _become(module: str, members: dict[str, Any]) -> None:
+    here = sys.modules[module]
+    here.__class__ = type(type(here).__name__, (type(here),), members)

@@ -1,0 +1,25 @@
+"""`webdataset.pytorch`: what torch has, or names that say that torch is missing. Importing it imports torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["DataLoader", "IterableDataset", "TorchTensor"]
+
+try:
+    from torch import Tensor as TorchTensor
+    from torch.utils.data import DataLoader, IterableDataset
+except ImportError:
+    from webdataset.errors import MissingDependency
+
+    class IterableDataset:  # type: ignore[no-redef]  # a stand-in, so that classes can be derived from it
+        """A dataset without torch."""
+
+    class TorchTensor:  # type: ignore[no-redef]
+        """No value is an instance of this."""
+
+    class DataLoader:  # type: ignore[no-redef]
+        """Says that torch is missing when somebody needs it."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            raise MissingDependency("torch", extra="torch", why="to start worker processes")

@@ -1,0 +1,281 @@
+"""`webdataset.tariterators`: from shards to samples, step by step.
+
+Programs put their own function in the place of one of these steps, by passing it on or by assigning to this module's
+name; `tarfile_samples` and `tarfile_to_samples` use what is there. While nothing was replaced they read in one go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from contextlib import closing
+from itertools import chain
+from typing import Any
+
+from webdataset.errors import WebDatasetError, add_where
+from webdataset.handlers import Handler, reraise_exception
+from webdataset.samples import ReadSamples, choose, group_members
+from webdataset.samples import split_name as base_plus_ext
+from webdataset.shards import SimpleShardList
+from webdataset.stages import FilterFunction
+from webdataset.stores import gopen, is_local
+from webdataset.tar import Member, read_members
+
+from ._boundary import EndOfShard
+
+__all__ = [
+    "base_plus_ext",
+    "group_by_keys",
+    "meta_prefix",
+    "meta_suffix",
+    "reraise_exception",
+    "shardlist",
+    "tar_file_expander",
+    "tar_file_iterator",
+    "tarfile_samples",
+    "tarfile_to_samples",
+    "trace",
+    "url_opener",
+    "valid_sample",
+]
+
+Sample = dict[str, Any]
+
+trace = False
+"""Accepted and unused; see the logger `webdataset`."""
+meta_prefix = "__"
+meta_suffix = "__"
+_META = "__[^/]*__($|/)"
+
+
+def shardlist(urls: Any, *, shuffle: bool = False) -> Iterator[Sample]:
+    """Shards of a spec, one after the other.
+
+    >>> list(shardlist("a-{0..1}.tar"))
+    [{'url': 'a-0.tar'}, {'url': 'a-1.tar'}]
+    """
+    yield from SimpleShardList(urls, seed=True if shuffle else None)
+
+
+def valid_sample(sample: Any) -> bool:
+    """Whether it holds something and is not marked as bad.
+
+    >>> valid_sample({"txt": b""}), valid_sample({}), valid_sample({"txt": b"", "__bad__": True})
+    (True, False, False)
+    """
+    return isinstance(sample, dict) and len(sample) > 0 and not sample.get("__bad__", False)
+
+
+def url_opener(data: Iterable[Sample], handler: Handler = reraise_exception, **kw: Any) -> Iterator[Sample]:
+    r"""Add an open `stream` to every shard.
+
+    >>> [shard["stream"].read() for shard in url_opener([{"url": "pipe:echo hello"}])]
+    [b'hello\n']
+    """
+    for shard in data:
+        try:
+            shard["stream"] = gopen(shard["url"], **kw)
+            path = is_local(shard["url"])
+        except Exception as error:
+            if handler(error):
+                continue
+            return
+        if path is not None:
+            shard.setdefault("local_path", path)
+        yield shard
+
+
+def tar_file_iterator(
+    fileobj: Any,
+    skip_meta: str | None = _META,
+    handler: Handler = reraise_exception,
+    select_files: Any = None,
+    rename_files: Callable[[str], str] | None = None,
+) -> Generator[Sample, None, None]:
+    r"""The files of an archive as dicts with `fname` and `data`.
+
+    >>> list(tar_file_iterator(b"\0" * 1024))
+    []
+    """
+    try:
+        for member in read_members(fileobj, rename=_wanted(skip_meta, select_files, rename_files)):
+            yield {"fname": member.name, "data": member.data}
+    except Exception as error:
+        handler(error)  # behind the failure nothing can be read, whatever the answer is
+    finally:
+        _close(fileobj)
+
+
+def _wanted(
+    skip_meta: str | None, select_files: Any, rename_files: Callable[[str], str] | None
+) -> Callable[[str], str | None] | None:
+    chosen = choose(select_files, rename_files)
+    if skip_meta is None:
+        return chosen
+    meta = re.compile(skip_meta)
+
+    def wanted(name: str) -> str | None:
+        if meta.match(name):
+            return None
+        return name if chosen is None else chosen(name)
+
+    return wanted
+
+
+def tar_file_expander(
+    data: Iterable[Sample],
+    handler: Handler = reraise_exception,
+    select_files: Any = None,
+    rename_files: Callable[[str], str] | None = None,
+    eof_value: Any = EndOfShard(),  # noqa: B008  # never changed
+) -> Iterator[Sample]:
+    r"""The files of all shards, with `__url__`; what stands between two shards is an empty dict.
+
+    >>> list(tar_file_expander([{"url": "empty.tar", "stream": b"\0" * 1024}]))
+    [{}]
+
+    `eof_value` comes after the files of every shard, also of one that failed; None leaves it out.
+    """
+    for shard in data:
+        asked = _Asked(handler, shard["url"])
+        about = {"__url__": shard["url"]}
+        if "local_path" in shard:
+            about["__local_path__"] = shard["local_path"]
+        with closing(tar_file_iterator(shard["stream"], _META, asked, select_files, rename_files)) as files:
+            for file in files:
+                yield {**file, **about}
+        if eof_value is not None:
+            yield EndOfShard(broken=True) if asked.failed and eof_value == {} else eof_value
+        if asked.stop:
+            return
+
+
+class _Asked:
+    """Passes a failure on to the handler, once, and remembers the answer."""
+
+    def __init__(self, handler: Handler, url: str) -> None:
+        self._handler = handler
+        self._url = url
+        self.failed = self.stop = False
+
+    def __call__(self, error: Exception) -> bool:
+        if isinstance(error, WebDatasetError):
+            add_where(error, shard=self._url)
+        self.failed = True
+        self.stop = not self._handler(error)
+        return True
+
+
+def _close(stream: Any) -> None:
+    close = getattr(stream, "close", None)
+    if close is not None:
+        close()
+
+
+class _OneShard:
+    """The members of one shard, taken from a stream of many."""
+
+    def __init__(self, first: Sample, files: Iterator[Sample]) -> None:
+        self.url = first.get("__url__")
+        self.local_path = first.get("__local_path__")
+        self.next: Sample | None = None  # the first file of the following shard, if that is how this one ended
+        self.ended = False
+        self._files = chain([first], files)
+
+    def members(self) -> Iterator[Member]:
+        """Up to the end of the shard; a broken one raises, so that its last sample is not taken for complete."""
+        for file in self._files:
+            if not file:
+                self.ended = True
+                if getattr(file, "broken", False):
+                    raise _BrokenShardError
+                return
+            if file.get("__url__") != self.url:
+                self.ended, self.next = True, file
+                return
+            yield Member(file["fname"], 0, 0, file["data"])
+        self.ended = True
+
+
+class _BrokenShardError(Exception):
+    """The handler has been asked about it already."""
+
+
+def group_by_keys(
+    data: Iterable[Sample],
+    keys: Callable[[str], tuple[str | None, str | None]] = base_plus_ext,
+    lcase: bool = True,
+    suffixes: Collection[str] | None = None,
+    handler: Handler = reraise_exception,
+) -> Iterator[Sample]:
+    """Files that follow each other and share a key, as one sample.
+
+    >>> files = [{"fname": "1.txt", "data": b"a", "__url__": "u"}, {"fname": "1.cls", "data": b"0", "__url__": "u"}]
+    >>> list(group_by_keys(files))
+    [{'__key__': '1', '__url__': 'u', 'txt': b'a', 'cls': b'0'}]
+    """
+    files = iter(data)
+    file = next(files, None)
+    while file is not None:
+        if not file:
+            file = next(files, None)
+            continue
+        shard = _OneShard(file, files)
+        try:
+            for sample in group_members(
+                shard.members(),
+                url=shard.url,
+                local_path=shard.local_path,
+                keys=keys,
+                lcase=lcase,
+                suffixes=suffixes,
+                handler=handler,
+            ):
+                if valid_sample(sample):
+                    yield sample
+        except _BrokenShardError:
+            pass
+        if not shard.ended:  # the handler said stop
+            return
+        file = shard.next if shard.next is not None else next(files, None)
+
+
+_STEPS = (url_opener, tar_file_expander, group_by_keys)
+
+
+def _replaced() -> bool:
+    """Whether a program has put a function of its own in the place of a step."""
+    return (url_opener, tar_file_expander, group_by_keys) != _STEPS
+
+
+def tarfile_samples(
+    src: Iterable[Sample],
+    handler: Handler = reraise_exception,
+    select_files: Any = None,
+    rename_files: Callable[[str], str] | None = None,
+) -> Iterator[Sample]:
+    """The samples of shards; a stage as it is.
+
+    >>> list(tarfile_samples([]))
+    []
+    """
+    if not _replaced():
+        return ReadSamples(handler=handler, select_files=select_files, rename_files=rename_files)(src)
+    streams = url_opener(src, handler=handler)
+    files = tar_file_expander(streams, handler=handler, select_files=select_files, rename_files=rename_files)
+    return group_by_keys(files, handler=handler)
+
+
+def tarfile_to_samples(
+    handler: Handler = reraise_exception,
+    select_files: Any = None,
+    rename_files: Callable[[str], str] | None = None,
+) -> Any:
+    """The stage from shards to samples.
+
+    >>> tarfile_to_samples(select_files="*.jpg")
+    ReadSamples(select_files='*.jpg')
+    """
+    if _replaced():
+        return FilterFunction(tarfile_samples, handler, select_files, rename_files)
+    return ReadSamples(handler=handler, select_files=select_files, rename_files=rename_files)

@@ -1,0 +1,186 @@
+"""`WebLoader`: a dataset read by worker processes or threads, as the first stage of a pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from webdataset.errors import MissingDependency, SpecError, StateError
+from webdataset.flow import Json
+from webdataset.pipeline import DataPipeline, FluidInterface
+from webdataset.stages import default_collation_fn
+
+from ._place import Batching
+from ._threads import Threads
+
+if TYPE_CHECKING:
+    from ._stats import Stats
+
+_FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
+
+
+class WebLoader(DataPipeline, FluidInterface):
+    """A dataset read in the background, with the methods of the fluid interface for what comes after.
+
+    >>> from webdataset import DataPipeline
+    >>> dataset = DataPipeline(range(6))
+    >>> [batch.tolist() for batch in WebLoader(dataset, batch_size=2)]
+    [[0, 1], [2, 3], [4, 5]]
+    >>> list(WebLoader(dataset, num_workers=2, workers="threads"))
+    [0, 1, 2, 3, 4, 5]
+
+    With `workers="processes"` the arguments are those of `torch.utils.data.DataLoader`. Batch in the dataset
+    (`.batched(64)`) and pass `batch_size=None`: then whole batches travel from the workers, and the arrays of a batch
+    lie in one block of shared memory.
+
+    With `workers="threads"` the functions of one sample that stand side by side (`decode`, `map`, `to_tuple`, …) run on
+    `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every
+    number of threads. torch is not needed.
+
+    Either way `state_dict()` tells where the item that was handed on last left the dataset.
+
+    Args:
+        dataset: a pipeline; for processes any dataset, for threads any iterable.
+        batch_size: how many samples make a batch; None for a dataset that makes batches (the default with threads).
+        num_workers: how many processes or threads; 0 reads where the items are taken.
+        workers: "processes" or "threads".
+        collate_fn: makes a batch of a list of samples.
+        drop_last: leave out a last batch that is not full.
+        prefetch_factor: how many items wait for the consumer: for each process, or in all for threads.
+        memory: how many bytes may wait (threads).
+        shared_memory: False sends batches through pipes (processes).
+        settings: what else `torch.utils.data.DataLoader` takes (processes).
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int | None = -1, *args: Any, workers: str = "processes", **settings: Any
+    ) -> None:
+        if workers == "threads":
+            source = _thread_source(dataset, None if batch_size == -1 else batch_size, *args, **settings)
+        elif workers == "processes":
+            source = _process_source(dataset, 1 if batch_size == -1 else batch_size, *args, **settings)
+        else:
+            raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
+        super().__init__(source)
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        if self.size is None and len(self.pipeline) == 1 and hasattr(self.pipeline[0], "__len__"):
+            return len(self.pipeline[0])
+        return super().__len__()
+
+    def state_dict(self) -> dict[str, Json]:
+        """Where the item that was handed on last left the dataset: JSON.
+
+        >>> loader = WebLoader([0, 1, 2], num_workers=1, workers="threads")
+        >>> items = iter(loader)
+        >>> next(items)
+        0
+        >>> again = WebLoader([0, 1, 2], num_workers=2, workers="threads")
+        >>> again.load_state_dict(loader.state_dict())
+        >>> list(again)
+        [1, 2]
+        """
+        state = super().state_dict()
+        if isinstance(self.dataset, DataPipeline):
+            state["dataset"] = {**self.dataset.identity(), "next_epoch": self.dataset.epochs.peek()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Json]) -> None:
+        """Go on from a saved state with the next `iter()`."""
+        saved = state.get("dataset")
+        if (saved is not None) != isinstance(self.dataset, DataPipeline):
+            raise StateError(
+                "the checkpoint is not that of a loader with such a dataset", hint="load it where it was saved"
+            )
+        if saved is not None:
+            self.dataset.check_identity(saved)
+        self._check_place(state["at"])
+        super().load_state_dict(state)
+        if saved is not None:
+            self.dataset.set_epoch(saved["next_epoch"])
+
+    def _check_place(self, at: Json) -> None:
+        check = getattr(self.pipeline[0], "check_saved", None)
+        progress = at["pass"].get("progress") if at is not None and at["pass"] is not None else None
+        if check is not None and progress and progress[0] is not None:
+            check(progress[0])
+
+    def stats(self) -> Stats:
+        """What this loader did since its epoch began: the rate and busy share of its parts, and the bottleneck.
+
+        >>> loader = WebLoader(range(100), num_workers=1, workers="threads")
+        >>> len(list(loader)), loader.stats().items
+        (100, 100)
+        """
+        stats = getattr(self.pipeline[0], "stats", None)
+        if stats is None:
+            raise SpecError(
+                "this loader reads a dataset that is not a pipeline of ours", hint="wrap it: DataPipeline(…)"
+            )
+        return stats()  # type: ignore[no-any-return]  # a stage may be anything
+
+    def watched(self) -> Self:
+        """A copy with a copy of the dataset, which times every single stage; see `webdataset.profile`."""
+        result = self._copy()
+        watched = getattr(self.pipeline[0], "with_watch", None)
+        if watched is None:
+            raise SpecError(
+                "this loader reads a dataset that is not a pipeline of ours", hint="wrap it: DataPipeline(…)"
+            )
+        result.pipeline[0] = watched()
+        return result
+
+    def set_epoch(self, epoch: int) -> None:
+        """Number the next pass over the dataset, for orders that depend on it."""
+        super().set_epoch(epoch)
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(epoch)
+
+
+def _thread_source(
+    dataset: Any,
+    batch_size: int | None,
+    *,
+    num_workers: int = 0,
+    collate_fn: Any = None,
+    drop_last: bool = False,
+    prefetch_factor: int = 2,
+    memory: int = 1 << 28,
+    **settings: Any,
+) -> Threads:
+    if settings:
+        raise SpecError(f"WebLoader(workers='threads') got {', '.join(settings)}", hint=_FOR_PROCESSES)
+    for name, value, least in (
+        ("num_workers", num_workers, 0),
+        ("prefetch_factor", prefetch_factor, 1),
+        ("memory", memory, 1),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise SpecError(f"{name}={value!r}", hint=f"a whole number, {least} or more")
+    return Threads(
+        dataset if isinstance(dataset, DataPipeline) else DataPipeline(dataset),
+        num_workers,
+        _batching(batch_size, collate_fn or default_collation_fn, drop_last),
+        prefetch_factor,
+        memory,
+    )
+
+
+def _batching(batch_size: int | None, collate_fn: Any, drop_last: bool) -> Batching | None:
+    if batch_size is None:
+        return None
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise SpecError(f"batch_size={batch_size!r}", hint="a whole number, 1 or more, or None")
+    return Batching(batch_size, collate_fn, drop_last)
+
+
+def _process_source(dataset: Any, *args: Any, shared_memory: bool = True, **settings: Any) -> Any:
+    try:
+        from torch.utils.data import DataLoader
+
+        from ._processes import Processes
+    except ImportError as error:
+        raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
+    if isinstance(dataset, DataPipeline):
+        return Processes(dataset, *args, shared_memory=shared_memory, **settings)
+    return DataLoader(dataset, *args, **settings)

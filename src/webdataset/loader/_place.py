@@ -1,0 +1,93 @@
+"""Where a dataset was when the item that was handed on last left it; this rides beside the items.
+
+Asking a pipeline for its state costs something (a shuffle lists what it holds), and a loader needs the state beside
+every item, because nobody knows at which one the user will stop. So it is asked at most every few milliseconds, and in
+between the items are counted: a place is a state and how many items to leave out after it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from webdataset.errors import StateError
+from webdataset.flow import Json, Progress, Recall
+from webdataset.pipeline import Stream
+
+# A state of a thousand-sample shuffle buffer takes about 0.1 ms: 2 % of the time at this distance.
+_BETWEEN_STATES = 0.005
+
+
+class Tagged(NamedTuple):
+    """An item, and the place after it: a state (or why there is none) and the items handed on since."""
+
+    item: Any
+    state: Json | StateError
+    since: int
+
+
+class Batching(NamedTuple):
+    """How a loader makes batches of a dataset that yields samples."""
+
+    size: int
+    collate: Callable[[list[Any]], Any]
+    drop_last: bool = False
+
+
+def tagged(stream: Stream, size: int) -> Iterator[Tagged]:
+    """The items of one epoch, each with the place after it.
+
+    >>> from webdataset.pipeline import DataPipeline
+    >>> dataset = DataPipeline([1, 2])
+    >>> [(tag.item, place(tag)["skip"]) for tag in tagged(dataset.open(), -1)]
+    [(1, 1), (2, 2)]
+    """
+    state, since, asked = _ask(stream), 0, time.perf_counter()
+    for item in stream.epoch(size):
+        since += 1
+        now = time.perf_counter()
+        if now - asked > _BETWEEN_STATES:
+            state, since, asked = _ask(stream), 0, now
+        yield Tagged(item, state, since)
+
+
+def batched(tags: Iterator[Tagged], batching: Batching | None) -> Iterator[Tagged]:
+    """Put items together; the place of a batch is that of its last item."""
+    if batching is None:
+        yield from tags
+        return
+    while group := list(islice(tags, batching.size)):
+        if len(group) == batching.size or not batching.drop_last:
+            yield group[-1]._replace(item=batching.collate([tag.item for tag in group]))
+
+
+def place(tag: Tagged) -> Json:
+    """The place of a tag as JSON, to be given to `Stream`; raises what made it impossible."""
+    if isinstance(tag.state, StateError):
+        raise tag.state
+    return {**tag.state, "skip": tag.state.get("skip", 0) + tag.since}
+
+
+def _ask(stream: Stream) -> Json | StateError:
+    try:
+        return stream.state()
+    except StateError as error:  # the run goes on; only whoever wants to save it hears of this
+        return error
+
+
+class Place(Progress):
+    """The progress of a stage that is a whole dataset: the place after the last item."""
+
+    def __init__(self) -> None:
+        self.tag: Tagged | None = None
+        self.loaded: Json = None
+
+    def save(self) -> Json:
+        """The place as JSON, or None before the first item."""
+        return place(self.tag) if self.tag is not None else self.loaded
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on after that item."""
+        self.loaded = saved

@@ -1,0 +1,204 @@
+"""Per-item functions on threads, in order: what comes out does not depend on how many threads there are.
+
+The items in flight are this stage's progress, saved as origins. One thread, the one that asks for items, reads ahead
+and hands the results on; the pool only runs the functions. So no stage before or after ever sees two threads.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
+from webdataset.pipeline import InFlight
+
+from ._meter import Meter
+from ._sizes import size_of
+
+# Handing a task to a thread and its result back costs about 30 µs, so a task should take much longer than that.
+_TASK_SECONDS = 0.001
+_LARGEST_CHUNK = 32
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Neighbouring items on their way through the functions."""
+
+    items: list[Any]
+    size: int
+    results: list[Any] = field(default_factory=list)
+    failure: BaseException | None = None
+    seconds: float = 0.0
+    on_processor: float = 0.0
+    done: Future[None] = field(default_factory=Future)
+
+
+class Pool:
+    """The threads that all groups of functions of a pass share; they live while one of the groups runs.
+
+    >>> list(Pool(2, memory=1 << 20).stage([str])(range(3)))
+    ['0', '1', '2']
+
+    Args:
+        threads: how many.
+        memory: how many bytes of items may be in flight in one group, though one chunk always may.
+    """
+
+    def __init__(self, threads: int, *, memory: int, meter: Meter | None = None) -> None:
+        self.threads, self.memory, self.meter = threads, memory, meter or Meter()
+        self._groups = 0
+        self._stages = 0
+        self._executor: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def stage(self, functions: Sequence[Callable[[Any], Any]]) -> Threaded:
+        """The stage that runs these functions; what `Running` asks for."""
+        self._stages += 1
+        return Threaded(self, fuse(functions), self._stages)
+
+    @contextmanager
+    def executor(self) -> Iterator[ThreadPoolExecutor]:
+        """The threads; the last group that leaves waits for them to end."""
+        with self._lock:
+            self._groups += 1
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="webdataset-pool")
+            executor = self._executor
+        try:
+            yield executor
+        finally:
+            with self._lock:
+                self._groups -= 1
+                last = self._groups == 0
+                if last:
+                    self._executor = None
+            if last:
+                executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Event) -> None:
+    started, ran = time.perf_counter(), time.thread_time()
+    try:
+        for item in chunk.items:
+            if stopped.is_set():
+                break
+            chunk.results.append(function(item))
+    except BaseException as failure:  # raised in its turn, after the results before it
+        chunk.failure = failure
+    chunk.items.clear()
+    chunk.size = size_of(chunk.results)
+    chunk.seconds, chunk.on_processor = time.perf_counter() - started, time.thread_time() - ran
+
+
+@dataclass(frozen=True, eq=False)
+class Threaded(Resumable):
+    """A group of per-item functions, run by a pool."""
+
+    pool: Pool
+    function: Callable[[Any], Any]
+    depth: int = 1  # groups from the source to this one
+
+    def start(self, during: Pass) -> InFlight:
+        """Nothing in flight."""
+        return InFlight()
+
+    def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
+        """Hand on the results in the order of the items."""
+        with self.pool.executor() as executor, _Window(self, executor, items, at) as window:
+            while (chunk := window.next_chunk()) is not None:
+                for result in chunk.results:
+                    at.handed = at.origins.popleft()
+                    if result is not DROP:
+                        yield result
+                if isinstance(chunk.failure, EndOfStreamError):
+                    return
+                if chunk.failure is not None:
+                    raise chunk.failure
+
+
+class _Window:
+    """The chunks in flight, and the stream that they are taken from."""
+
+    def __init__(self, stage: Threaded, executor: ThreadPoolExecutor, items: Iterator[Any], at: InFlight) -> None:
+        self._function, self._items, self._at = stage.function, items, at
+        self._pool, self._meter, self._depth = stage.pool, stage.pool.meter, stage.depth
+        self._executor, self._context = executor, contextvars.copy_context()
+        self._stopped = threading.Event()
+        self._chunks: deque[_Chunk] = deque()
+        self._most = 2 * self._pool.threads + 2
+        self._chunk_size = 1
+        self._ended = False
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        for chunk in self._chunks:
+            chunk.done.cancel()
+
+    def next_chunk(self) -> _Chunk | None:
+        """The oldest chunk, finished; None at the end. An error of the stream comes after all that it brought."""
+        self._add_chunk()  # one for the one that is about to leave: what is in flight does not shrink
+        while self._chunks and not self._chunks[0].done.done() and self._add_chunk():
+            pass
+        if not self._chunks:
+            if self._error is not None:
+                raise self._error
+            return None
+        chunk = self._chunks.popleft()
+        with self._meter.timing(f"wait for functions {self._depth}"):
+            chunk.done.result()
+        self._meter.add("functions", chunk.seconds, count=len(chunk.results))
+        self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
+        self._adapt(chunk)
+        return chunk
+
+    def _adapt(self, chunk: _Chunk) -> None:
+        each = chunk.seconds / max(1, len(chunk.results))
+        wanted = min(_LARGEST_CHUNK, max(1, int(_TASK_SECONDS / max(each, 1e-9))))
+        self._chunk_size = min(wanted, 2 * self._chunk_size)
+
+    def _add_chunk(self) -> bool:
+        """Take a chunk from the stream, if there is room for it and the stream has not ended."""
+        if self._ended or (self._chunks and not self._has_room()):
+            return False
+        chunk = _Chunk([], 0)
+        with self._meter.timing(f"read {self._depth}"):
+            try:
+                self._take(chunk)
+            except BaseException as error:  # raised in its turn
+                self._error, self._ended = error, True
+        if chunk.items:
+            context = self._context.copy()  # whoever looks at the world in a thread sees that of the one who asked
+            chunk.done = self._executor.submit(context.run, _apply, chunk, self._function, self._stopped)
+            self._chunks.append(chunk)
+        return not self._ended
+
+    def _take(self, chunk: _Chunk) -> None:
+        upstream = self._at.upstream
+        most = self._pool.memory // self._most
+        while self._at.again and len(chunk.items) < self._chunk_size:
+            chunk.items.append(self._at.again.popleft())  # its origin has been loaded already
+        while len(chunk.items) < self._chunk_size and chunk.size <= most:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                self._ended = True
+                return
+            self._at.origins.append(upstream.origin if upstream is not None else None)
+            chunk.items.append(item)
+            chunk.size += size_of(item)
+
+    def _has_room(self) -> bool:
+        if len(self._chunks) >= self._most:
+            return False
+        return sum(chunk.size for chunk in self._chunks) < self._pool.memory

@@ -1,0 +1,145 @@
+"""The part of the loader that runs in a worker process: the dataset, made into parcels, each with its place."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from webdataset import world
+from webdataset.errors import StageError
+from webdataset.flow import Json
+from webdataset.pipeline import DataPipeline, TorchIterable
+
+from ._meter import Meter, timed
+from ._parcel import Parcel, pack
+from ._place import Batching, Tagged, batched, tagged
+from ._segments import Blocks
+from ._watch import Watch
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the workers begin.
+
+    `turn` is the worker whose item comes next. torch asks the workers in turns, beginning with the first; so those
+    before `turn` send one empty message ahead.
+    """
+
+    places: list[Json]
+    turn: int = 0
+
+
+@dataclass(slots=True)
+class Post:
+    """A message of a worker: an item with its place, or a failure, or nothing."""
+
+    worker: int
+    parcel: Parcel | Unpacked | None = None
+    place: Tagged | None = None
+    failure: Failure | None = None
+    counted: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def pin_memory(self) -> Any:
+        """Called by torch's pinning thread where there is a device to copy to."""
+        if self.parcel is not None:
+            self.parcel = Unpacked(_pinned(self.parcel.unpack()))
+        return self
+
+
+@dataclass(slots=True)
+class Unpacked:
+    """A value that does not travel."""
+
+    value: Any
+
+    def unpack(self) -> Any:
+        """The value, once."""
+        value, self.value = self.value, None
+        return value
+
+
+def _pinned(value: Any) -> Any:
+    if hasattr(value, "pin_memory"):
+        return value.pin_memory()
+    if isinstance(value, dict):
+        return {name: _pinned(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(map(_pinned, value))
+    return value
+
+
+class Failure:
+    """An exception of a worker, as it was, with the traceback that it had there."""
+
+    def __init__(self, error: Exception, worker: int) -> None:
+        text = "".join(traceback.format_exception(error)).rstrip()
+        error.add_note(f"in worker process {worker}:\n{text}")
+        try:
+            self._pickled = pickle.dumps(error)
+            pickle.loads(self._pickled)  # noqa: S301  # our own: some exceptions can be pickled and not unpickled
+        except Exception:
+            self._pickled = pickle.dumps(StageError(f"{type(error).__name__} in worker process {worker}:\n{text}"))
+
+    def raise_again(self) -> None:
+        """Raise it here."""
+        raise pickle.loads(self._pickled)  # noqa: S301  # our own
+
+
+@dataclass(eq=False)
+class Posted(TorchIterable):
+    """What torch gives to its workers instead of the dataset.
+
+    Args:
+        dataset: what is read.
+        batching: how to make batches of its items.
+        convert: what becomes of every item or batch.
+        start: where to begin the first epoch.
+        blocks: how many blocks of shared memory a worker keeps for its batches; with none they travel through the pipe.
+        watched: time every single stage.
+    """
+
+    dataset: DataPipeline
+    batching: Batching | None
+    convert: Callable[[Any], Any]
+    start: Start | None = None
+    blocks: int = 0
+    watched: bool = False
+    _blocks: Blocks | None = field(default=None, repr=False)
+
+    def __iter__(self) -> Iterator[Post]:
+        """The messages of this worker, for one epoch."""
+        here = world.current().worker
+        start, self.start = self.start, None
+        if start is not None and here < start.turn:
+            yield Post(here)
+        if self._blocks is None and self.blocks:
+            self._blocks = Blocks(self.blocks)
+        try:
+            for post in self.posts(here, start.places[here] if start is not None else None):
+                self._pack(post)
+                yield post
+        except Exception as error:
+            yield Post(here, failure=Failure(error, here))
+
+    def _pack(self, post: Post) -> None:
+        began = time.perf_counter()
+        post.parcel = pack(post.parcel.unpack(), self._blocks) if post.parcel is not None else None
+        spent = time.perf_counter() - began
+        post.counted["packing"] = (1, spent)
+
+    def posts(self, here: int, place: Json) -> Iterator[Post]:
+        """The items of one epoch, each with its place and what was counted since the one before; not packed yet."""
+        meter = Meter()
+        how = {"watch": Watch(meter)} if self.watched else {}
+        tags = batched(tagged(self.dataset.open(place, **how), self.dataset.nsamples), self.batching)
+        for tag in timed(tags, meter, "busy"):
+            with meter.timing("busy"):
+                item = Unpacked(self.convert(tag.item))
+            counted = {name: (meter.counts[name], meter.seconds[name]) for name in meter.counts}
+            meter.clear()
+            with meter.timing("idle"):
+                yield Post(here, item, tag._replace(item=None), counted=counted)

@@ -1,0 +1,209 @@
+"""A dataset read by torch's worker processes. The only file that imports torch at its top: it is loaded when needed."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from webdataset import world
+from webdataset.errors import StageError, StateError
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+from webdataset.pipeline import DataPipeline
+
+from . import _segments
+from ._meter import Meter, timed
+from ._parts import process_stats
+from ._place import Batching, Tagged, place
+from ._posted import Post, Posted, Start
+from ._stats import Stats
+
+
+class Places(Progress):
+    """Where every worker was when the last of its items was handed on, and whose turn it is."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.turn = 0
+        self.begun: list[Json] = [None] * workers
+        self.tags: list[Tagged | None] = [None] * workers
+        self.loaded = False
+
+    def note(self, post: Post) -> None:
+        """An item is about to be handed on."""
+        self.tags[post.worker] = post.place
+        self.turn = (post.worker + 1) % self.workers
+
+    def save(self) -> Json:
+        """A place for every worker."""
+        return {"turn": self.turn, "workers": [self._of(worker) for worker in range(self.workers)]}
+
+    def _of(self, worker: int) -> Json:
+        tag = self.tags[worker]
+        return self.begun[worker] if tag is None else place(tag)
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Start there."""
+        check_workers(saved, self.workers)
+        self.turn, self.begun, self.loaded = saved["turn"], list(saved["workers"]), True
+
+
+def check_workers(saved: Json, workers: int) -> None:
+    """Refuse the places of another number of workers."""
+    if not isinstance(saved, dict) or len(saved["workers"]) != workers:
+        there = len(saved["workers"]) if isinstance(saved, dict) else "threads instead of"
+        raise StateError(
+            f"the checkpoint was made with {there} worker processes, here are {workers}",
+            hint="a stream without an index resumes on the same number of workers; index the shards to resume on any",
+        )
+
+
+class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no types here
+    """torch's `DataLoader` for a pipeline, with the places of the workers beside the items.
+
+    >>> from webdataset.pipeline import DataPipeline
+    >>> list(Processes(DataPipeline(range(3)), batch_size=None))
+    [0, 1, 2]
+
+    It is a `DataLoader` in its settings; inside, another one reads the dataset wrapped as `Posted`.
+    """
+
+    def __init__(
+        self, dataset: DataPipeline, batch_size: int | None = 1, *args: Any, shared_memory: bool = True, **settings: Any
+    ) -> None:
+        super().__init__(dataset, batch_size, *args, **settings)
+        self.meter = Meter()
+        self.watched = False
+        self._blocks = 2 + (self.prefetch_factor or 0) if shared_memory and _segments.available() else 0
+        self._engine: Any = None
+        self._left: list[Json] | None = None  # where an epoch that goes on will begin
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.run(iter(()), self.start(Pass()))
+
+    def start(self, during: Pass) -> Places:
+        """At the beginning."""
+        return Places(max(1, self.num_workers))
+
+    def run(self, items: Iterator[Any], at: Places, /) -> Iterator[Any]:
+        """Hand on the items of one epoch of the dataset, a worker at a time."""
+        posts = self._begin(at)
+        self.meter.clear()
+        outcome = "failed"
+        try:
+            for post in timed(posts, self.meter, "wait"):
+                if post.failure is not None:
+                    post.failure.raise_again()
+                if post.parcel is not None:
+                    at.note(post)
+                    self.meter.update(post.counted)
+                    self.meter.counts["items"] += 1
+                    yield post.parcel.unpack()
+            outcome = "complete"
+        except GeneratorExit:
+            outcome = "left"
+            raise
+        except RuntimeError as error:
+            raise _explained(error) from error.__cause__
+        finally:
+            self._end(posts, at, outcome)
+
+    def stats(self) -> Stats:
+        """Where the time went since the epoch began."""
+        return process_stats(self.meter, self.num_workers)
+
+    def with_watch(self) -> Processes:
+        """A copy that times every stage, of a copy of the dataset."""
+        result = copy.copy(self)
+        result.__dict__.update(dataset=self.dataset.compose(), meter=Meter(), watched=True, _engine=None, _left=None)
+        return result
+
+    def check_saved(self, saved: Json) -> None:
+        """Refuse what `run` could not go on from."""
+        check_workers(saved, max(1, self.num_workers))
+
+    def _begin(self, at: Places) -> Any:
+        """Start the workers, or let those that live start again."""
+        start = Start(at.begun, at.turn) if at.loaded else None
+        if start is None:
+            at.begun = self._left or [self._at_beginning()] * at.workers
+            start = Start(at.begun) if self._left and self._engine is None else None
+        self._left = None
+        posted = Posted(self.dataset, self._batching(), self._convert(), start, self._blocks, self.watched)
+        if self.num_workers == 0:
+            return posted.posts(0, at.begun[0] if start is not None else None)
+        if self._engine is None or start is not None:
+            self._engine = self._new_engine(posted)
+        return iter(self._engine)
+
+    def _end(self, posts: Any, at: Places, outcome: str) -> None:
+        """Keep the workers if they can go on, and where the next epoch begins if it goes on from this one."""
+        goes_on = self.dataset.goes_on
+        if not (self.persistent_workers and (outcome == "complete" or (outcome == "left" and not goes_on))):
+            self._engine = None
+            _stop(posts)
+        if goes_on and outcome != "failed":
+            places = [self._left_at(saved) for saved in at.save()["workers"]]
+            self._left = places if self._engine is not None or not any(map(_is_replay, places)) else None
+
+    def _left_at(self, saved: Json) -> Json:
+        return {**saved, "in_epoch": -saved.get("skip", 0)}
+
+    def _at_beginning(self) -> Json:
+        return {
+            "epoch": self.dataset.epochs.peek(),
+            "passes": 0,
+            "pass": None,
+            "in_epoch": 0,
+            "world": [world.current().ranks, max(1, self.num_workers)],
+        }
+
+    def _batching(self) -> Batching | None:
+        return None if self.batch_size is None else Batching(self.batch_size, self.collate_fn, self.drop_last)
+
+    def _convert(self) -> Any:
+        return self.collate_fn if self.batch_size is None else _as_it_is
+
+    def _new_engine(self, posted: Posted) -> Any:
+        settings = {name: getattr(self, name) for name in _SETTINGS if hasattr(self, name)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the settings: the outer loader has said it
+            return DataLoader(posted, batch_size=None, collate_fn=_as_it_is, **settings)
+
+
+_SETTINGS = (
+    *("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator"),
+    *("prefetch_factor", "persistent_workers", "in_order"),
+)
+
+
+def _as_it_is(item: Any) -> Any:
+    return item
+
+
+def _stop(posts: Any) -> None:
+    """End the workers now, and not when some traceback lets go of the iterator."""
+    for _ in range(2):  # torch interrupts it, once, if a worker dies at this very moment
+        with contextlib.suppress(RuntimeError):
+            stop = getattr(posts, "close", None) or getattr(posts, "_shutdown_workers", None)
+            if stop is not None:
+                stop()
+            return
+
+
+def _is_replay(saved: Json) -> bool:
+    """Whether going on would mean to read the whole pass again up to there: a new pass is better."""
+    return saved["pass"] is not None and "replay" in saved["pass"]
+
+
+def _explained(error: RuntimeError) -> RuntimeError:
+    if not str(error).startswith("DataLoader worker"):
+        return error
+    return StageError(
+        str(error).rstrip("."),
+        hint="a worker that ends without an error was killed: often for want of memory; fewer workers need less",
+    )

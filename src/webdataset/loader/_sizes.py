@@ -1,0 +1,23 @@
+"""How many bytes an item holds, near enough to keep a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SMALL = 64  # a number, a short string, a reference
+
+
+def size_of(item: Any) -> int:
+    """Bytes of an item: what buffers, arrays and tensors hold, and a little for everything else.
+
+    >>> size_of({"jpg": bytes(1000), "cls": 3})
+    1064
+    """
+    if isinstance(item, (bytes, bytearray, str)):
+        return len(item)
+    if isinstance(item, dict):
+        return sum(map(size_of, item.values()))
+    if isinstance(item, (list, tuple)):
+        return sum(map(size_of, item))
+    size = getattr(item, "nbytes", None)  # arrays, tensors, memoryviews
+    return size if isinstance(size, int) else _SMALL

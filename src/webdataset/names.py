@@ -1,0 +1,36 @@
+"""The naming rule: member name → (key, field), and which names are no fields at all."""
+
+from __future__ import annotations
+
+import re
+
+_META = re.compile(r"__[^/]*__(?:/|\Z)")
+
+
+def split_name(path: str) -> tuple[str, str] | tuple[None, None]:
+    """Key and field of a member name: the last component is cut at its first dot.
+
+    >>> split_name("train/0001.seg.png")
+    ('train/0001', 'seg.png')
+    >>> split_name("v1.2/0001.jpg")
+    ('v1.2/0001', 'jpg')
+    >>> split_name("README"), split_name("train/._0001.jpg")
+    ((None, None), (None, None))
+
+    Names without a dot belong to no sample, nor do hidden files, wherever they lie: `._0001.jpg` is what macOS leaves
+    beside `0001.jpg`.
+    """
+    directory, slash, base = path.rpartition("/")
+    stem, dot, field = base.partition(".")
+    if not (stem and dot):
+        return None, None
+    return f"{directory}{slash}{stem}", field
+
+
+def is_meta(path: str) -> bool:
+    """Whether a name is kept for data about the archive: its first component is `__…__`.
+
+    >>> is_meta("__meta__/info.json"), is_meta("__meta__"), is_meta("__meta__.json"), is_meta("a/__meta__")
+    (True, True, False, False)
+    """
+    return path.startswith("__") and _META.match(path) is not None

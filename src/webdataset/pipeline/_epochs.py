@@ -1,0 +1,145 @@
+"""Which pass is this? A counter that torch's worker processes share with their parent.
+
+A dataset is copied into every worker, and workers that do not persist are new in every epoch, so a plain attribute
+would start from zero each time and every epoch would have the same order. So the number of the next pass, and a table,
+lie in shared memory. The table has one entry per iteration: a number that names it, and the number of its first pass.
+All workers of one iteration compute the same name, so whoever comes first appends it and the others find it; writing it
+twice is harmless, and no lock is needed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+from webdataset.errors import SpecError
+from webdataset.flow import digest
+
+_WORD = struct.Struct("<Q")
+_ENTRY = struct.Struct("<QQ")  # name, first pass; the first entry holds the number of the next pass instead
+_ENTRIES = 1 << 16  # a megabyte of address space, touched page by page as iterations go by
+_RECENT = 64  # how many iterations one worker may be ahead of another
+
+
+class EpochCounter:
+    """Numbers the passes over a dataset.
+
+    >>> epochs = EpochCounter()
+    >>> epochs.next(), epochs.next()
+    (0, 1)
+    >>> epochs.set(7)
+    >>> epochs.next()
+    7
+    """
+
+    def __init__(self) -> None:
+        self._table = mmap.mmap(-1, (_ENTRIES + 1) * _ENTRY.size)
+        self._descriptor: int | None = (
+            None  # of the file that backs the table once it has been sent to a spawned process
+        )
+        self._iterations = 0
+
+    def next(self) -> int:
+        """The number of the first pass of the iteration that starts now in this process."""
+        self._iterations += 1
+        name = _name_of_iteration(self._iterations)
+        epoch = self.peek()  # before looking for the name: whoever raises this has written the name already
+        free = self._first_free()
+        for entry in range(free - 1, max(0, free - 1 - _RECENT), -1):
+            known, first = self._read(entry)
+            if known == name:
+                epoch = first
+                break
+        else:
+            self._append(free, name, epoch)
+        self.begin(epoch)
+        return epoch
+
+    def go_on(self, epoch: int) -> None:
+        """Start an iteration in the middle: with this pass."""
+        self._iterations += 1
+        self.begin(epoch)
+
+    def begin(self, epoch: int) -> None:
+        """Let the next iteration start after this pass."""
+        if self.peek() <= epoch:
+            self._write_next(epoch + 1)
+
+    def peek(self) -> int:
+        """The number that the first pass of the next iteration will get."""
+        return int(_WORD.unpack_from(self._table)[0])
+
+    def set(self, epoch: int) -> None:
+        """Let the next pass be number `epoch`, in this process and in workers that live already."""
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
+            raise SpecError(f"set_epoch({epoch!r})", hint="epochs are whole numbers and count from 0")
+        self._write_next(epoch)
+
+    def _write_next(self, epoch: int) -> None:
+        _WORD.pack_into(self._table, 0, epoch)
+
+    def _append(self, free: int, name: int, epoch: int) -> None:
+        if free > _ENTRIES:  # the table is full: begin it again with this iteration
+            for entry in range(1, free):
+                self._write(entry, 0, 0)
+            free = 1
+        self._write(free, name, epoch)
+
+    def _first_free(self) -> int:
+        """Iterations fill the table from the front, so the first empty entry is found by bisection."""
+        low, high = 1, _ENTRIES + 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._read(middle)[0] else (low, middle)
+        return low
+
+    def _read(self, entry: int) -> tuple[int, int]:
+        name, epoch = _ENTRY.unpack_from(self._table, entry * _ENTRY.size)
+        return name, epoch
+
+    def _write(self, entry: int, name: int, epoch: int) -> None:
+        _WORD.pack_into(self._table, entry * _ENTRY.size + _WORD.size, epoch)  # who finds the name finds the number
+        _WORD.pack_into(self._table, entry * _ENTRY.size, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"epoch": self.peek(), "shared": self._for_spawned_child()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]  # the constructor is this class's own and takes nothing
+        if state["shared"] is None:
+            self._write_next(state["epoch"])
+        else:
+            self._adopt(state["shared"].detach())
+
+    def _for_spawned_child(self) -> Any:
+        """A handle of the shared table when this object is on its way to a spawned process, else None."""
+        multiprocessing = sys.modules.get("multiprocessing.context")
+        if multiprocessing is None or multiprocessing.get_spawning_popen() is None:
+            return None
+        from multiprocessing.reduction import DupFd
+
+        if self._descriptor is None:
+            self._descriptor, path = tempfile.mkstemp(prefix="wds-epochs-")
+            Path(path).unlink()
+            weakref.finalize(self, os.close, self._descriptor)
+            os.write(self._descriptor, self._table[:])
+            self._table = mmap.mmap(self._descriptor, len(self._table))
+        return DupFd(self._descriptor)
+
+    def _adopt(self, descriptor: int) -> None:
+        self._table = mmap.mmap(descriptor, len(self._table))
+        os.close(descriptor)
+
+
+def _name_of_iteration(number: int) -> int:
+    """Never 0, and equal in all workers that torch started (or restarted) for one iteration."""
+    data = sys.modules.get("torch.utils.data")
+    info = data.get_worker_info() if data is not None else None
+    family = f"workers {info.seed - info.id}" if info is not None else f"process {os.getpid()}"
+    return digest(family, number) or 1

@@ -1,0 +1,157 @@
+"""The fluid interface: every stage as a method that returns a longer pipeline.
+
+Each method is one line: the stage of the same name, composed. (tests compare the signatures.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+from webdataset import stages
+from webdataset.handlers import Handler, reraise_exception
+from webdataset.stages import default_collation_fn
+
+
+class FluidInterface:
+    """Methods for `DataPipeline` subclasses.
+
+    >>> from webdataset.pipeline import FluidWrapper
+    >>> list(FluidWrapper([1, 2, 3]).map(lambda n: n + 1).batched(2, collation_fn=None))
+    [[2, 3], [4]]
+    """
+
+    def compose(self, *stages: Any) -> Self:
+        """A copy with more stages; `DataPipeline` has it."""
+        raise NotImplementedError
+
+    def pipe(self, f: Callable[..., Iterable[Any]], *args: Any, **kw: Any) -> Self:
+        """Add any function from an iterator to an iterator; more arguments are passed on after it.
+
+        >>> from itertools import islice
+        >>> from webdataset.pipeline import FluidWrapper
+        >>> list(FluidWrapper("abc").pipe(islice, 2))
+        ['a', 'b']
+        """
+        return self.compose(stages.pipelinefilter(f)(*args, **kw) if args or kw else f)
+
+    then = pipe
+
+    def batched(
+        self,
+        batchsize: int,
+        collation_fn: Callable[[Sequence[Any]], Any] | None = default_collation_fn,
+        partial: bool = True,
+    ) -> Self:
+        """Collect samples into batches."""
+        return self.compose(stages.batched(batchsize, collation_fn=collation_fn, partial=partial))
+
+    def bucketed(self, *args: Any, **kw: Any) -> Self:
+        """Collect samples of similar lengths into batches."""
+        return self.compose(stages.bucketed(*args, **kw))
+
+    def packed(self, *args: Any, **kw: Any) -> Self:
+        """Put sequences side by side into rows of one length."""
+        return self.compose(stages.packed(*args, **kw))
+
+    def unbatched(self) -> Self:
+        """Turn batches back into samples."""
+        return self.compose(stages.unbatched())
+
+    def listed(self, batchsize: int, partial: bool = True) -> Self:
+        """Collect samples into lists."""
+        return self.compose(stages.listed(batchsize, partial=partial))
+
+    def unlisted(self) -> Self:
+        """Turn lists back into samples."""
+        return self.compose(stages.unlisted())
+
+    def log_keys(self, logfile: str | None = None) -> Self:
+        """Write the key of every sample to a file."""
+        return self.compose(stages.log_keys(logfile))
+
+    def info(self, *args: Any, **kw: Any) -> Self:
+        """Show some of the samples that pass."""
+        return self.compose(stages.info(*args, **kw))
+
+    def shuffle(self, size: int, **kw: Any) -> Self:
+        """Shuffle with a buffer of this size; below 1 the order stays as it is."""
+        return self if size < 1 else self.compose(stages.shuffle(size, **kw))
+
+    def detshuffle(self, *args: Any, **kw: Any) -> Self:
+        """Shuffle by seed and epoch."""
+        return self.compose(stages.detshuffle(*args, **kw))
+
+    def map(self, f: Callable[[Any], Any], handler: Handler = reraise_exception) -> Self:
+        """Apply a function to every sample; None leaves the sample out."""
+        return self.compose(stages.map(f, handler=handler))
+
+    def decode(
+        self,
+        *args: Any,
+        pre: list[Any] | None = None,
+        post: list[Any] | None = None,
+        only: Any = None,
+        partial: bool = False,
+        handler: Handler = reraise_exception,
+        **image: Any,
+    ) -> Self:
+        """Decode the fields by their extensions; what else is given says how images are cropped and resized."""
+        stage = stages.decode(*args, pre=pre, post=post, only=only, partial=partial, handler=handler, **image)
+        return self.compose(stage)
+
+    def map_dict(self, handler: Handler = reraise_exception, **kw: Callable[[Any], Any]) -> Self:
+        """Apply functions to fields."""
+        return self.compose(stages.map_dict(handler=handler, **kw))
+
+    def select(self, predicate: Callable[[Any], bool], handler: Handler = reraise_exception) -> Self:
+        """Keep the samples for which the predicate holds."""
+        return self.compose(stages.select(predicate, handler=handler))
+
+    def associate(self, associator: Any, handler: Handler = reraise_exception) -> Self:
+        """Add what a table or function knows about the sample's key."""
+        return self.compose(stages.associate(associator, handler=handler))
+
+    def to_tuple(self, *args: Any, **kw: Any) -> Self:
+        """Turn samples into tuples of fields."""
+        return self.compose(stages.to_tuple(*args, **kw))
+
+    def map_tuple(self, *args: Any, handler: Handler = reraise_exception) -> Self:
+        """Apply functions to the places of a tuple."""
+        return self.compose(stages.map_tuple(*args, handler=handler))
+
+    def slice(self, *args: Any) -> Self:
+        """Keep a range of the stream, as `itertools.islice` does."""
+        return self.compose(stages.slice(*args))
+
+    def rename(self, **kw: Any) -> Self:
+        """Rename fields."""
+        return self.compose(stages.rename(**kw))
+
+    def rsample(self, p: float = 0.5) -> Self:
+        """Keep each sample with probability p."""
+        return self.compose(stages.rsample(p))
+
+    def rename_keys(self, *args: Any, **kw: Any) -> Self:
+        """Rename fields by patterns."""
+        return self.compose(stages.rename_keys(*args, **kw))
+
+    def extract_keys(self, *args: Any, **kw: Any) -> Self:
+        """Turn samples into tuples of the fields that match patterns."""
+        return self.compose(stages.extract_keys(*args, **kw))
+
+    def xdecode(self, *args: Any, **kw: Any) -> Self:
+        """Decode fields by patterns, with decoders that take a stream."""
+        return self.compose(stages.xdecode(*args, **kw))
+
+    def mcached(self) -> Self:
+        """Keep all samples in memory after the first pass."""
+        return self.compose(stages.Cached())
+
+    def lmdb_cached(self, *args: Any, **kw: Any) -> Self:
+        """Keep all samples in an LMDB file after the first pass."""
+        return self.compose(stages.LMDBCached(*args, **kw))
+
+    def dbcache(self, dbname: str, size: int, **kw: Any) -> Self:
+        """Keep `size` samples in an SQLite file."""
+        return self.compose(stages.DBCache(dbname, size, **kw))

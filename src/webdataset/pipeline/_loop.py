@@ -1,0 +1,63 @@
+"""Functions of one item, run in one loop; and what a loader that runs them on threads has in flight.
+
+The progress is the same for both, so that what was saved with threads goes on without them, and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable, apply_each
+
+
+class InFlight(Progress):
+    """What was taken and its results not handed on, oldest first: nothing, unless there are threads."""
+
+    def __init__(self) -> None:
+        self.origins: deque[Json] = deque()
+        self.again: deque[Any] = deque()
+        self.handed: Json = None
+
+    @property
+    def origin(self) -> Json:
+        """Where the item that was handed on last came from."""
+        return self.handed if self.handed is not None else super().origin
+
+    def save(self) -> Json:
+        """The origins."""
+        return list(self.origins)
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Read the items again; their functions are still to run."""
+        self.origins = deque(saved)
+        self.again = deque(recall(origin) for origin in saved)
+
+
+@dataclass(frozen=True)
+class Loop(Resumable):
+    """The functions in a loop, in this thread.
+
+    >>> list(Loop([abs, str])([-1, 2]))
+    ['1', '2']
+    """
+
+    functions: Sequence[Callable[[Any], Any]]
+
+    def start(self, during: Pass) -> InFlight:
+        """Nothing in flight."""
+        return InFlight()
+
+    def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
+        """What was in flight, then the items."""
+        return apply_each(self.functions, _before(items, at) if at.again else items)
+
+
+def _before(items: Iterator[Any], at: InFlight) -> Iterator[Any]:
+    while at.again:
+        at.handed = at.origins.popleft()
+        yield at.again.popleft()
+    at.handed = None
+    yield from items

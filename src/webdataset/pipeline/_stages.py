@@ -1,0 +1,59 @@
+"""What may stand in a pipeline, and how each kind is started."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from webdataset.errors import SpecError
+from webdataset.flow import PerItem, Resumable
+
+
+class PipelineStage(ABC):
+    """A stage as a class: derive from it and write `run`.
+
+    >>> class Double(PipelineStage):
+    ...     def run(self, src):
+    ...         for number in src:
+    ...             yield 2 * number
+    >>> from webdataset.pipeline import DataPipeline
+    >>> list(DataPipeline([1, 2], Double()))
+    [2, 4]
+    """
+
+    def invoke(self, *args: Any, **kw: Any) -> Any:
+        """The older name of `run`."""
+        return self.run(*args, **kw)
+
+    @abstractmethod
+    def run(self, src: Iterator[Any], /) -> Iterator[Any]:
+        """Turn one stream into another; a stage in first place is called without an argument."""
+
+
+def check_stage(stage: Any, *, first: bool) -> None:
+    """Refuse what cannot run, where it was written."""
+    if callable(stage) or isinstance(stage, PipelineStage):
+        return
+    if first and isinstance(stage, Iterable):
+        return
+    place = "the first stage" if first else "a stage after the first"
+    raise SpecError(
+        f"{stage!r:.200} is not a valid pipeline stage: {place} must be "
+        + ("an iterable or a callable" if first else "a callable on an iterator"),
+        hint="a stage is a generator function, or a call such as wds.map(f)",
+    )
+
+
+def is_opaque(stage: Any) -> bool:
+    """Whether nobody but the stage itself can know what it holds."""
+    return not isinstance(stage, (PerItem, Resumable))
+
+
+def invoke(stage: Any, items: Iterator[Any] | None) -> Iterator[Any]:
+    """Start a stage of a foreign kind on the stream before it (None for the first)."""
+    if isinstance(stage, PipelineStage):
+        return iter(stage.run(items) if items is not None else stage.run())  # type: ignore[call-arg]  # by contract
+    if items is None:
+        return iter(stage if isinstance(stage, Iterable) else stage())
+    return iter(stage(items))

@@ -1,0 +1,217 @@
+"""`WebDataset`: from a shard spec to samples, in the usual order of stages."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from webdataset import config, shards, stores
+from webdataset.errors import SpecError
+from webdataset.flow import Pass, Progress, Resumable
+from webdataset.handlers import Handler, reraise_exception
+from webdataset.samples import ReadSamples
+
+from ._fluid import FluidInterface
+from ._pipeline import DataPipeline
+
+_RENAMED = {"splitter": "workersplitter", "cache_verbose": "verbose"}
+
+
+class FluidWrapper(DataPipeline, FluidInterface):
+    """Any source with the fluid interface.
+
+    >>> list(FluidWrapper(["a", "b"]).map(str.upper))
+    ['A', 'B']
+    """
+
+    def __init__(self, initial: Any) -> None:
+        super().__init__(initial)
+
+
+class WebDataset(DataPipeline, FluidInterface):
+    """The samples of a set of shards.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://docs/a.tar", [{"__key__": "0", "txt": "hello"}, {"__key__": "1", "txt": "world"}])
+    >>> [sample["txt"] for sample in WebDataset(shard).decode()]
+    ['hello', 'world']
+
+    Args:
+        urls: a path, URL or `pipe:` command, with `{000..123}` for many shards, `::` between several specs, a glob, a
+            directory (with a `/` at its end), a list of these, a `.yaml` spec, or a shard source such as
+            `SimpleShardList`.
+        handler: what to do with shards and members that cannot be read (not with what later stages do).
+        resampled: draw shards with replacement, for ever; combine with `with_epoch`.
+        repeat: make passes for ever.
+        shardshuffle: read the shards in a new order each epoch; any positive number shuffles all of them.
+        cache_dir: keep shards that come over the network in this directory, up to `cache_size` bytes.
+        url_to_name: names the cache files; by default a hash of the whole URL is part of the name.
+        detshuffle: accepted; shards are always shuffled by (seed, epoch).
+        nodesplitter: which shards are this rank's (None: all). By default every R-th; ranks that outnumber the shards
+            take turns inside them.
+        workersplitter: which of those are this worker's, likewise.
+        select_files: keep only members whose name a predicate (or glob) accepts; `rename_files` is applied before.
+        empty_check: a pass without samples is an error.
+        seed: decides every order, together with the epoch; the same on all ranks.
+        strict: a shard without its end-of-archive marker is an error.
+        in_memory: read every shard once and keep it, in memory that all worker processes share.
+    """
+
+    def __init__(
+        self,
+        urls: Any,
+        handler: Handler = reraise_exception,
+        mode: str | None = None,
+        resampled: bool = False,
+        repeat: bool = False,
+        shardshuffle: bool | int | None = None,
+        cache_size: float = -1,
+        cache_dir: str | os.PathLike[str] | None = None,
+        url_to_name: Callable[[str], str] | None = None,
+        detshuffle: bool = False,
+        nodesplitter: Any = shards.split_by_node,
+        workersplitter: Any = shards.split_by_worker,
+        select_files: Any = None,
+        rename_files: Callable[[str], str] | None = None,
+        empty_check: bool = True,
+        verbose: bool = False,
+        seed: int | None = None,
+        *,
+        strict: bool = True,
+        in_memory: bool = False,
+        **older: Any,
+    ) -> None:
+        super().__init__()
+        if seed is not None:
+            self.seed = _checked_seed(seed)
+        resampled = resampled or mode == "resampled"
+        older = _renamed(older)
+        workersplitter = older.pop("workersplitter", workersplitter)
+        verbose = older.pop("verbose", verbose)
+        length = older.pop("length", None)
+        if older:
+            raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
+        opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose)
+        if in_memory:
+            from webdataset.cache import MemoryOpener
+
+            opener = MemoryOpener(opener)
+        for stage in (
+            shard_source(urls, resampled=resampled, seed=self.seed),
+            None if resampled else _sharing(nodesplitter),
+            shards.ShuffleShards() if _wants_shuffle(shardshuffle) and not resampled else None,
+            None if resampled else _sharing(workersplitter),
+            ReadSamples(
+                handler=handler, select_files=select_files, rename_files=rename_files, strict=strict, opener=opener
+            ),
+            CheckEmpty() if empty_check else None,
+        ):
+            if stage is not None and stage is not False:
+                self.append(stage)
+        if repeat:
+            self.repetitions = 10**18
+        if length is not None:
+            self.size = int(length)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
+    """The first stage for whatever a user may write for `urls`."""
+    if isinstance(urls, dict) or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
+        return shards.MultiShardSample(urls)
+    if isinstance(urls, (Resumable, DataPipeline)) or (callable(urls) and not isinstance(urls, (str, Path))):
+        return urls
+    if isinstance(urls, (str, Path, Iterable)):
+        return (
+            shards.ResampledShards(urls, seed=seed, deterministic=True) if resampled else shards.SimpleShardList(urls)
+        )
+    raise SpecError(
+        f"{urls!r:.200} does not name shards",
+        hint="give a path or URL, a list of them, or a shard source such as wds.SimpleShardList(...)",
+    )
+
+
+def cache_opener(directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool) -> Any:
+    """What opens a shard: the cache when there is a directory for it, else the store itself."""
+    directory = directory if directory is not None else config.read("WDS_CACHE")
+    size = size if size != -1 else config.read("WDS_CACHE_SIZE")
+    if directory is None or size == 0:
+        return stores.open_read
+    path = Path(directory).expanduser()
+    if not path.is_dir():
+        raise SpecError(f"the cache directory {path} does not exist", hint="create it, or name another with cache_dir=")
+    from webdataset.cache import CachedOpener, ShardCache, url_to_hashed_name
+
+    return CachedOpener(ShardCache(str(path), int(size), url_to_name or url_to_hashed_name, verbose=verbose))
+
+
+@dataclass(frozen=True)
+class CheckEmpty(Resumable):
+    """Refuses a pass that brought nothing; a worker among several that got no shard only says so."""
+
+    def start(self, during: Pass) -> _Seen:
+        """Nothing seen yet."""
+        return _Seen(alone=during.world.part[1] == 1)
+
+    def run(self, items: Iterator[Any], at: _Seen, /) -> Iterator[Any]:
+        """Hand everything on."""
+        for item in items:
+            at.any = True
+            yield item
+        if at.any:
+            return
+        if at.alone:
+            raise SpecError("No samples found in dataset", hint="check the shard spec; empty_check=False allows this")
+        warnings.warn("this worker got no samples: there are fewer shards than workers", stacklevel=2)
+
+
+class _Seen(Progress):
+    def __init__(self, *, alone: bool) -> None:
+        self.alone = alone
+        self.any = False
+
+    def save(self) -> bool:
+        return self.any
+
+    def load(self, saved: Any, recall: Any) -> None:
+        self.any = bool(saved)
+
+
+def _sharing(splitter: Any) -> Any:
+    """The default splitters give a surplus of readers nothing to do; their likes here let them share shards."""
+    if splitter is shards.split_by_node:
+        return shards.ShareShards("rank")
+    return shards.ShareShards("worker") if splitter is shards.split_by_worker else splitter
+
+
+def _wants_shuffle(shardshuffle: Any) -> bool:
+    if shardshuffle is not None and (not isinstance(shardshuffle, (bool, int, float)) or shardshuffle < 0):
+        raise SpecError(
+            f"shardshuffle={shardshuffle!r}", hint="True or a positive number shuffles, False or 0 does not"
+        )
+    return bool(shardshuffle)
+
+
+def _checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise SpecError(
+            f"seed={seed!r} is not a whole number", hint="the same number on every rank gives the same order"
+        )
+    return seed
+
+
+def _renamed(older: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of the 0.1 and 0.2 series under their present names."""
+    for name in [name for name in older if name in _RENAMED]:
+        warnings.warn(f"{name}= is called {_RENAMED[name]}= now", DeprecationWarning, stacklevel=3)
+        older[_RENAMED[name]] = older.pop(name)
+    return older

@@ -1,0 +1,86 @@
+"""How far the reader is: in the middle of one shard, or between two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from webdataset.errors import SpecError
+from webdataset.flow import Json, Origin, Progress, Recall
+
+ShardItem = Mapping[str, Any]
+
+UNKNOWN = -1  # the offset of samples in compressed shards, which can only be counted
+
+
+class InShard(Progress):
+    """The shard that is open, how many of its samples were handed on, and where the last of them began.
+
+    >>> at = InShard()
+    >>> at.open({"url": "a.tar"})
+    >>> at.hold([0, 2048])
+    >>> at.taken = 2
+    >>> at.origin
+    Origin(shard='a.tar', number=1, offset=2048)
+    >>> at.save()
+    {'shard': {'url': 'a.tar'}, 'taken': 2, 'offset': 2048}
+    """
+
+    def __init__(self) -> None:
+        self.shard: ShardItem | None = None
+        self.taken = 0
+        self._offsets = [UNKNOWN]  # of the samples at hand, and
+        self._before = 0  # how many were handed on before the first of those
+
+    def open(self, shard: ShardItem) -> None:
+        """Begin with a shard."""
+        self.shard, self.taken = shard, 0
+        self.hold([UNKNOWN])
+
+    def hold(self, offsets: list[int]) -> None:
+        """These are the offsets of the samples that are handed on next."""
+        self._offsets, self._before = offsets, self.taken
+
+    def close(self) -> None:
+        """Nothing of this shard is left."""
+        self.shard, self.taken = None, 0
+
+    @property
+    def offset(self) -> int:
+        """Where the sample that was handed on last begins; looked up only when somebody asks."""
+        return self._offsets[self.taken - self._before - 1]
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where the sample that was handed on last came from."""
+        if self.shard is None or not self.taken:
+            return None
+        return Origin(self.shard["url"], self.taken - 1, self.offset)
+
+    def save(self) -> Json:
+        """The shard without what only lives in this process (an open stream), and two numbers."""
+        if self.shard is None:
+            return None
+        shard = {name: value for name, value in self.shard.items() if isinstance(value, str | int | float | None)}
+        return {"shard": shard, "taken": self.taken, "offset": self.offset if self.taken else UNKNOWN}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Become what was saved."""
+        if saved is None:
+            return
+        self.open(saved["shard"])
+        self.taken = saved["taken"]
+        self._offsets, self._before = [saved["offset"]], self.taken - 1
+
+
+def as_shard(item: Any) -> ShardItem:
+    """A shard item in its one form.
+
+    >>> as_shard("a.tar")
+    {'url': 'a.tar'}
+    """
+    if isinstance(item, str):
+        return {"url": item}
+    if not isinstance(item, Mapping) or not isinstance(item.get("url"), str):
+        raise SpecError(f"{item!r} is no shard", hint='shards are dicts such as {"url": "a.tar"}')
+    return item

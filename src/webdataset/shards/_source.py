@@ -1,0 +1,85 @@
+"""What all sources of shards share: fresh items, a count of what was taken, and passes of their own when used alone."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from webdataset import config, world
+from webdataset.errors import StateError
+from webdataset.flow import Json, Pass, Progress, Recall, Source, digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class Taken(Progress):
+    """How many shards of which pass were handed on; `origin` is the last one's address."""
+
+    def __init__(self, during: Pass, *, available: int | None = None) -> None:
+        self.during = during
+        self.taken = 0
+        self.available = available
+        self._last: str | None = None
+
+    @property
+    def origin(self) -> Json:
+        """The address of the shard that was handed on last."""
+        return self._last
+
+    def hand_on(self, url: str) -> dict[str, Any]:
+        """Count one more and make its item."""
+        self.taken += 1
+        self._last = url
+        return {"url": url}
+
+    def save(self) -> Json:
+        """Epoch and count, with the number of shards as a check."""
+        return {"epoch": self.during.epoch, "taken": self.taken, "shards": self.available}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on behind the shards that were taken."""
+        if saved["shards"] != self.available:
+            raise StateError(
+                f"the checkpoint knows {saved['shards']} shards, the dataset has {self.available}",
+                hint="resume with the shards that the checkpoint was written for",
+            )
+        self.during = replace(self.during, epoch=saved["epoch"])
+        self.taken = saved["taken"]
+
+
+class ShardSource(Source):
+    """A source of shards. Alone (`iter(source)`) it counts its passes in `epoch`; a pipeline counts for it."""
+
+    epoch: int = -1
+
+    @abstractmethod
+    def start(self, during: Pass) -> Taken:
+        """Nothing taken yet."""
+
+    def recall(self, origin: Json) -> dict[str, Any]:
+        """The item of a shard, made again."""
+        return {"url": origin}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.epoch += 1
+        during = Pass(seed=config.read("WDS_SEED"), epoch=self.epoch, world=world.current())
+        return self.run(iter(()), self.start(during))
+
+    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[dict[str, Any]]:
+        """The next pass, outside a pipeline."""
+        return iter(self)
+
+
+def describe(urls: list[str]) -> str:
+    """A short text that is different for different lists: ends, number, digest.
+
+    >>> describe(["a.tar", "b.tar"])
+    "['a.tar', 'b.tar']"
+    >>> describe([f"{i}.tar" for i in range(1000)])
+    "['0.tar', …, '999.tar' (1000 shards, caf2ea25)]"
+    """
+    if len(urls) <= 3:
+        return repr(urls)
+    return f"[{urls[0]!r}, …, {urls[-1]!r} ({len(urls)} shards, {digest(*urls) & 0xFFFFFFFF:08x})]"

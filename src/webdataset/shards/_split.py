@@ -1,0 +1,194 @@
+"""Who reads which shard.
+
+Worker w of W on rank r of R reads the shards r + R·(w + W·k): every R-th item for the rank, every W-th of those for the
+worker. That is `split_by_node` followed by `split_by_worker`; both are stages that count, so they resume.
+
+Where there are fewer shards than readers some would get nothing. `ShareShards` is the answer: it splits the same way,
+and readers that have to share a shard take turns inside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from webdataset import world
+from webdataset.errors import SpecError
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+from webdataset.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class _Passed(Progress):
+    """How many items came by, and which of them are mine: every `of`-th, beginning with number `which`."""
+
+    def __init__(self, which: int, of: int) -> None:
+        self.which, self.of, self.passed = which, of, 0
+
+    def save(self) -> Json:
+        return self.passed
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        self.passed = saved
+
+
+def _every(items: Iterator[Any], at: _Passed) -> Iterator[Any]:
+    for item in items:
+        mine = at.passed % at.of == at.which
+        at.passed += 1
+        if mine:
+            yield item
+
+
+@dataclass(frozen=True)
+class SplitByNode(Resumable):
+    """Every R-th item, beginning with this rank's number.
+
+    >>> with world.pretend(World(rank=1, ranks=2)):
+    ...     list(split_by_node(iter("abcde")))
+    ['b', 'd']
+    """
+
+    group: Any = None
+
+    def __call__(self, items: Iterable[Any] = (), group: Any = None) -> Iterator[Any]:
+        """Split once, outside a pipeline; `group` is a torch.distributed process group."""
+        here = world.current(self.group if group is None else group)
+        return islice(iter(items), here.rank, None, here.ranks)
+
+    def start(self, during: Pass) -> _Passed:
+        """Nothing seen yet."""
+        here = during.world if self.group is None else world.current(self.group)
+        return _Passed(here.rank, here.ranks)
+
+    def run(self, items: Iterator[Any], at: _Passed, /) -> Iterator[Any]:
+        """My part of what comes."""
+        return _every(items, at)
+
+
+@dataclass(frozen=True)
+class SplitByWorker(Resumable):
+    """Every W-th item, beginning with this worker's number.
+
+    >>> with world.pretend(World(worker=2, workers=3)):
+    ...     list(split_by_worker(iter("abcde")))
+    ['c']
+    """
+
+    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
+        """Split once, outside a pipeline."""
+        here = world.current()
+        return islice(iter(items), here.worker, None, here.workers)
+
+    def start(self, during: Pass) -> _Passed:
+        """Nothing seen yet."""
+        return _Passed(during.world.worker, during.world.workers)
+
+    def run(self, items: Iterator[Any], at: _Passed, /) -> Iterator[Any]:
+        """My part of what comes."""
+        return _every(items, at)
+
+
+@dataclass(frozen=True)
+class SingleNodeOnly(Resumable):
+    """Everything, on one rank; an error that names the choices on several.
+
+    >>> list(single_node_only(iter("ab")))
+    ['a', 'b']
+    """
+
+    group: Any = None
+
+    def __call__(self, items: Iterable[Any] = (), group: Any = None) -> Iterator[Any]:
+        """Check once, outside a pipeline."""
+        return _alone(iter(items), world.current(self.group if group is None else group))
+
+    def start(self, during: Pass) -> _Passed:
+        """Nothing is held."""
+        here = during.world if self.group is None else world.current(self.group)
+        return _Passed(here.rank, here.ranks)
+
+    def run(self, items: Iterator[Any], at: _Passed, /) -> Iterator[Any]:
+        """Everything, or the error."""
+        return _alone(items, World(at.which, at.of))
+
+
+def _alone(items: Iterator[Any], here: World) -> Iterator[Any]:
+    if here.ranks > 1:
+        raise SpecError(
+            f"you need to add an explicit nodesplitter to your input pipeline for multi-node training: "
+            f"this is rank {here.rank} of {here.ranks}",
+            hint="nodesplitter=wds.split_by_node gives each rank its own shards, nodesplitter=None all of them",
+        )
+    yield from items
+
+
+split_by_node = SplitByNode()
+split_by_worker = SplitByWorker()
+single_node_only = SingleNodeOnly()
+
+
+class _Shared(Progress):
+    rewinds = True  # the rule needs to know how many shards there are
+
+    def __init__(self, which: int, of: int) -> None:
+        self.which, self.of, self.taken = which, of, 0
+
+    def save(self) -> Json:
+        return self.taken
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        self.taken = saved
+
+
+@dataclass(frozen=True)
+class ShareShards(Resumable):
+    """This rank's or this worker's shards; where there are fewer shards than readers, turns inside a shard.
+
+    >>> with world.pretend(World(worker=1, workers=2)):
+    ...     list(ShareShards("worker")([{"url": "a"}, {"url": "b"}, {"url": "c"}]))
+    [{'url': 'b'}]
+    >>> with world.pretend(World(worker=1, workers=2)):
+    ...     list(ShareShards("worker")([{"url": "a"}]))
+    [{'url': 'a', 'first': 1, 'step': 2}]
+
+    A shard with `first` and `step` is read like any other, and every `step`-th of its samples is handed on, beginning
+    with number `first`: nobody idles, and every sample is read exactly once.
+    """
+
+    among: str
+
+    def __post_init__(self) -> None:
+        if self.among not in {"rank", "worker"}:
+            raise SpecError(f"ShareShards({self.among!r})", hint='shards are shared among "rank" or "worker"')
+
+    def start(self, during: Pass) -> _Shared:
+        """Nothing handed on yet."""
+        here = during.world
+        return _Shared(here.rank, here.ranks) if self.among == "rank" else _Shared(here.worker, here.workers)
+
+    def run(self, items: Iterator[Any], at: _Shared, /) -> Iterator[dict[str, Any]]:
+        """My part of what comes, behind what was handed on already."""
+        for shard in islice(_part(items, at.which, at.of), at.taken, None):
+            at.taken += 1
+            yield shard
+
+    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[dict[str, Any]]:
+        """Share once, outside a pipeline."""
+        return self.run(iter(items), self.start(replace(Pass(), world=world.current())))
+
+
+def _part(shards: Iterator[dict[str, Any]], which: int, of: int) -> Iterator[dict[str, Any]]:
+    """Looks at as many shards as there are readers, no more: the stream may be endless."""
+    head = list(islice(shards, of))
+    if len(head) == of or not head:
+        yield from islice(chain(head, shards), which, None, of)
+        return
+    mine = which % len(head)
+    turn, turns = which // len(head), -(-(of - mine) // len(head))
+    shard = head[mine]
+    first, step = shard.get("first", 0), shard.get("step", 1)  # somebody above shares this shard with us already
+    yield shard if turns == 1 else {**shard, "first": first + step * turn, "step": step * turns}

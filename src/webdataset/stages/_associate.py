@@ -1,0 +1,56 @@
+"""Extra fields from a table beside the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described, call
+from webdataset.errors import SpecError
+from webdataset.flow import Pass, PerItem
+from webdataset.handlers import Handler, reraise_exception
+
+from ._check import require_callable
+from ._guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Associate(Described, PerItem):
+    """Add to every sample what a table or a function knows about its key, in place.
+
+    >>> labels = {"a": {"cls": 3}}
+    >>> list(Associate(labels)([{"__key__": "a"}, {"__key__": "b"}]))
+    [{'__key__': 'a', 'cls': 3}, {'__key__': 'b'}]
+    """
+
+    verb: ClassVar[str] = "associate"
+    # The table may have millions of rows, so it stays out of everything written down.
+    associator: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any] | None] = field(repr=False)
+    handler: Handler = reraise_exception
+
+    def __post_init__(self) -> None:
+        require_callable("associate", handler=self.handler)
+        if not callable(self.associator) and not hasattr(self.associator, "get"):
+            raise SpecError(
+                f"associate({self.associator!r}): neither a table nor a function",
+                hint="give a dict from keys to dicts of fields, or a function of the key that returns one",
+            )
+
+    def __repr__(self) -> str:
+        shown = self.associator if callable(self.associator) else type(self.associator)
+        return call("associate", shown, **({} if self.handler is reraise_exception else {"handler": self.handler}))
+
+    def function(self, during: Pass) -> Callable[[Any], Any]:
+        """The same sample with more fields."""
+        find = self.associator if callable(self.associator) else self.associator.get
+
+        def associate(sample: Any) -> Any:
+            found = find(sample["__key__"])
+            if found is not None:
+                sample.update(found)
+            return sample
+
+        return guarded(associate, self, self.handler, during)

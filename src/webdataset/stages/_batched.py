@@ -1,0 +1,98 @@
+"""Many samples as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described
+from webdataset.flow import Pass, Resumable
+
+from ._check import require_callable, require_count
+from ._collate import default_collation_fn
+from ._held import Held
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from webdataset.flow import Json, Recall
+
+
+@dataclass(frozen=True, repr=False)
+class Batched(Described, Resumable):
+    """Put every `batchsize` samples together.
+
+    >>> list(Batched(2)([(1, "a"), (2, "b"), (3, "c")]))
+    [(array([1, 2]), ['a', 'b']), (array([3]), ['c'])]
+
+    A batch is handed on as soon as it is full.
+
+    Args:
+        batchsize: how many samples make a batch.
+        collation_fn: what makes a batch out of a list of samples; None hands on the list.
+        partial: False leaves out the last batch if it is not full.
+    """
+
+    verb: ClassVar[str] = "batched"
+    batchsize: int = 20
+    collation_fn: Callable[[Sequence[Any]], Any] | None = default_collation_fn
+    partial: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batchsize", require_count(self.verb, "batchsize", self.batchsize, least=1))
+        if self.collation_fn is not None:
+            require_callable(self.verb, collation_fn=self.collation_fn)
+
+    def start(self, during: Pass) -> Held:
+        """Nothing held."""
+        return Held()
+
+    def run(self, items: Iterator[Any], at: Held, /) -> Iterator[Any]:
+        """Collect and hand on."""
+        size, collate = self.batchsize, self.collation_fn
+        for item in items:
+            at.take(item)
+            if len(at.items) >= size:
+                batch = at.items if collate is None else collate(at.items)
+                at.hand_all()
+                yield batch
+        if at.items and self.partial:
+            batch = at.items if collate is None else collate(at.items)
+            at.hand_all()
+            yield batch
+        at.hand_all()
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """The batch of these samples."""
+        samples = [recall(one) for one in origin]
+        return samples if self.collation_fn is None else self.collation_fn(samples)
+
+
+@dataclass(frozen=True, repr=False)
+class Listed(Described, Resumable):
+    """Put every `batchsize` items into a list.
+
+    >>> list(Listed(2)("abc"))
+    [['a', 'b'], ['c']]
+    >>> list(Listed(2, partial=False)("abc"))
+    [['a', 'b']]
+    """
+
+    verb: ClassVar[str] = "listed"
+    batchsize: int = 20
+    partial: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batchsize", require_count(self.verb, "batchsize", self.batchsize, least=1))
+
+    def start(self, during: Pass) -> Held:
+        """Nothing held."""
+        return Held()
+
+    def run(self, items: Iterator[Any], at: Held, /) -> Iterator[Any]:
+        """Collect and hand on."""
+        return Batched(self.batchsize, None, self.partial).run(items, at)
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """The list of these items."""
+        return [recall(one) for one in origin]

@@ -1,0 +1,93 @@
+"""Batches of samples of similar length."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described
+from webdataset.errors import SpecError
+from webdataset.flow import Pass, Resumable
+
+from ._check import require_callable, require_count
+from ._collate import default_collation_fn
+from ._held import Grouped
+from ._length import length_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from webdataset.flow import Json, Recall
+
+
+@dataclass(frozen=True, repr=False)
+class Bucketed(Described, Resumable):
+    """Put samples of similar length together, so that padding them wastes little.
+
+    >>> stage = Bucketed(2, boundaries=(3,), length=len, collation_fn=None)
+    >>> list(stage(["a", "four", "bb", "seven", "c"]))
+    [['a', 'bb'], ['four', 'seven'], ['c']]
+
+    A sample of length n goes into the bucket whose boundaries enclose it (`boundaries[i - 1] <= n < boundaries[i]`); a
+    bucket that is full is handed on. What is left at the end is handed on bucket by bucket.
+
+    Args:
+        batchsize: how many samples make a batch; or one number for each bucket, smaller ones for longer samples.
+        boundaries: rising lengths; there is one bucket more than boundaries.
+        length: a field's name, a position in a tuple, or a function of the sample.
+        collation_fn: what makes a batch out of a list of samples; None hands on the list.
+        partial: False leaves out the batches at the end that are not full.
+    """
+
+    verb: ClassVar[str] = "bucketed"
+    batchsize: int | Sequence[int]
+    boundaries: Sequence[float]
+    length: str | int | Callable[[Any], float] = 0
+    collation_fn: Callable[[Sequence[Any]], Any] | None = default_collation_fn
+    partial: bool = True
+
+    def __post_init__(self) -> None:
+        boundaries = tuple(self.boundaries)
+        if any(later <= earlier for earlier, later in pairwise(boundaries)):
+            raise SpecError(f"bucketed(boundaries={boundaries}): boundaries must rise")
+        object.__setattr__(self, "boundaries", boundaries)
+        sizes = self.batchsize if isinstance(self.batchsize, list | tuple) else [self.batchsize] * (len(boundaries) + 1)
+        if len(sizes) != len(boundaries) + 1:
+            raise SpecError(f"bucketed(): {len(sizes)} batch sizes for {len(boundaries) + 1} buckets")
+        object.__setattr__(
+            self, "batchsize", tuple(require_count("bucketed", "batchsize", size, least=1) for size in sizes)
+        )
+        length_by(self.length)
+        if self.collation_fn is not None:
+            require_callable("bucketed", collation_fn=self.collation_fn)
+
+    def start(self, during: Pass) -> Grouped:
+        """Empty buckets."""
+        return Grouped(len(self.boundaries) + 1)
+
+    def run(self, items: Iterator[Any], at: Grouped, /) -> Iterator[Any]:
+        """Fill buckets, hand on full ones."""
+        length, sizes = length_by(self.length), self.batchsize
+        for item in items:
+            bucket = bisect_right(self.boundaries, length(item))
+            at.take(item, bucket)
+            if len(at.items[bucket]) >= sizes[bucket]:  # type: ignore[index]  # a tuple since __post_init__
+                yield self._hand(at, bucket)
+        for bucket in range(len(at.items)):
+            if at.items[bucket] and self.partial:
+                yield self._hand(at, bucket)
+            at.hand(bucket)
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """The batch of these samples."""
+        return self._collated([recall(one) for one in origin])
+
+    def _hand(self, at: Grouped, bucket: int) -> Any:
+        batch = self._collated(at.items[bucket])
+        at.hand(bucket)
+        return batch
+
+    def _collated(self, samples: list[Any]) -> Any:
+        return samples if self.collation_fn is None else self.collation_fn(samples)

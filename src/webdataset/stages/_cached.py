@@ -1,0 +1,131 @@
+"""Samples kept in memory."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described
+from webdataset.errors import StateError
+from webdataset.flow import Pass, Resumable
+
+from ._check import require_count
+from ._recording import Played, Store, log, play
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webdataset.flow import Json, Recall
+
+    Part = tuple[int, int]
+
+
+class Memory:
+    """The complete recordings of a stage, by part. It does not travel to other processes."""
+
+    def __init__(self) -> None:
+        self.recordings: dict[Part, list[Any]] = {}
+
+    def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
+        return Memory, ()
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Cached(Described, Resumable):
+    """Keep all samples in memory during the first complete pass and hand out the same ones in later passes.
+
+    >>> stage = Cached()
+    >>> list(stage("abc")), list(stage("never read"))
+    (['a', 'b', 'c'], ['a', 'b', 'c'])
+
+    Later passes have the order of the first: shuffle after the cache. Each process keeps its own part of the data, so
+    worker processes must live on (`persistent_workers=True`) for the cache to be of use. Fields may be replaced
+    downstream (each pass gets a new dict) but arrays changed in place stay changed. A checkpoint taken during a later
+    pass can be resumed only while the process lives. For more data than fits, use `DBCache`.
+
+    Args:
+        limit_bytes: about how much may be kept; if there is more, nothing is kept and a warning is logged.
+    """
+
+    verb: ClassVar[str] = "Cached"
+    limit_bytes: int | None = None
+    memory: Memory = field(default_factory=Memory, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.limit_bytes is not None:
+            require_count("Cached", "limit_bytes", self.limit_bytes, least=0)
+
+    def start(self, during: Pass) -> Played:
+        """The beginning of a pass."""
+        return Played(during)
+
+    def run(self, items: Iterator[Any], at: Played, /) -> Iterator[Any]:
+        """Play back or record."""
+        return play(items, at, _InMemory(self.memory, at.during.world.part, self.limit_bytes))
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """A sample by its number, or, while recording, from upstream."""
+        if not isinstance(origin, dict):
+            return recall(origin)
+        recording = self.memory.recordings.get(tuple(origin["part"]), [])
+        if origin["cached"] >= len(recording):
+            raise StateError("the checkpoint needs samples of a cache in memory that is gone", hint="use DBCache")
+        return _copied(recording[origin["cached"]])
+
+
+class _InMemory(Store):
+    def __init__(self, memory: Memory, part: Part, limit_bytes: int | None) -> None:
+        self._memory, self._part, self._limit_bytes = memory, part, limit_bytes
+        self._samples: list[Any] | None = None
+        self._bytes = 0
+
+    def open(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._samples = None
+
+    def complete(self) -> int | None:
+        recording = self._memory.recordings.get(self._part)
+        return None if recording is None else len(recording)
+
+    def read(self, number: int) -> Any:
+        return _copied(self._memory.recordings[self._part][number])
+
+    def begin(self, taken: int) -> bool:
+        self._samples = []
+        return taken == 0
+
+    def append(self, sample: Any) -> None:
+        if self._samples is None:
+            return
+        self._samples.append(_copied(sample))
+        if self._limit_bytes is None:
+            return
+        self._bytes += bytes_of(sample)
+        if self._bytes > self._limit_bytes:
+            log.warning("Cached: more than %d bytes; nothing is kept. DBCache keeps samples on disk", self._limit_bytes)
+            self._samples = None
+
+    def finish(self, *, whole: bool) -> None:
+        if self._samples is not None:
+            self._memory.recordings[self._part] = self._samples
+
+
+def _copied(sample: Any) -> Any:
+    """Stages downstream change samples in place."""
+    return sample.copy() if isinstance(sample, dict | list) else sample
+
+
+def bytes_of(sample: Any) -> int:
+    """About how much memory a sample takes.
+
+    >>> bytes_of({"a": bytes(1000)}) // 100
+    10
+    """
+    if isinstance(sample, dict):
+        return sum(bytes_of(value) for value in sample.values())
+    if isinstance(sample, tuple | list):
+        return sum(bytes_of(value) for value in sample)
+    return int(getattr(sample, "nbytes", 0)) or sys.getsizeof(sample)

@@ -1,0 +1,39 @@
+"""Arguments, looked at where they are written: a wrong one fails in the constructor and says what would be right."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from webdataset.errors import SpecError
+
+
+def require_callable(stage: str, **arguments: Any) -> None:
+    """Refuse anything that cannot be called.
+
+    >>> require_callable("map", f=3)
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: map(f=3): f is not callable – give a function of one sample
+    """
+    for name, value in arguments.items():
+        if not callable(value):
+            hint = "give a function of the exception" if name == "handler" else "give a function of one sample"
+            raise SpecError(f"{stage}({name}={value!r}): {name} is not callable", hint=hint)
+
+
+def require_count(stage: str, name: str, value: Any, *, least: int) -> int:
+    """A whole number, also when it came as `1e4` or as a NumPy integer.
+
+    >>> require_count("batched", "batchsize", 1e2, least=1)
+    100
+    >>> require_count("batched", "batchsize", 0, least=1)
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: batched(batchsize=0): batchsize must be a whole number, at least 1
+    """
+    try:
+        number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        raise SpecError(f"{stage}({name}={value!r}): {name} must be a whole number, at least {least}")
+    return number

@@ -1,0 +1,203 @@
+"""Samples kept in an SQLite file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described
+from webdataset.errors import FormatError, SpecError, StateError, StoreError, Where
+from webdataset.flow import Pass, Resumable
+
+from ._check import require_count
+from ._recording import Pickler, Played, RecordingLock, Store, log, module_by_name, play
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webdataset.flow import Json, Recall
+
+# A transaction waits for the disk (about 5 ms); every 500 samples that is 10 µs a sample.
+_CHUNK = 500
+# Workers take turns in writing; a turn takes milliseconds.
+_PATIENCE_S = 120
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS recorded (part TEXT, number INTEGER, sample BLOB, PRIMARY KEY (part, number));
+CREATE TABLE IF NOT EXISTS complete (part TEXT PRIMARY KEY, samples INTEGER, whole INTEGER);
+"""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class DBCache(Described, Resumable):
+    """Keep the first `size` samples in an SQLite file; once it is complete, they come from there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stage = DBCache(folder + "/cache.db", 2)
+    ...     list(stage("abc")), list(stage("never read"))
+    (['a', 'b'], ['a', 'b'])
+
+    Every pass has the same samples: the first, which reads and records them, ends after `size` samples too. Workers
+    share the file; each records and plays back its own part, and `size` is divided among them. A recording counts when
+    it is complete, so a program that is killed begins it anew. It does not know where its samples came from: use
+    another file for another dataset, and another number of workers records its own. Beside it lies an empty lock file
+    for each worker.
+
+    Samples may hold what is safe to unpickle (numbers, strings, bytes, containers, arrays, tensors), unless `pickler`
+    says otherwise.
+
+    Args:
+        dbname: the file.
+        size: how many samples, over all workers; None for all.
+        source: a dataset; with it, the object can be iterated by itself.
+        shuffle: play back in a random order, another one each epoch.
+        verbose: log when a pass is played back.
+        pickler: a module like `pickle`, which then may run code found in the file.
+    """
+
+    verb: ClassVar[str] = "DBCache"
+    dbname: str | Path
+    size: int | None = None
+    source: Iterable[Any] | None = field(default=None, repr=False)
+    shuffle: bool = False
+    verbose: bool = True
+    pickler: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dbname, str | os.PathLike):
+            raise SpecError(f"DBCache({self.dbname!r}): give the name of a file")
+        if self.size is not None:
+            object.__setattr__(self, "size", require_count("DBCache", "size", self.size, least=0))
+        if self.source is not None and not hasattr(self.source, "__iter__"):
+            raise SpecError(f"DBCache(source={self.source!r}): the source cannot be iterated")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "pickler": module_by_name(self.pickler)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, pickler=module_by_name(state["pickler"]))
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.source is None:
+            raise SpecError("DBCache was given no source", hint="use it as a stage, or DBCache(dbname, size, source)")
+        return self(self.source)
+
+    def start(self, during: Pass) -> Played:
+        """The beginning of a pass."""
+        return Played(during)
+
+    def run(self, items: Iterator[Any], at: Played, /) -> Iterator[Any]:
+        """Play back or record."""
+        which, parts = at.during.world.part
+        limit = None if self.size is None else self.size * (which + 1) // parts - self.size * which // parts
+        order = _Shuffled(at.during) if self.shuffle else range
+        return play(items, at, self._store((which, parts), limit), limit=limit, order=order)
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """A sample by its number, or, while recording, from upstream."""
+        if not isinstance(origin, dict):
+            return recall(origin)
+        with self._store(tuple(origin["part"]), None) as store:
+            return store.read(origin["cached"])
+
+    def _store(self, part: tuple[int, ...], limit: int | None) -> _InDatabase:
+        return _InDatabase(str(self.dbname), "{}-of-{}".format(*part), limit, Pickler(self.pickler), self.verbose)
+
+
+@dataclass(frozen=True)
+class _Shuffled:
+    """The numbers of a recording in this pass's order."""
+
+    during: Pass
+
+    def __call__(self, count: int) -> list[int]:
+        order = list(range(count))
+        self.during.rng("DBCache", *self.during.world.part).shuffle(order)
+        return order
+
+
+class _InDatabase(Store):
+    """The recording of one part."""
+
+    def __init__(self, path: str, part: str, limit: int | None, pickler: Pickler, verbose: bool) -> None:
+        self._path, self._part, self._limit, self._verbose = path, part, limit, verbose
+        self._pickler = pickler
+        self._lock = RecordingLock(f"{path}.{part}.lock")
+        self._waiting: list[tuple[str, int, bytes]] = []
+        self._count = 0
+
+    def open(self) -> None:
+        try:
+            # A pass may be begun in one thread and ended in another; it is never in two at once.
+            self._connection = sqlite3.connect(self._path, timeout=_PATIENCE_S, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"the cache cannot be opened: {error}", Where(shard=self._path)) from error
+        try:
+            self._connection.executescript(_TABLES)
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise FormatError(
+                f"this is not a sample cache: {error}",
+                Where(shard=self._path),
+                hint="name a file that DBCache may write, or delete it",
+            ) from error
+
+    def close(self) -> None:
+        try:
+            self._flush()
+        finally:
+            self._connection.close()
+            self._lock.release()
+
+    def complete(self) -> int | None:
+        query = "SELECT samples, whole FROM complete WHERE part = ?"
+        found = self._connection.execute(query, (self._part,)).fetchone()
+        if found is None:
+            return None
+        samples, whole = found
+        enough = bool(whole) or (self._limit is not None and samples >= self._limit)
+        if enough and self._verbose:
+            log.info("DBCache: %d samples come from %s", samples, self._path)
+        return int(samples) if enough else None
+
+    def read(self, number: int) -> Any:
+        query = "SELECT sample FROM recorded WHERE part = ? AND number = ?"
+        found = self._connection.execute(query, (self._part, number)).fetchone()
+        if found is None:
+            raise StateError(f"sample {number} is not in the cache", Where(shard=self._path))
+        return self._pickler.loads(found[0])
+
+    def begin(self, taken: int) -> bool:
+        if not self._lock.acquire():
+            return False
+        with self._connection as transaction:
+            transaction.execute("DELETE FROM complete WHERE part = ?", (self._part,))
+            transaction.execute("DELETE FROM recorded WHERE part = ? AND number >= ?", (self._part, taken))
+            query = "SELECT COUNT(*) FROM recorded WHERE part = ?"
+            self._count = transaction.execute(query, (self._part,)).fetchone()[0]
+        return self._count == taken
+
+    def append(self, sample: Any) -> None:
+        self._waiting.append((self._part, self._count, self._pickler.dumps(sample)))
+        self._count += 1
+        if len(self._waiting) >= _CHUNK:
+            self._flush()
+
+    def finish(self, *, whole: bool) -> None:
+        with self._connection as transaction:
+            self._insert(transaction)
+            row = (self._part, self._count, whole)
+            transaction.execute("INSERT OR REPLACE INTO complete VALUES (?, ?, ?)", row)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            with self._connection as transaction:
+                self._insert(transaction)
+
+    def _insert(self, transaction: sqlite3.Connection) -> None:
+        transaction.executemany("INSERT INTO recorded VALUES (?, ?, ?)", self._waiting)
+        self._waiting = []

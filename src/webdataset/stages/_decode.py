@@ -1,0 +1,105 @@
+"""Decode: the bytes in the fields of a sample → values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.codecs import DecodeImage, Decoder, as_handler
+from webdataset.describe import Described, call
+from webdataset.errors import SpecError
+from webdataset.flow import Pass, PerItem
+from webdataset.handlers import Handler, reraise_exception
+
+from ._check import require_callable
+from ._guard import guarded
+from ._rng import rng
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Decode(Described, PerItem):
+    """Decode the fields of samples by their names.
+
+    >>> stage = Decode()
+    >>> list(stage(iter([{"__key__": "0001", "cls": b"3", "json": b"[1]"}])))
+    [{'__key__': '0001', 'cls': 3, 'json': [1]}]
+    >>> Decode("rgb8", only="jpg json")
+    decode('rgb8', only='jpg json')
+
+    Args:
+        handlers: image specs ("rgb8", "torchrgb", "pil", …), "audio", "video", or functions of (key, data) that
+            return None for what is not theirs; keys look like ".jpg" or ".seg.jpg".
+        pre: handlers before these; by default those that unpack `.gz` and `.zst`.
+        post: handlers after these; by default the table of extensions.
+        only: names of the fields to decode; the others stay bytes.
+        partial: let values that are not bytes pass.
+        handler: what to do when a sample cannot be decoded.
+        image: bring the images of a spec to one size while they are decoded, as `decode_image` describes:
+            `decode("rgb8", size=224, crop="random", flip=True)`.
+    """
+
+    verb: ClassVar[str] = "decode"
+    handlers: tuple[Any, ...]
+    pre: tuple[Any, ...] | None = None
+    post: tuple[Any, ...] | None = None
+    only: str | tuple[str, ...] | None = None
+    partial: bool = False
+    handler: Handler = reraise_exception
+    image: tuple[tuple[str, Any], ...] = ()
+
+    def __init__(
+        self,
+        *handlers: Any,
+        pre: Sequence[Any] | None = None,
+        post: Sequence[Any] | None = None,
+        only: str | Iterable[str] | None = None,
+        partial: bool = False,
+        handler: Handler = reraise_exception,
+        **image: Any,
+    ) -> None:
+        require_callable("decode", handler=handler)
+        _check_image_options(handlers, image)
+        settings = {
+            "handlers": handlers,
+            "pre": None if pre is None else tuple(pre),
+            "post": None if post is None else tuple(post),
+            "only": only if only is None or isinstance(only, str) else tuple(only),
+            "partial": partial,
+            "handler": handler,
+            "image": tuple(image.items()),
+        }
+        for name, value in settings.items():
+            object.__setattr__(self, name, value)
+        self._decoder()  # wrong specs fail here, not in a worker
+
+    def __repr__(self) -> str:
+        named = {name: getattr(self, name) for name in ("pre", "post", "only", "partial", "handler")}
+        changed = {name: value for name, value in named.items() if value is not getattr(type(self), name)}
+        return call("decode", *self.handlers, **changed, **dict(self.image))
+
+    def function(self, during: Pass) -> Callable[[Any], Any]:
+        """The decoded sample; decoders that play with chance draw from the sample's own generator."""
+        return guarded(self._decoder().decode, self, self.handler, during)
+
+    def _decoder(self) -> Decoder:
+        handlers = [as_handler(each, **dict(self.image)) for each in self.handlers]
+        return Decoder(
+            [each.bind(rng) if hasattr(each, "bind") else each for each in handlers],
+            pre=self.pre,
+            post=self.post,
+            only=self.only,
+            partial=self.partial,
+        )
+
+
+def _check_image_options(handlers: tuple[Any, ...], image: dict[str, Any]) -> None:
+    unknown = image.keys() - {field.name for field in fields(DecodeImage)}
+    if unknown:
+        raise SpecError(f"decode() has no option {', '.join(sorted(unknown))}")
+    if image and not any(isinstance(each, str) for each in handlers):
+        raise SpecError(
+            f"decode({', '.join(image)}=…) needs an image spec", hint='for example decode("rgb8", size=224)'
+        )

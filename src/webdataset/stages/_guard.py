@@ -1,0 +1,72 @@
+"""What happens when a function fails on an item: the one place that asks handlers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import WebDatasetError, add_where
+from webdataset.flow import DROP, EndOfStreamError
+
+from ._rng import current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from webdataset.flow import Pass
+    from webdataset.handlers import Handler
+
+
+def guarded(function: Callable[[Any], Any], stage: Any, handler: Handler, during: Pass) -> Callable[[Any], Any]:
+    """The function as a pipeline calls it: failures go to the handler, `rng(sample)` knows the pass.
+
+    >>> from webdataset.flow import Pass
+    >>> from webdataset.handlers import ignore_and_continue
+    >>> guarded(int, "map(int)", ignore_and_continue, Pass())("seven")
+    DROP
+    """
+    mine = (during.seed, during.epoch)
+
+    def apply(item: Any) -> Any:
+        outer = current.salt
+        current.salt = mine
+        try:
+            return function(item)
+        except EndOfStreamError:
+            raise
+        except Exception as exn:
+            return answer(handler, exn, stage, item)
+        finally:
+            current.salt = outer
+
+    return apply
+
+
+def answer(handler: Handler, exn: Exception, stage: Any, item: Any) -> Any:
+    """Ask the handler, once. The exception keeps its type and is told where it happened.
+
+    Returns `DROP` when the item is to be left out.
+
+    Raises:
+        EndOfStreamError: the handler wants the stream to end here.
+    """
+    locate(exn, stage, item)
+    if handler(exn):
+        return DROP
+    raise EndOfStreamError from exn
+
+
+def locate(exn: Exception, stage: Any, item: Any) -> None:
+    """Add the stage and the sample to an exception: into `where` of our own, as a note to anybody else's.
+
+    >>> error = KeyError("label")
+    >>> locate(error, "map(f)", {"__key__": "0001", "__url__": "a.tar"})
+    >>> error.__notes__
+    ['in map(f), sample 0001, a.tar']
+    """
+    known = item if isinstance(item, dict) else {}
+    key, url = known.get("__key__"), known.get("__url__")
+    if isinstance(exn, WebDatasetError):
+        add_where(exn, stage=repr(stage), key=key, shard=url)
+        return
+    words = [f"in {stage}", *([f"sample {key}"] if key is not None else []), *([str(url)] if url is not None else [])]
+    exn.add_note(", ".join(words))

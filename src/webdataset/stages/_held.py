@@ -1,0 +1,137 @@
+"""Progress of stages that keep items for a while: the items, and where each of them came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import StateError
+from webdataset.flow import Progress
+
+if TYPE_CHECKING:
+    from webdataset.flow import Json, Recall
+
+
+class Handed(Progress):
+    """A progress that says for itself where the item that was handed on last came from."""
+
+    handed: Json = None
+
+    @property
+    def origin(self) -> Json:
+        """The origin noted when the item was handed on."""
+        return self.handed
+
+    def above(self) -> Json:
+        """The origin of the item just taken."""
+        return self.upstream.origin if self.upstream is not None else None
+
+
+class Held(Handed):
+    """Items taken and not handed on, in one list, with their origins.
+
+    >>> at = Held()
+    >>> at.take("a")
+    >>> at.items
+    ['a']
+    """
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.origins: list[Json] = []
+
+    def take(self, item: Any) -> None:
+        """Keep an item and where it came from."""
+        self.items.append(item)
+        self.origins.append(self.upstream.origin if self.upstream is not None else None)
+
+    def hand_all(self) -> None:
+        """Everything is about to be handed on as one."""
+        self.handed = None if None in self.origins else self.origins
+        self.items, self.origins = [], []
+
+    def save(self) -> Json:
+        """The origins; payloads are never saved."""
+        return {"held": recallable(self.origins)}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Fetch what was held again."""
+        self.origins = list(saved["held"])
+        self.items = [recall(origin) for origin in self.origins]
+
+
+class Grouped(Handed):
+    """Items taken and not handed on, in several lists.
+
+    >>> at = Grouped(2)
+    >>> at.take("a", 1)
+    >>> at.items
+    [[], ['a']]
+    """
+
+    def __init__(self, groups: int = 0) -> None:
+        self.items: list[list[Any]] = [[] for _ in range(groups)]
+        self.origins: list[list[Json]] = [[] for _ in range(groups)]
+
+    def take(self, item: Any, group: int) -> None:
+        """Keep an item in that group; one after the last begins a new one."""
+        if group == len(self.items):
+            self.items.append([])
+            self.origins.append([])
+        self.items[group].append(item)
+        self.origins[group].append(self.above())
+
+    def hand(self, group: int) -> None:
+        """This group is about to be handed on as one."""
+        self.handed = None if None in self.origins[group] else self.origins[group]
+        self.items[group], self.origins[group] = [], []
+
+    def remove(self, group: int) -> None:
+        """The same, and the group is gone."""
+        self.hand(group)
+        del self.items[group], self.origins[group]
+
+    def save(self) -> Json:
+        """The origins, group by group."""
+        return {"held": [recallable(origins) for origins in self.origins]}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Fetch what was held again."""
+        self.origins = [list(origins) for origins in saved["held"]]
+        self.items = [[recall(origin) for origin in origins] for origins in self.origins]
+
+
+class Counted(Progress):
+    """How many items were taken.
+
+    >>> Counted().save()
+    {'taken': 0}
+    """
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def save(self) -> Json:
+        """One number."""
+        return {"taken": self.taken}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on counting."""
+        self.taken = saved["taken"]
+
+
+def recallable(origins: list[Json]) -> list[Json]:
+    """A copy of the origins, if every one of them can be read again.
+
+    >>> recallable([["a.tar", 0, 0], None])
+    Traceback (most recent call last):
+    webdataset.errors.StateError: a buffer holds 1 item of unknown origin, which could not be read again ...
+    """
+    unknown = sum(origin is None for origin in origins)
+    if unknown:
+        raise StateError(
+            f"a buffer holds {unknown} item{'s' if unknown > 1 else ''} of unknown origin, "
+            "which could not be read again",
+            hint="read from shards or another source that knows origins, and keep stages of your own, which may hide "
+            "them, behind shuffle()",
+        )
+    return list(origins)

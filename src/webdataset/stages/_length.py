@@ -1,0 +1,23 @@
+"""How long a sample is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def length_by(spec: Any) -> Callable[[Any], int]:
+    """A function that measures samples: by a field's name, by a position in a tuple, or as the user says.
+
+    >>> length_by("txt")({"txt": "hello"}), length_by(0)(("hello", 1))
+    (5, 5)
+    """
+    if isinstance(spec, str | int) and not isinstance(spec, bool):
+        return lambda sample: len(sample[spec])
+    if callable(spec):
+        return spec  # type: ignore[no-any-return]  # whatever it returns is compared with numbers
+    raise SpecError(f"{spec!r} does not say how long a sample is", hint="name a field, a position, or give a function")

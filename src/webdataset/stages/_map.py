@@ -1,0 +1,52 @@
+"""One function, applied to every sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described
+from webdataset.flow import DROP, Pass, PerItem
+from webdataset.handlers import Handler, reraise_exception
+
+from ._check import require_callable
+from ._guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, repr=False)
+class Map(Described, PerItem):
+    """Apply `f` to every sample; a sample for which it returns None is left out.
+
+    >>> list(Map(lambda sample: {"n": int(sample["txt"])})([{"__key__": "a", "txt": b"7"}]))
+    [{'n': 7, '__key__': 'a'}]
+
+    If a dict comes in with a `__key__` and a dict without one comes out, the key is carried over. A function may give
+    the sample another key. Random augmentations that are the same for any number of workers draw from
+    `wds.rng(sample)`.
+    """
+
+    verb: ClassVar[str] = "map"
+    f: Callable[[Any], Any]
+    handler: Handler = reraise_exception
+
+    def __post_init__(self) -> None:
+        require_callable("map", f=self.f, handler=self.handler)
+
+    def function(self, during: Pass) -> Callable[[Any], Any]:
+        """The new item or `DROP`."""
+        f = self.f
+
+        def map_one(item: Any) -> Any:
+            # The function may empty or change its sample, so the key is looked up before.
+            key = item.get("__key__") if isinstance(item, dict) else None
+            result = f(item)
+            if result is None:
+                return DROP
+            if key is not None and isinstance(result, dict) and "__key__" not in result:
+                result["__key__"] = key
+            return result
+
+        return guarded(map_one, self, self.handler, during)

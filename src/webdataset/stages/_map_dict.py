@@ -1,0 +1,57 @@
+"""One function per field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described, call
+from webdataset.errors import SpecError
+from webdataset.flow import Pass, PerItem
+from webdataset.handlers import Handler, reraise_exception
+
+from ._check import require_callable
+from ._guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class MapDict(Described, PerItem):
+    """Replace the named fields of a sample by the results of their functions, in place.
+
+    >>> list(MapDict(cls=int)([{"__key__": "a", "cls": b"3"}]))
+    [{'__key__': 'a', 'cls': 3}]
+
+    A sample without the field is a `KeyError`, which the handler sees. When one function fails, the sample stays as it
+    was. Fields whose names are no identifiers: `map_dict(**{"left.png": f})`.
+    """
+
+    verb: ClassVar[str] = "map_dict"
+    functions: dict[str, Callable[[Any], Any]]
+    handler: Handler = reraise_exception
+
+    def __init__(self, handler: Handler = reraise_exception, **kw: Callable[[Any], Any]) -> None:
+        if not kw:
+            raise SpecError("map_dict() was given no fields", hint="name them: map_dict(jpg=f)")
+        require_callable("map_dict", handler=handler, **kw)
+        object.__setattr__(self, "functions", kw)
+        object.__setattr__(self, "handler", handler)
+
+    def __hash__(self) -> int:
+        return hash((*self.functions.items(), self.handler))
+
+    def __repr__(self) -> str:
+        changed = {} if self.handler is reraise_exception else {"handler": self.handler}
+        return call("map_dict", **changed, **self.functions)
+
+    def function(self, during: Pass) -> Callable[[Any], Any]:
+        """The same sample with new values."""
+        functions = list(self.functions.items())
+
+        def map_dict(sample: Any) -> Any:
+            sample.update([(field, function(sample[field])) for field, function in functions])
+            return sample
+
+        return guarded(map_dict, self, self.handler, during)

@@ -1,0 +1,74 @@
+"""One function per position of a tuple."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described, call
+from webdataset.errors import SpecError
+from webdataset.flow import Pass, PerItem
+from webdataset.handlers import Handler, reraise_exception
+
+from ._check import require_callable
+from ._guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class MapTuple(Described, PerItem):
+    """Apply the first function to the first value, the second to the second, …; None leaves a value as it is.
+
+    >>> list(MapTuple(str.upper, None)([("a", 1), ("b", 2)]))
+    [('A', 1), ('B', 2)]
+
+    Values without a function stay, functions without a value are not used.
+    """
+
+    verb: ClassVar[str] = "map_tuple"
+    args: tuple[Callable[[Any], Any] | None, ...]
+    handler: Handler = reraise_exception
+
+    def __init__(self, *args: Callable[[Any], Any] | None, handler: Handler = reraise_exception) -> None:
+        for position, function in enumerate(args):
+            if function is not None:
+                require_callable("map_tuple", **{f"argument{position}": function})
+        require_callable("map_tuple", handler=handler)
+        object.__setattr__(self, "args", args)
+        object.__setattr__(self, "handler", handler)
+
+    def __repr__(self) -> str:
+        changed = {} if self.handler is reraise_exception else {"handler": self.handler}
+        return call("map_tuple", *self.args, **changed)
+
+    def function(self, during: Pass) -> Callable[[Any], Any]:
+        """The tuple of results."""
+        positions = [(index, function) for index, function in enumerate(self.args) if function is not None]
+
+        def map_tuple(item: Any) -> Any:
+            values = list(item)
+            for index, function in positions:
+                if index < len(values):
+                    values[index] = function(values[index])
+            return tuple(values)
+
+        return guarded(map_tuple, self, self.handler, during)
+
+
+def transform_with(sample: Any, transformers: Sequence[Callable[[Any], Any] | None] | None) -> Any:
+    """Apply functions by position; None is identity.
+
+    >>> transform_with((1, 2, 3), [str, None])
+    ['1', 2, 3]
+    """
+    if not transformers:
+        return sample
+    if len(transformers) > len(sample):
+        raise SpecError(f"{len(transformers)} transformers for {len(sample)} values")
+    result = list(sample)
+    for index, function in enumerate(transformers):
+        if function is not None:
+            result[index] = function(result[index])
+    return result

@@ -1,0 +1,63 @@
+"""Random numbers that belong to a sample, so that augmentations are the same for any number of threads and workers."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+from webdataset.errors import SpecError
+from webdataset.flow import digest
+
+
+class _Current(threading.local):
+    """The (seed, epoch) of the stage whose function runs in this thread."""
+
+    salt: tuple[int, int] = (0, 0)
+
+
+current = _Current()
+
+
+def rng(sample: Any, *salt: int | str) -> random.Random:
+    """A generator that depends on the pass's seed and epoch and on this sample alone.
+
+    >>> sample = {"__key__": "0001", "__url__": "a.tar"}
+    >>> rng(sample).random() == rng(dict(sample)).random()
+    True
+    >>> rng(sample, "crop").random() == rng(sample, "flip").random()
+    False
+
+    Inside a function that a stage calls (`map`, `map_dict`, `select` …) seed and epoch are those of the running
+    pipeline; anywhere else, and in stages that run outside a pipeline, they are 0 and 0. Every call starts the sample's
+    sequence
+    anew: keep the generator, or salt it, to draw different numbers in different places. A sample that comes twice in
+        one epoch (resampling) gets the same numbers twice.
+
+    Args:
+        sample: a sample or shard item (its key and address count), or a string or integer that stands for one.
+        salt: tells several generators of one sample apart.
+    """
+    return random.Random(digest(*current.salt, *identity(sample), *salt))
+
+
+def identity(sample: Any) -> tuple[int | str, ...]:
+    """What makes a sample this sample and no other.
+
+    >>> identity({"__key__": "0001", "__url__": "a.tar", "cls": b"7"})
+    ('0001', 'a.tar')
+    """
+    if isinstance(sample, int | str):
+        return (sample,)
+    if isinstance(sample, dict):
+        known = tuple(str(sample[name]) for name in ("__key__", "__url__", "url") if name in sample)
+        if known:
+            return known
+    raise SpecError(
+        f"rng() was given {_described(sample)}, which has no key",
+        hint="call it before to_tuple(), or give it the sample's key: rng(key)",
+    )
+
+
+def _described(sample: Any) -> str:
+    return f"a dict with {list(sample)}" if isinstance(sample, dict) else f"a {type(sample).__name__}"

@@ -1,0 +1,70 @@
+"""A random part of the samples."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described
+from webdataset.errors import SpecError
+from webdataset.flow import Pass, Progress, Resumable, digest
+
+from ._draws import Draws
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webdataset.flow import Json, Recall
+
+# Draws are whole numbers; one in 2**53 is as fine as a float gets.
+_FINE = 2**53
+
+
+class Drawn(Progress):
+    """How many items were drawn for."""
+
+    def __init__(self, seed: int) -> None:
+        self.draws = Draws(seed)
+
+    def save(self) -> Json:
+        """One number."""
+        return {"draws": self.draws.save()}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on drawing."""
+        self.draws.load(saved["draws"])
+
+
+@dataclass(frozen=True, repr=False)
+class RSample(Described, Resumable):
+    """Keep every item with probability `p`.
+
+    >>> 350 < len(list(RSample(0.4)(range(1000)))) < 450
+    True
+
+    In a pipeline the choice follows from its seed and is another one in each epoch. Put it before the stage that reads
+    shards to choose among shards, which saves the reading.
+    """
+
+    verb: ClassVar[str] = "rsample"
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        if isinstance(self.p, bool) or not isinstance(self.p, int | float) or not 0 <= self.p <= 1:
+            raise SpecError(f"rsample(p={self.p!r}): p must be a number from 0 to 1")
+
+    def start(self, during: Pass) -> Drawn:
+        """This pass's draws."""
+        return Drawn(digest("rsample", during.seed, during.epoch, during.stage, *during.world.part))
+
+    def run(self, items: Iterator[Any], at: Drawn, /) -> Iterator[Any]:
+        """Draw for each item."""
+        limit = self.p * _FINE
+        for item in items:
+            if at.draws.below(_FINE) < limit:
+                yield item
+
+    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
+        """Run alone: another choice every time."""
+        return self.run(iter(items), self.start(Pass(seed=secrets.randbits(63))))

@@ -1,0 +1,121 @@
+"""Samples in random order, through a buffer."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described
+from webdataset.errors import SpecError
+from webdataset.flow import Pass, Resumable, digest
+
+from ._check import require_count
+from ._draws import Draws, GivenDraws
+from ._held import Held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webdataset.flow import Json, Recall
+    from webdataset.handlers import Handler
+
+# No limit is set on how small a buffer may be: below this everything is handed on in the order it came.
+_ANY_SIZE = -(2**63)
+
+
+class Reservoir(Held):
+    """A buffer, and the draws that empty it."""
+
+    def __init__(self, draws: Draws | GivenDraws) -> None:
+        super().__init__()
+        self.draws = draws
+
+    def draw(self) -> Any:
+        """Take a random item out: the last one fills its place."""
+        items, origins = self.items, self.origins
+        chosen = self.draws.below(len(items))
+        item, self.handed = items[chosen], origins[chosen]
+        items[chosen], origins[chosen] = items[-1], origins[-1]
+        items.pop()
+        origins.pop()
+        return item
+
+    def save(self) -> Json:
+        """Origins, and how many draws were made."""
+        return {**super().save(), "draws": self.draws.save()}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Fill the buffer again."""
+        super().load(saved, recall)
+        self.draws.load(saved["draws"])
+
+
+@dataclass(frozen=True, repr=False)
+class Shuffle(Described, Resumable):
+    """Hand on a random one of the items in a buffer.
+
+    >>> numbers = list(Shuffle(5, seed=1)(range(10)))
+    >>> numbers == sorted(numbers), sorted(numbers) == list(range(10))
+    (False, True)
+
+    The buffer starts small, so that the first item comes soon: once it holds `initial` items, one is handed on for
+    every two taken until it holds `bufsize`, then one for one; at the end it empties itself. A `bufsize` below 1 keeps
+    the order.
+
+    In a pipeline the order follows from the pipeline's seed, the epoch, the place in the pipeline and the part of the
+    data that this process reads; with `seed` given, from that seed and the epoch alone. Either way each epoch has an
+    order of its own, and the same one when it is run again. Outside a pipeline, no seed means a new order every time.
+
+    Args:
+        bufsize: how many items may wait.
+        initial: how many must wait before the first is handed on.
+        rng: a generator to draw from instead of a seed, with a method `random()`. Its state becomes part of
+            checkpoints.
+        seed: replaces the pipeline's seed.
+        handler: accepted because the public signature has it; nothing here can fail on a sample.
+    """
+
+    verb: ClassVar[str] = "shuffle"
+    bufsize: int = 1000
+    initial: int = 100
+    rng: Any = None
+    seed: int | None = None
+    handler: Handler | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("bufsize", "initial"):
+            object.__setattr__(self, name, require_count("shuffle", name, getattr(self, name), least=_ANY_SIZE))
+        if self.rng is not None and self.seed is not None:
+            raise SpecError("shuffle() was given both rng and seed", hint="give one of them")
+        if self.rng is not None and not hasattr(self.rng, "random"):
+            raise SpecError(f"shuffle(rng={self.rng!r}): this is no generator", hint="give a random.Random, or a seed")
+        if self.seed is not None:
+            object.__setattr__(self, "seed", require_count("shuffle", "seed", self.seed, least=_ANY_SIZE))
+
+    def start(self, during: Pass) -> Reservoir:
+        """An empty buffer with this pass's draws."""
+        if self.rng is not None:
+            return Reservoir(GivenDraws(self.rng))
+        if self.seed is not None:
+            return Reservoir(Draws(digest("shuffle", self.seed, during.epoch)))
+        return Reservoir(Draws(digest("shuffle", during.seed, during.epoch, during.stage, *during.world.part)))
+
+    def run(self, items: Iterator[Any], at: Reservoir, /) -> Iterator[Any]:
+        """Fill, hand on, and empty the buffer."""
+        enough = min(self.initial, self.bufsize)
+        for item in items:
+            at.take(item)
+            if len(at.items) < self.bufsize:
+                for second in islice(items, 1):
+                    at.take(second)
+            if len(at.items) >= enough:
+                yield at.draw()
+        while at.items:
+            yield at.draw()
+
+    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
+        """Run alone: without a seed, in an order that nobody can know."""
+        unknown = self.seed is None and self.rng is None
+        return self.run(iter(items), self.start(Pass(seed=secrets.randbits(63)) if unknown else Pass()))

@@ -1,0 +1,62 @@
+"""A stretch of the stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described, call
+from webdataset.errors import SpecError
+from webdataset.flow import Pass, Resumable
+
+from ._check import require_count
+from ._held import Counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Slice(Described, Resumable):
+    """Hand on the items that `itertools.islice` would: `slice(stop)` or `slice(start, stop[, step])`.
+
+    >>> list(Slice(1, 8, 3)(range(100)))
+    [1, 4, 7]
+
+    Nothing beyond `stop` is taken from upstream. Each worker process slices its own stream.
+    """
+
+    verb: ClassVar[str] = "slice"
+    first: int = 0
+    stop: int | None = None
+    step: int = 1
+
+    def __init__(self, *args: int | None) -> None:
+        if not 1 <= len(args) <= 3:
+            raise SpecError(f"slice{args}: give slice(stop) or slice(start, stop[, step])")
+        first, stop, step = (None, args[0], None) if len(args) == 1 else (*args, None)[:3]
+        least = {"first": 0, "stop": 0, "step": 1}
+        for name, value in {"first": first or 0, "stop": stop, "step": 1 if step is None else step}.items():
+            checked = (
+                None if name == "stop" and value is None else require_count("slice", name, value, least=least[name])
+            )
+            object.__setattr__(self, name, checked)
+
+    def __repr__(self) -> str:
+        return call("slice", self.first, self.stop, self.step)
+
+    def start(self, during: Pass) -> Counted:
+        """Nothing taken."""
+        return Counted()
+
+    def run(self, items: Iterator[Any], at: Counted, /) -> Iterator[Any]:
+        """Count, and hand on what falls on the grid."""
+        while self.stop is None or at.taken < self.stop:
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            ahead = at.taken - self.first
+            at.taken += 1
+            if ahead >= 0 and ahead % self.step == 0:
+                yield item

@@ -1,0 +1,91 @@
+"""Some fields of every sample, in a fixed order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described, call
+from webdataset.flow import Pass, PerItem
+from webdataset.handlers import Handler, reraise_exception
+
+from ._check import require_callable
+from ._fields import alternatives, getfirst, parse_field_spec
+from ._guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class ToTuple(Described, PerItem):
+    """Turn samples into tuples of the named fields.
+
+    >>> list(ToTuple("jpg;png", "cls")([{"__key__": "a", "png": b"...", "cls": 3}]))
+    [(b'...', 3)]
+
+    A single string with blanks names several fields: `to_tuple("jpg;png cls")`.
+
+    Args:
+        args: field names; `"a;b"` or `["a", "b"]` is the first of these that a sample has.
+        handler: asked when a field is missing.
+        missing_is_error: False puts None for a field that is not there.
+        none_is_error: whether a value may be None; as `missing_is_error` if not given.
+    """
+
+    verb: ClassVar[str] = "to_tuple"
+    args: tuple[str | Sequence[str], ...]
+    handler: Handler = reraise_exception
+    missing_is_error: bool = True
+    none_is_error: bool = True
+
+    def __init__(
+        self,
+        *args: str | Sequence[str],
+        handler: Handler = reraise_exception,
+        missing_is_error: bool = True,
+        none_is_error: bool | None = None,
+    ) -> None:
+        if len(args) == 1 and isinstance(args[0], str):
+            args = tuple(args[0].split())
+        for field in args:
+            alternatives(field)
+        require_callable("to_tuple", handler=handler)
+        strict = missing_is_error if none_is_error is None else none_is_error
+        chosen = {"args": args, "handler": handler, "missing_is_error": missing_is_error, "none_is_error": strict}
+        for name, value in chosen.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        changed = {} if self.missing_is_error else {"missing_is_error": False}
+        if self.none_is_error != self.missing_is_error:
+            changed["none_is_error"] = self.none_is_error
+        handler = {} if self.handler is reraise_exception else {"handler": self.handler}
+        return call("to_tuple", *self.args, **handler, **changed)
+
+    def function(self, during: Pass) -> Callable[[Any], Any]:
+        """The sample's fields."""
+        fields = parse_field_spec(self.args)
+        missing_is_error, none_is_error = self.missing_is_error, self.none_is_error
+        pick = _picker([field[0] for field in fields])
+
+        def to_tuple(sample: Any) -> Any:
+            try:
+                values = pick(sample)
+            except KeyError:
+                values = tuple([getfirst(sample, field, None, missing_is_error) for field in fields])
+            if none_is_error:
+                for value in values:
+                    if value is None:
+                        raise ValueError(f"to_tuple {self.args} got {list(sample)}: a field is None")
+            return values
+
+        return guarded(to_tuple, self, self.handler, during)
+
+
+def _picker(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Take the first alternatives, which are nearly always there, in one step."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda sample: tuple([sample[name] for name in names])

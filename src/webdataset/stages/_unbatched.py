@@ -1,0 +1,145 @@
+"""Many out of one: rows of a batch, items of a list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from webdataset.describe import Described
+from webdataset.errors import CollationError, StageError
+from webdataset.flow import Pass, Resumable
+
+from ._held import Handed, recallable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from webdataset.flow import Json, Recall
+
+
+class Opened(Handed):
+    """The batch whose rows are being handed on: where it came from, and how many rows are gone."""
+
+    def __init__(self) -> None:
+        self.batch: Any = None
+        self.source: Json = None
+        self.row, self.is_open = 0, False
+
+    def open(self, batch: Any) -> None:
+        """A batch was taken."""
+        self.batch, self.source, self.is_open = batch, self.above(), True
+
+    def close(self) -> None:
+        """Its last row is about to be handed on."""
+        self.batch, self.source, self.row, self.is_open = None, None, 0, False
+
+    def save(self) -> Json:
+        """The origin of the batch, None between two batches."""
+        return {"batch": recallable([self.source])[0] if self.is_open else None, "row": self.row}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Fetch the batch again."""
+        self.source, self.row, self.is_open = saved["batch"], saved["row"], saved["batch"] is not None
+        self.batch = recall(self.source) if self.is_open else None
+
+
+def spread(items: Iterator[Any], at: Opened, rows: Callable[[Any], list[Any]]) -> Iterator[Any]:
+    """Hand on the rows of each item, beginning in the middle of the one that is open."""
+    for batch in chain([at.batch] if at.is_open else [], items):
+        if not at.is_open:
+            at.open(batch)
+        parts = rows(batch)
+        for row in range(at.row, len(parts)):
+            at.handed = None if at.source is None else [at.source, row]
+            at.row = row + 1
+            if at.row == len(parts):
+                at.close()
+            yield parts[row]
+        at.close()
+
+
+@dataclass(frozen=True, repr=False)
+class Unbatched(Described, Resumable):
+    """Hand on the rows of batches: the inverse of `batched`.
+
+    >>> list(Unbatched()([{"cls": [3, 4], "meta": {"name": ["a", "b"]}}]))
+    [{'cls': 3, 'meta': {'name': 'a'}}, {'cls': 4, 'meta': {'name': 'b'}}]
+
+    A batch is a tuple or list of columns, which gives tuples, or a dict of columns, which gives dicts; a column that is
+    a dict is taken apart as well.
+    """
+
+    verb: ClassVar[str] = "unbatched"
+
+    def start(self, during: Pass) -> Opened:
+        """No batch open."""
+        return Opened()
+
+    def run(self, items: Iterator[Any], at: Opened, /) -> Iterator[Any]:
+        """Row by row."""
+        return spread(items, at, rows_of)
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """That row of that batch."""
+        batch, row = origin
+        return rows_of(recall(batch))[row]
+
+
+@dataclass(frozen=True, repr=False)
+class Unlisted(Described, Resumable):
+    """Hand on the items of lists: the inverse of `listed`.
+
+    >>> list(Unlisted()([["a", "b"], ["c"]]))
+    ['a', 'b', 'c']
+    """
+
+    verb: ClassVar[str] = "unlisted"
+
+    def start(self, during: Pass) -> Opened:
+        """No list open."""
+        return Opened()
+
+    def run(self, items: Iterator[Any], at: Opened, /) -> Iterator[Any]:
+        """Item by item."""
+        return spread(items, at, _members)
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """That item of that list."""
+        whole, row = origin
+        return recall(whole)[row]
+
+
+def rows_of(batch: Any) -> list[Any]:
+    """The rows of a batch.
+
+    >>> rows_of(([1, 2], ["a", "b"]))
+    [(1, 'a'), (2, 'b')]
+    """
+    if isinstance(batch, dict):
+        columns = [rows_of(column) if isinstance(column, dict) else column for column in batch.values()]
+        return [dict(zip(batch, row, strict=True)) for row in _transposed(columns, list(batch))]
+    if isinstance(batch, tuple | list):
+        columns = [rows_of(column) if isinstance(column, dict) else column for column in batch]
+        return _transposed(columns, list(range(len(batch))))
+    raise CollationError(
+        f"unbatched() got a {type(batch).__name__}, not a batch",
+        hint="a batch is a tuple, list or dict of columns of equal length",
+    )
+
+
+def _transposed(columns: list[Any], names: list[Any]) -> list[tuple[Any, ...]]:
+    try:
+        lengths = {name: len(column) for name, column in zip(names, columns, strict=True)}
+    except TypeError as error:
+        raise CollationError("a column of the batch has no length", hint="drop it, or repeat it per row") from error
+    if len(set(lengths.values())) > 1:
+        raise CollationError(f"the columns of the batch have different lengths: {lengths}")
+    # Not zip: iterating a tensor is slower than indexing it.
+    return [tuple([column[row] for column in columns]) for row in range(max(lengths.values(), default=0))]
+
+
+def _members(item: Any) -> list[Any]:
+    if not isinstance(item, list):
+        raise StageError(f"unlisted() got a {type(item).__name__}, not a list", hint="did you mean unbatched()?")
+    return item

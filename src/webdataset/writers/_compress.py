@@ -1,0 +1,80 @@
+"""Whole-archive compression, with the same bytes for the same input: no time and no file name in the stream."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from webdataset.errors import MissingDependency, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Compressor(Protocol):
+    """Takes bytes, gives back what is ready; `flush` ends the stream."""
+
+    def compress(self, data: bytes, /) -> bytes:
+        """Take `data` in and give what is ready, maybe nothing."""
+        ...
+
+    def flush(self) -> bytes:
+        """The rest, with the trailer."""
+        ...
+
+
+def _gzip() -> Compressor:
+    # 16 + 15: zlib writes a gzip header of its own, which carries neither a time nor a name.
+    return zlib.compressobj(6, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+
+
+def _zstd() -> Compressor:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingDependency("zstandard", extra="compression", why="to write '.zst' archives") from error
+    compressor: Compressor = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    return compressor
+
+
+_KINDS: Final[dict[str, Callable[[], Compressor]]] = {
+    "gz": _gzip,
+    "bz2": bz2.BZ2Compressor,
+    "xz": lzma.LZMACompressor,
+    "zst": _zstd,
+}
+
+
+def find_compression(target: Any, compress: bool | str | None) -> str | None:
+    """The kind of compression for a target: what was asked for, else what its name ends in.
+
+    >>> find_compression("a.tgz", None), find_compression("a.tar.zst", None), find_compression("a.tar", True)
+    ('gz', 'zst', 'gz')
+    >>> find_compression("a.tar.gz", False) is None
+    True
+    """
+    if compress is False:
+        return None
+    if compress is True:
+        return "gz"
+    if compress in _KINDS:
+        return str(compress)
+    if compress is not None:
+        raise SpecError(
+            f"compress={compress!r} is not known", hint=f"take one of {', '.join(_KINDS)}, or False for none"
+        )
+    name = target if isinstance(target, str) else ""
+    return next((kind for kind in _KINDS if name.endswith(kind)), None)
+
+
+def open_compressor(kind: str) -> Compressor:
+    r"""A fresh compressor of this kind.
+
+    >>> compressor = open_compressor("gz")
+    >>> data = compressor.compress(b"hello") + compressor.flush()
+    >>> zlib.decompress(data, 31), data[4:8]
+    (b'hello', b'\x00\x00\x00\x00')
+    """
+    return _KINDS[kind]()

@@ -1,0 +1,193 @@
+"""Samples in, numbered archives out."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+from webdataset.errors import SpecError, StoreError, Where
+
+from ._tar_writer import TarWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+
+class ShardWriter:
+    """Write samples into a series of tar archives.
+
+    >>> import tempfile, os
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with ShardWriter(f"{folder}/train-%06d.tar", maxcount=2) as sink:
+    ...         for number in range(5):
+    ...             sink.write({"__key__": f"{number:04d}", "cls": number})
+    ...     sorted(os.listdir(folder)), sink.total
+    (['train-000000.tar', 'train-000001.tar', 'train-000002.tar'], 5)
+
+    A shard appears under its name when it is complete. When the `with` block raises, the shard at work is thrown away
+    and the complete ones stay. A shard is begun by the first sample that goes into it, so none is ever empty.
+
+    `shard` is one more than the number of the shard at work, `fname` its name, `count` and `size` its samples and their
+    payload bytes so far; `total` counts the samples of all shards. Before the first sample they describe the shard that
+    it will go to.
+
+    Args:
+        pattern: names of the shards with a place for the number, `"train-%06d.tar"`: a path or a URL.
+        maxcount: most samples in a shard.
+        maxsize: a shard is full when its payloads have at least so many bytes.
+        post: called with the name of each shard after it has been published.
+        start_shard: number of the first shard.
+        verbose: 1 logs each published shard at INFO, 0 at DEBUG.
+        opener: called with the name of a shard, returns the stream to write to, which is closed when the shard ends.
+        **kw: everything that `TarWriter` takes.
+    """
+
+    def __init__(
+        self,
+        pattern: str | os.PathLike[str],
+        maxcount: float = 100000,
+        maxsize: float = 3e9,
+        post: Callable[[str], Any] | None = None,
+        start_shard: int = 0,
+        verbose: int = 1,
+        opener: Callable[[str], Any] | None = None,
+        **kw: Any,
+    ) -> None:
+        self.pattern = _checked_pattern(pattern)
+        _check_arguments(maxcount=maxcount, maxsize=maxsize, start_shard=start_shard, post=post, opener=opener)
+        TarWriter(io.BytesIO(), **kw).abort()  # arguments that no shard can have fail here, not at the first sample
+        self.maxcount, self.maxsize, self.post, self.verbose = maxcount, maxsize, post, verbose
+        self.opener, self.kw = opener, kw
+        self.shard, self.total = start_shard, 0
+        self._tar: TarWriter | None = None
+        self._opened: Any = None
+        self._closed = self._finished = False
+        self._advance()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"at {self.fname}, {self.count} samples in it"
+        return f"<ShardWriter {self.pattern!r}: {state}, {self.total} samples in all>"
+
+    @property
+    def tarstream(self) -> TarWriter | None:
+        """The writer of the shard at work, which is opened now if it was not; None once closed or finished."""
+        if self._tar is None and not self._closed and not self._finished:
+            self._tar = self._open()
+        return self._tar
+
+    def write(self, sample: dict[str, Any]) -> None:
+        """Write one sample, into the next shard when this one is full."""
+        self._require_open()
+        if self._finished or self.count >= self.maxcount or self.size >= self.maxsize:
+            self.next_stream()
+        tar = self.tarstream
+        assert tar is not None
+        self.size += tar.write(sample)
+        self.count += 1
+        self.total += 1
+
+    def next_stream(self) -> None:
+        """Publish the shard at work and go on with the next number; a shard without samples keeps its number."""
+        self._require_open()
+        self.finish()
+        if self._finished:
+            self._advance()
+
+    def finish(self) -> None:
+        """Publish the shard at work; the next sample begins another one."""
+        tar = self._tar
+        if self._closed or tar is None:
+            return
+        if tar.count == 0:
+            self._discard()
+            tar.close()  # raises when it is empty because its first sample could not be written
+            return
+        try:
+            tar.close()
+            if self._opened is not None:
+                self._opened.close()
+        except BaseException:
+            self.abort()
+            raise
+        self._tar = self._opened = None
+        self._finished = True
+        level = logging.INFO if self.verbose else logging.DEBUG
+        logger.log(level, "wrote %s: %d samples, %d bytes; %d in all", self.fname, self.count, self.size, self.total)
+        if self.post is not None:
+            self.post(self.fname)
+
+    def close(self) -> None:
+        """Publish the shard at work and end; more calls do nothing."""
+        self.finish()
+        self._closed = True
+
+    def abort(self) -> None:
+        """Throw the shard at work away and end; what has been published stays."""
+        self._discard()
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreError("the ShardWriter is closed", Where(shard=self.fname), hint="open another one")
+
+    def _advance(self) -> None:
+        self.fname = self.pattern % self.shard
+        self.shard += 1
+        self.count = self.size = 0
+        self._finished = False
+
+    def _open(self) -> TarWriter:
+        if self.opener is None:
+            return TarWriter(self.fname, **self.kw)
+        target = self.opener(self.fname)
+        self._opened = target if callable(getattr(target, "close", None)) else None
+        return TarWriter(target, **self.kw)
+
+    def _discard(self) -> None:
+        tar, opened = self._tar, self._opened
+        self._tar = self._opened = None
+        try:
+            if tar is not None:
+                tar.abort()
+        finally:
+            if opened is not None:
+                getattr(opened, "abort", opened.close)()
+
+
+def _checked_pattern(pattern: Any) -> str:
+    try:
+        text = os.fspath(pattern)
+        if not isinstance(text, str):
+            raise TypeError("it is not text")
+        if text % 0 == text % 1:
+            raise ValueError("all shards would have the same name")
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"{pattern!r} cannot number shards: {error}",
+            hint="put one place for the number into it, like 'train-%06d.tar', and write '%%' for any other '%'",
+        ) from error
+    return text
+
+
+def _check_arguments(*, maxcount: Any, maxsize: Any, start_shard: Any, post: Any, opener: Any) -> None:
+    for name, value in (("maxcount", maxcount), ("maxsize", maxsize)):
+        if not isinstance(value, int | float) or not value > 0:
+            raise SpecError(f"{name}={value!r} cannot limit a shard", hint="take a number greater than 0")
+    if not isinstance(start_shard, int) or start_shard < 0:
+        raise SpecError(f"start_shard={start_shard!r} cannot number a shard", hint="take a whole number from 0 on")
+    for name, value in (("post", post), ("opener", opener)):
+        if value is not None and not callable(value):
+            raise SpecError(f"{name}={value!r} is not callable", hint="it is called with the name of a shard")

@@ -1,0 +1,125 @@
+"""Bytes in, one published object out: gathered, compressed, and there only when it is complete."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import SpecError, StoreError, Where
+from webdataset.stores import open_write
+
+from ._compress import find_compression, open_compressor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+# Small blocks are gathered into writes of this size: one call into the stream instead of several per sample.
+_GATHER = 256 * 1024
+
+
+class Sink:
+    """Where an archive goes: a path or URL that is ours to publish, or a stream that somebody else closes.
+
+    >>> import io
+    >>> stream = io.BytesIO()
+    >>> sink = Sink(stream, compress=None)
+    >>> sink.write([b"some ", b"bytes"], 10)
+    >>> sink.close()
+    >>> stream.getvalue(), sink.state
+    (b'some bytes', 'closed')
+    """
+
+    state = "new"
+
+    def __init__(self, target: Any, compress: bool | str | None) -> None:
+        place = os.fspath(target) if isinstance(target, os.PathLike) else target
+        self.owned = isinstance(place, str)
+        if not self.owned and not callable(getattr(place, "write", None)):
+            raise SpecError(f"{target!r} cannot be written to", hint="give a path, a URL or a binary stream")
+        kind = find_compression(place, compress)
+        self._compressor = open_compressor(kind) if kind else None
+        self._blocks: list[bytes] = []
+        self._gathered = 0
+        self._failure: BaseException | None = None
+        self._process = os.getpid()
+        self.name: str | None = place if self.owned else getattr(place, "name", None)
+        self.stream = open_write(place) if self.owned else place
+        self.state = "open"
+
+    def require_open(self) -> None:
+        """Raise if nothing can be written any more."""
+        if self.state != "open":
+            raise StoreError(f"the archive is {self.state}", Where(shard=self.name), hint="open another writer")
+
+    def write(self, blocks: list[bytes], size: int) -> None:
+        """Take over blocks of `size` bytes in all; they reach the stream now or together with later ones."""
+        self._blocks += blocks
+        self._gathered += size
+        if self._gathered >= _GATHER:
+            self._guarded(self._drain)
+
+    def close(self) -> None:
+        """Write what is left and publish; more calls do nothing."""
+        if self.state == "open":
+            self._guarded(self._complete)
+            self.state = "closed"
+        elif self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise StoreError(
+                f"the archive was not published, because writing it failed before: {failure}",
+                Where(shard=self.name),
+                hint="mend the cause and write it again",
+            ) from failure
+
+    def abort(self) -> None:
+        """Throw everything away that has not been published."""
+        if self.state != "open":
+            return
+        self.state = "discarded"
+        self._blocks.clear()
+        if self.owned:
+            # What cannot be renamed into place, a named pipe for example, cannot be taken back either.
+            getattr(self.stream, "abort", self.stream.close)()
+
+    def __del__(self) -> None:
+        # A forked child holds a copy of its parent's sink and must not throw the parent's file away.
+        if self.state == "open" and self._process == os.getpid():
+            logger.warning("%s was never closed, so it is thrown away; write in a with block", self.name or self.stream)
+            self.abort()
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """After a failure half a block may have been written, so no later write can be right."""
+        try:
+            action()
+        except BaseException as error:
+            self._failure = error
+            self.abort()
+            raise
+
+    def _complete(self) -> None:
+        self._drain()
+        if self._compressor is not None:
+            self._put(self._compressor.flush())
+        if self.owned:
+            self.stream.close()
+        elif callable(getattr(self.stream, "flush", None)):
+            self.stream.flush()
+
+    def _drain(self) -> None:
+        # Joining copies, so what is large goes out block by block.
+        parts = self._blocks if self._gathered > 16 * _GATHER else [b"".join(self._blocks)]
+        self._blocks, self._gathered = [], 0
+        for part in parts:
+            self._put(part if self._compressor is None else self._compressor.compress(part))
+
+    def _put(self, data: bytes) -> None:
+        while data:
+            taken = self.stream.write(data)
+            if not isinstance(taken, int):
+                return  # not every stream says how much it took; these take all
+            if taken == 0:
+                raise StoreError("the stream takes no more bytes", Where(shard=self.name))
+            data = data[taken:]  # raw streams may take less than they are offered

@@ -1,0 +1,217 @@
+"""Samples in, one archive out."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from webdataset.errors import EncodingError, WebDatasetError, Where, add_where
+from webdataset.tar import END_OF_ARCHIVE, encode_header, padding
+
+from ._compress import find_compression
+from ._encode import make_encoder
+from ._names import check_field, check_key, require_key
+from ._sink import Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Placed(NamedTuple):
+    """Where a field of a written sample lies in the archive, before compression.
+
+    >>> Placed("txt", 512, 5, "0001.txt")
+    Placed(field='txt', offset=512, size=5, name='0001.txt')
+    """
+
+    field: str
+    offset: int
+    size: int
+    name: str
+
+
+class TarWriter:
+    """Write samples into one tar archive.
+
+    >>> import io, tarfile
+    >>> stream = io.BytesIO()
+    >>> with TarWriter(stream) as sink:
+    ...     sink.write({"__key__": "0001", "txt": "hello", "json": {"label": 3}})
+    17
+    >>> tarfile.open(fileobj=io.BytesIO(stream.getvalue())).getnames()
+    ['0001.json', '0001.txt']
+
+    A path or URL is published when the writer is closed and the archive is complete; when the `with` block raises,
+    nothing appears. A stream is written to and left open, its owner closes it. The same samples give the same bytes.
+
+    Args:
+        fileobj: a path, a URL of any scheme that can be written, or a writable binary stream.
+        user: the owner's name in the archive.
+        group: the group's name in the archive.
+        mode: permissions of the members.
+        compress: "gz", "bz2", "xz", "zst", True for "gz", False for none; None decides by the target's name.
+        encoder: True encodes by extension; False or None takes bytes; a dict maps extensions to functions; a callable
+            gets the sample and returns one of bytes.
+        keep_meta: also write the fields that start with an underscore, except `__key__`.
+        mtime: time stamp of the members in whole seconds; None is 0, so that archives can be compared byte for byte.
+        format: "ustar", "gnu", "pax" or tarfile's number for it; None takes the plainest that fits each member.
+        encoder_options: arguments for the encoders by field or extension, `{"jpg": {"quality": 85}}`.
+        strict: refuse what a reader would not give back as it was: names that it would cut differently, keys that are
+            in the archive already, samples without fields.
+        on_sample: called with the key and a list of `Placed` after each sample.
+    """
+
+    def __init__(
+        self,
+        fileobj: Any,
+        user: str = "bigdata",
+        group: str = "bigdata",
+        mode: int = 0o444,
+        compress: bool | str | None = None,
+        encoder: Any = True,
+        keep_meta: bool = False,
+        mtime: float | None = None,
+        format: str | int | None = None,  # noqa: A002 - the public name
+        *,
+        encoder_options: dict[str, dict[str, Any]] | None = None,
+        strict: bool = True,
+        on_sample: Callable[[str, Sequence[Placed]], None] | None = None,
+    ) -> None:
+        self.user, self.group, self.mode, self.mtime = user, group, mode, int(mtime or 0)
+        self.compress, self.keep_meta, self.strict, self.on_sample = compress, keep_meta, strict, on_sample
+        self.encoder = make_encoder(encoder, encoder_options)
+        self._header = partial(encode_header, mode=mode, mtime=self.mtime, uname=user, gname=group, format=format)
+        self._header("probe", 0)  # what no header can say shall fail here, not at the first sample
+        self.count = 0
+        self._position = 0
+        self._keys: set[str] = set()
+        self._known_fields: set[str] = set()
+        self._sink = Sink(fileobj, compress)
+
+    def __repr__(self) -> str:
+        return f"<TarWriter {self._sink.name or self.stream!r}: {self._sink.state}, {self.count} samples>"
+
+    @property
+    def stream(self) -> Any:
+        """The binary stream that the archive goes to."""
+        return self._sink.stream
+
+    @staticmethod
+    def tarmode(fileobj: Any, compress: bool | str | None = None) -> str:
+        """The mode in which `tarfile` would write this target.
+
+        >>> TarWriter.tarmode("a.tar.gz"), TarWriter.tarmode("a.tar", compress="xz")
+        ('w|gz', 'w|xz')
+        """
+        return f"w|{find_compression(fileobj, compress) or ''}"
+
+    def write(self, sample: dict[str, Any]) -> int:
+        """Write one sample, its fields in sorted order, and return the number of its payload bytes.
+
+        >>> import io
+        >>> with TarWriter(io.BytesIO(), encoder_options={"json": {"indent": 1}}) as sink:
+        ...     sink.write({"__key__": "0001", "cls": 7}), sink.write({"__key__": "0001.left", "cls": 7})
+        Traceback (most recent call last):
+        webdataset.errors.EncodingError: the key '0001.left' has a dot in its last part, ...
+
+        A sample that cannot be written leaves the archive as it was.
+        """
+        self._sink.require_open()
+        key = require_key(sample)
+        try:
+            fields = self._encode(key, sample)
+            blocks, placed, end = self._lay_out(key, fields)
+        except WebDatasetError as error:
+            add_where(error, key=key, shard=self._sink.name)
+            raise
+        self._sink.write(blocks, end - self._position)
+        self._position = end
+        self._keys.add(key)
+        self.count += 1
+        if self.on_sample is not None:
+            self.on_sample(key, [Placed(*where) for where in placed])
+        return sum([len(data) for _, data in fields])
+
+    def close(self) -> None:
+        """Complete the archive and publish it; more calls do nothing."""
+        if self._sink.state == "open":
+            self._sink.write([END_OF_ARCHIVE], len(END_OF_ARCHIVE))
+        self._sink.close()
+
+    def abort(self) -> None:
+        """Throw the archive away: nothing is published, and a stream that was given gets no end-of-archive mark."""
+        self._sink.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _encode(self, key: str, sample: dict[str, Any]) -> list[tuple[str, bytes]]:
+        """The fields to be written, as (name, bytes), checked and sorted."""
+        self._check_fields(sample)
+        encoded = self.encoder(sample)
+        if not isinstance(encoded, dict):
+            raise EncodingError(
+                f"the encoder returned a {type(encoded).__name__}", hint="it must return a dict of bytes"
+            )
+        self._check_fields(encoded)
+        fields = [
+            (field, value if type(value) is bytes else _as_bytes(field, value))
+            for field, value in encoded.items()
+            if not field.startswith("_") or (self.keep_meta and field != "__key__")
+        ]
+        if self.strict:
+            self._check_sample(key, fields)
+        fields.sort()
+        return fields
+
+    def _check_fields(self, sample: dict[str, Any]) -> None:
+        if self._known_fields.issuperset(sample):
+            return
+        for field in sample:
+            check_field(field, strict=self.strict and (self.keep_meta or str(field)[:1] != "_"))
+            self._known_fields.add(field)
+
+    def _check_sample(self, key: str, fields: list[tuple[str, bytes]]) -> None:
+        check_key(key, [field for field, _ in fields])
+        if key in self._keys:
+            raise EncodingError(
+                "there is a sample with this key in the archive already, readers would mix them up or refuse them",
+                hint="give every sample a key of its own, or write them as they are with strict=False",
+            )
+        if not fields:
+            raise EncodingError("the sample has no fields, so nothing of it would be written")
+
+    def _lay_out(
+        self, key: str, fields: list[tuple[str, bytes]]
+    ) -> tuple[list[bytes], list[tuple[str, int, int, str]], int]:
+        """The blocks of a sample, where its payloads will lie, and where the next header will start."""
+        blocks: list[bytes] = []
+        placed: list[tuple[str, int, int, str]] = []
+        position = self._position
+        for field, data in fields:
+            name, size = f"{key}.{field}", len(data)
+            header, tail = self._header(name, size), padding(size)
+            blocks += (header, data, tail)
+            position += len(header)
+            placed.append((field, position, size, name))
+            position += size + len(tail)
+        return blocks, placed, position
+
+
+def _as_bytes(field: str, value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if field.startswith("_") and isinstance(value, str):
+        return value.encode()
+    what = "a str" if field.startswith("_") else "bytes"
+    raise EncodingError(
+        f"the field must be {what} and is a {type(value).__name__}",
+        Where(field=field),
+        hint="encode it before writing, or let encoder=True do it" if what == "bytes" else "write it as text",
+    )

@@ -1,0 +1,52 @@
+"""A source of numbers that knows origins: the smallest dataset that resumes exactly."""
+
+from dataclasses import dataclass
+
+from webdataset.flow import Origin, Pass, Progress, Source
+from webdataset.pipeline import FluidInterface, DataPipeline
+
+
+class Counted(Progress):
+    def __init__(self, first):
+        self.first = first
+        self.taken = 0
+
+    @property
+    def origin(self):
+        return Origin("numbers", self.base + (self.taken - 1) * self.parts + self.part, 0)
+
+    def save(self):
+        return self.taken
+
+    def load(self, saved, recall):
+        self.taken = saved
+
+
+@dataclass(frozen=True)
+class Numbers(Source):
+    """0 … n-1, the part of this worker, starting with epoch * 1000."""
+
+    n: int
+    by_epoch: bool = False
+
+    def start(self, during: Pass):
+        at = Counted(during)
+        at.base = 1000 * during.epoch if self.by_epoch else 0
+        at.part, at.parts = during.world.part
+        return at
+
+    def run(self, items, at):
+        while at.taken * at.parts + at.part < self.n:
+            at.taken += 1
+            yield at.base + (at.taken - 1) * at.parts + at.part
+
+    def recall(self, origin):
+        return origin[1]
+
+
+class Dataset(DataPipeline, FluidInterface):
+    pass
+
+
+def numbers(n, **kw):
+    return Dataset(Numbers(n, **kw))

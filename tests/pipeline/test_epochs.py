@@ -1,0 +1,64 @@
+import pickle
+
+import pytest
+from torch.utils.data import DataLoader
+
+from webdataset.pipeline import DataPipeline, EpochCounter
+
+from .numbers import Numbers
+
+
+class Epochs(Numbers):
+    """Yields the number of the pass."""
+
+    def start(self, during):
+        at = super().start(during)
+        at.epoch = during.epoch
+        return at
+
+    def run(self, items, at, /):
+        yield at.epoch
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_D44_every_worker_counts_the_same_epochs(method, persistent):
+    dataset = DataPipeline(Epochs(1))
+    loader = DataLoader(
+        dataset, batch_size=None, num_workers=2, multiprocessing_context=method, persistent_workers=persistent
+    )
+    seen = [[int(epoch) for epoch in loader] for _ in range(2)]
+    assert seen == [[0, 0], [1, 1]]
+    if persistent or method == "fork":  # starting spawned workers once more proves nothing new
+        dataset.set_epoch(7)
+        assert [int(epoch) for epoch in loader] == [7, 7]
+    del loader
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_another_number_of_workers_counts_on(workers):
+    dataset = DataPipeline(Epochs(1))
+    assert [int(e) for e in DataLoader(dataset, batch_size=None, num_workers=2)] == [0, 0]
+    assert [int(e) for e in DataLoader(dataset, batch_size=None, num_workers=workers)] == [1] * workers
+    assert [int(e) for e in dataset] == [2]
+
+
+def test_workers_that_repeat_at_different_speeds_agree():
+    dataset = DataPipeline(Epochs(1)).repeat(3)
+    epochs = [int(e) for e in DataLoader(dataset, batch_size=None, num_workers=2)]
+    assert sorted(epochs) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_pickled_counter_goes_on_from_its_number():
+    counter = EpochCounter()
+    counter.next()
+    assert pickle.loads(pickle.dumps(counter)).next() == 1
+    assert counter.next() == 1
+
+
+def test_more_passes_than_entries_are_counted_too(monkeypatch):
+    import webdataset.pipeline._epochs as module
+
+    monkeypatch.setattr(module, "_ENTRIES", 4)
+    counter = EpochCounter()
+    assert [counter.next() for _ in range(6)] == [0, 1, 2, 3, 4, 5]

@@ -1,0 +1,36 @@
+import pytest
+
+from tests.stages.contract import assert_contract, samples
+from webdataset.errors import SpecError
+from webdataset.handlers import ignore_and_continue
+from webdataset.stages import map_dict
+
+
+def test_changes_the_sample_itself():
+    sample = {"__key__": "a", "cls": b"3", "left.png": 1}
+    (result,) = map_dict(cls=int, **{"left.png": str})([sample])
+    assert result is sample and sample == {"__key__": "a", "cls": 3, "left.png": "1"}
+
+
+def test_missing_field_is_a_key_error():
+    with pytest.raises(KeyError, match="gif"):
+        list(map_dict(gif=str)([{"jpg": 1}]))
+
+
+def test_a_failure_leaves_the_sample_as_it_was():
+    sample = {"a": "1", "b": "x"}
+    assert list(map_dict(a=int, b=int, handler=ignore_and_continue)([sample])) == []
+    assert sample == {"a": "1", "b": "x"}
+
+
+def test_D49_no_fields_fail_at_once():
+    with pytest.raises(SpecError, match="no fields"):
+        map_dict()
+    with pytest.raises(SpecError, match="not callable"):
+        map_dict(jpg="decode")
+
+
+def test_contract():
+    assert_contract(samples(3), map_dict(n=str))
+    assert repr(map_dict(n=str)) == "map_dict(n=str)"
+    assert hash(map_dict(n=str)) == hash(map_dict(n=str))

@@ -1,0 +1,64 @@
+import pytest
+
+from webdataset.errors import StoreError, TruncatedShard
+from webdataset.tar._blocks import TRUSTED, Blocks
+
+
+def test_what_came_before_a_failure_is_handed_on_first(trickle):
+    blocks = Blocks(trickle(b"a" * 512 + b"b" * 100, step=300, failure=StoreError("reset by peer")))
+    assert blocks.peek() == b"a" * 512
+    blocks.skip(512)
+    with pytest.raises(StoreError, match="reset by peer"):
+        blocks.take(200, "the payload")
+
+
+def test_a_failure_in_the_padding_is_not_taken_for_the_end(trickle):
+    blocks = Blocks(trickle(b"a" * 512 + b"b" * 100, failure=StoreError("reset by peer")), window=512)
+    blocks.peek()
+    blocks.skip(512)
+    blocks.take(100, "the payload")
+    blocks.skip(412)
+    with pytest.raises(StoreError, match="reset by peer"):
+        blocks.peek()
+
+
+def test_sizes_are_not_believed():
+    class Recorder:
+        asked = []
+
+        def read(self, size):
+            self.asked.append(size)
+            return b""
+
+    with pytest.raises(TruncatedShard, match="after 0 of 10,000,000,000 bytes of the payload"):
+        Blocks(Recorder()).take(10_000_000_000, "the payload")
+    assert max(Recorder.asked) <= TRUSTED
+
+
+def test_payloads_beyond_the_trusted_size_are_put_together(monkeypatch, trickle):
+    monkeypatch.setattr("webdataset.tar._blocks.TRUSTED", 1000)
+    data = bytes(range(256)) * 40
+    blocks = Blocks(trickle(data))
+    assert blocks.take(len(data), "the payload") == data
+    assert blocks.offset == len(data)
+
+
+def test_large_payloads_are_read_straight_into_their_own_bytes():
+    class Stream:
+        def __init__(self):
+            self.asked = []
+
+        def read(self, size):
+            self.asked.append(size)
+            return bytes(size)
+
+    stream = Stream()
+    blocks = Blocks(stream)
+    blocks.mean = 1e6
+    blocks.peek()
+    blocks.skip(512)
+    blocks.take(1_000_000, "the payload")
+    blocks.skip(448)
+    blocks.peek()
+    assert stream.asked == [512, 1_000_000, 448 + 512]
+    assert blocks.offset == 512 + 1_000_448

@@ -1,0 +1,130 @@
+import bz2
+import gzip
+import io
+import lzma
+import sys
+import zlib
+
+import pytest
+import zstandard
+
+from webdataset.errors import BadHeader, FormatError, MissingDependency, TruncatedShard
+from webdataset.tar import read_members
+from webdataset.tar._compressed import COMPRESSIONS, Unpacked, find_compression
+
+PACK = {
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+KINDS = pytest.mark.parametrize("kind", PACK)
+CONTENT = bytes(range(256)) * 500 + b"end"
+
+
+def unpack(packed, step=None, stream=None):
+    unpacked = Unpacked(stream or io.BytesIO(packed), find_compression(packed))
+    return b"".join(iter(lambda: unpacked.read(step or 1 << 20), b""))
+
+
+def test_every_format_is_tried_here():
+    assert {kind.name for kind in COMPRESSIONS} == set(PACK)
+
+
+@KINDS
+@pytest.mark.parametrize("step", [1000, 512, 1 << 20])
+def test_one_stream(kind, step):
+    assert unpack(PACK[kind](CONTENT), step) == CONTENT
+
+
+@KINDS
+def test_streams_that_arrive_in_crumbs(kind, trickle):
+    packed = PACK[kind](CONTENT)
+    assert unpack(packed, stream=trickle(packed, step=7)) == CONTENT
+
+
+@KINDS
+def test_several_streams_one_after_the_other(kind):
+    packed = PACK[kind](CONTENT) + PACK[kind](b"") + PACK[kind](b"more")
+    assert unpack(packed) == CONTENT + b"more"
+
+
+@KINDS
+def test_zeros_may_pad(kind, trickle):
+    packed = PACK[kind](CONTENT) + bytes(512)
+    assert unpack(packed) == unpack(packed, stream=trickle(packed, step=11)) == CONTENT
+
+
+@KINDS
+def test_garbage_behind_the_end_is_an_error(kind):
+    with pytest.raises(BadHeader, match="garbage"):
+        unpack(PACK[kind](CONTENT) + b"garbage behind the end")
+
+
+@KINDS
+def test_D03_every_cut_of_a_compressed_stream_is_an_error(kind):
+    packed = PACK[kind](b"some text, " * 20)
+    for cut in range(10, len(packed)):
+        with pytest.raises(TruncatedShard, match=f"{kind} stream ends before its end"):
+            unpack(packed[:cut])
+
+
+@KINDS
+def test_D03_a_wrong_check_value_is_an_error(kind):
+    packed = bytearray(PACK[kind](b"some text, " * 20))
+    at = {"gzip": -6, "bzip2": -3, "xz": -33, "zstd": -2}[kind]
+    packed[at] ^= 0x10
+    with pytest.raises(FormatError):
+        unpack(bytes(packed))
+
+
+def test_what_was_unpacked_before_the_damage_comes_first():
+    packed = gzip.compress(CONTENT, 0)[:-100]
+    unpacked = Unpacked(io.BytesIO(packed), find_compression(packed))
+    assert CONTENT.startswith(unpacked.read(1 << 20))
+    with pytest.raises(TruncatedShard):
+        unpacked.read(1 << 20)
+
+
+def test_a_bomb_does_not_explode():
+    """64 MB of zeros in 64 kB are unpacked as they are asked for."""
+    import tracemalloc
+
+    packer = zlib.compressobj(1, wbits=31)
+    packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(64)) + packer.flush()
+    unpacked = Unpacked(io.BytesIO(packed), find_compression(packed))
+    tracemalloc.start()
+    unpacked.read(1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_zstd_skippable_frames_are_skipped():
+    packed = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"info" + PACK["zstd"](CONTENT)
+    assert unpack(packed) == CONTENT
+
+
+def test_zstd_without_its_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(MissingDependency, match=r"webdataset\[compression\]"):
+        unpack(PACK["zstd"](CONTENT))
+
+
+@KINDS
+def test_archives(kind, tar):
+    archive = tar([("a.txt", b"abc"), ("b.txt", b"x" * 100_000)])
+    assert list(read_members(PACK[kind](archive))) == list(read_members(archive))
+
+
+@KINDS
+def test_cut_archives_are_noticed_behind_their_end_mark(kind, tar):
+    """The archive is complete, its packer's trailer is not."""
+    packed = PACK[kind](tar([("a.txt", b"abc")]))
+    members = read_members(packed[:-1])
+    with pytest.raises(TruncatedShard):
+        list(members)
+
+
+def test_a_name_that_looks_packed_is_a_name(tar):
+    assert [m.name for m in read_members(tar([("BZh9.txt", b"abc")]))] == ["BZh9.txt"]
