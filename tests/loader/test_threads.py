@@ -281,6 +281,11 @@ def test_batches_made_by_the_loader_resume():
     assert sum(head + list(again), ()) == tuple(range(20))
 
 
+def test_pinning_without_a_device_changes_nothing():
+    (batch,) = threads(numbers(4).map(lambda i: {"x": i}), 1, batch_size=4, pin_memory=True)
+    assert isinstance(batch["x"], np.ndarray)
+
+
 def test_length_is_declared_by_the_dataset():
     assert len(threads(numbers(10).with_length(10), 1)) == 10
     assert len(threads(numbers(10).with_length(10), 1, batch_size=4)) == 3

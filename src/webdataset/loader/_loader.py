@@ -50,6 +50,7 @@ class WebLoader(DataPipeline, FluidInterface):
         drop_last: leave out a last batch that is not full.
         prefetch_factor: how many items wait for the consumer: for each process, or in all for threads.
         memory: how many bytes may wait (threads).
+        pin_memory: put batches where a device can copy from by itself, if there is one.
         shared_memory: False sends batches through pipes (processes).
         settings: what else `torch.utils.data.DataLoader` takes (processes).
     """
@@ -150,6 +151,7 @@ def _thread_source(
     drop_last: bool = False,
     prefetch_factor: int = 2,
     memory: int = 1 << 28,
+    pin_memory: bool = False,
     **settings: Any,
 ) -> Threads:
     if settings:
@@ -167,6 +169,7 @@ def _thread_source(
         _batching(batch_size, collate_fn or default_collation_fn, drop_last),
         prefetch_factor,
         memory,
+        pin_memory,
     )
 
 
