@@ -6,6 +6,7 @@ documents speak of. A block that cannot run here stands behind a comment that sa
 """
 
 import io
+import os
 import re
 from pathlib import Path
 
@@ -36,10 +37,20 @@ def dataset(tmp_path, monkeypatch):
         with wds.TarWriter(str(tmp_path / f"data/train-{shard:06d}.tar")) as sink:
             for number in range(10):
                 image = rng.integers(0, 255, (16, 20, 3), dtype=np.uint8)
-                sample = {"jpg": image, "cls": number, "json": {"n": number}, "txt": f"number {number}", "npy": np.arange(3)}
+                sample = {
+                    "jpg": image,
+                    "cls": number,
+                    "json": {"n": number},
+                    "txt": f"number {number}",
+                    "npy": np.arange(3),
+                }
                 sink.write({"__key__": f"{shard:02d}{number:02d}", **sample})
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    environment, safety = dict(os.environ), wds.config.safety
+    yield tmp_path
+    os.environ.clear()
+    os.environ.update(environment)
+    safety.enforce = safety.weights_only = None
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")

@@ -62,6 +62,8 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.handlers import reraise_exception as reraise_exception
     from webdataset.handlers import warn_and_continue as warn_and_continue
     from webdataset.handlers import warn_and_stop as warn_and_stop
+    from webdataset.index import IndexedDataset as IndexedDataset
+    from webdataset.index import index_shards as index_shards
     from webdataset.legacy import autodecode as autodecode
     from webdataset.legacy import compat as compat
     from webdataset.legacy import extradatasets as extradatasets
@@ -128,17 +130,21 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.stages import LMDBCached as LMDBCached
     from webdataset.stages import associate as associate
     from webdataset.stages import batched as batched
+    from webdataset.stages import bucketed as bucketed
     from webdataset.stages import decode as decode
     from webdataset.stages import default_collation_fn as default_collation_fn
     from webdataset.stages import detshuffle as detshuffle
     from webdataset.stages import extract_keys as extract_keys
     from webdataset.stages import getfirst as getfirst
     from webdataset.stages import info as info
+    from webdataset.stages import join_columns as join_columns
     from webdataset.stages import listed as listed
     from webdataset.stages import log_keys as log_keys
     from webdataset.stages import map as map
     from webdataset.stages import map_dict as map_dict
     from webdataset.stages import map_tuple as map_tuple
+    from webdataset.stages import packed as packed
+    from webdataset.stages import padded_collation as padded_collation
     from webdataset.stages import pipelinefilter as pipelinefilter
     from webdataset.stages import rename as rename
     from webdataset.stages import rename_keys as rename_keys
@@ -181,6 +187,7 @@ _HOME = {
     ),
     "webdataset.gopen": ("gopen_schemes"),
     "webdataset.handlers": ("ignore_and_continue ignore_and_stop reraise_exception warn_and_continue warn_and_stop"),
+    "webdataset.index": ("IndexedDataset index_shards"),
     "webdataset.loader": ("WebLoader profile progress"),
     "webdataset.pipeline": (
         "DataPipeline FluidInterface FluidWrapper MockDataset PipelineStage RandomMix RoundRobin WebDataset "
@@ -191,9 +198,10 @@ _HOME = {
         "resampled shardspec single_node_only split_by_node split_by_worker"
     ),
     "webdataset.stages": (
-        "Cached DBCache LMDBCached associate batched decode default_collation_fn detshuffle extract_keys getfirst "
-        "info listed log_keys map map_dict map_tuple pipelinefilter rename rename_keys repeatedly rng rsample "
-        "select shuffle slice to_tuple transform_with unbatched unlisted xdecode"
+        "Cached DBCache LMDBCached associate batched bucketed decode default_collation_fn detshuffle extract_keys "
+        "getfirst info join_columns listed log_keys map map_dict map_tuple packed padded_collation pipelinefilter "
+        "rename rename_keys repeatedly rng rsample select shuffle slice to_tuple transform_with unbatched unlisted "
+        "xdecode"
     ),
     "webdataset.tariterators": ("group_by_keys tar_file_expander tarfile_samples tarfile_to_samples url_opener"),
     "webdataset.writers": ("ShardWriter TarWriter"),
@@ -207,14 +215,16 @@ _LAZY = {name: module for module, names in _HOME.items() for name in names.split
 __all__ = sorted([*_LAZY, *_MODULES.split(), "__version__", "pytorch_weights_only"])  # noqa: PLE0605  # from the table
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    if name in _MODULES.split():
-        return importlib.import_module(f"webdataset.{name}")
-    raise AttributeError(f"module 'webdataset' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            value = getattr(importlib.import_module(_LAZY[name]), name)
+            globals()[name] = value
+            return value
+        if name in _MODULES.split():
+            return importlib.import_module(f"webdataset.{name}")
+        raise AttributeError(f"module 'webdataset' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
