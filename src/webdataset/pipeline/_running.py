@@ -18,6 +18,7 @@ from typing import Any
 from webdataset.describe import shown
 from webdataset.errors import StateError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, digest, fuse
+from webdataset.world import World
 
 from ._loop import Loop
 from ._stages import invoke, is_opaque
@@ -90,7 +91,8 @@ class Running:
         items: Iterator[Any] | None = None
         functions: list[Callable[[Any], Any]] = []
         for number, stage in enumerate(self._stages):
-            during = replace(self.during, stage=number)
+            alike = getattr(stage, "draws", False) and any(getattr(s, "splits", False) for s in self._stages[number:])
+            during = replace(self.during, stage=number, world=World() if alike else self.during.world)
             name = f"{number} {type(stage).__name__ if not hasattr(stage, '__name__') else stage.__name__}"
             if isinstance(stage, PerItem) and items is not None:
                 functions.append(self._watch.function(name, stage.function(during)))
