@@ -77,7 +77,7 @@ def test_resume_is_exact_at_every_item_with_any_threads(name, before, after, sto
 
 
 def test_every_state_of_a_pass_resumes(monkeypatch):
-    monkeypatch.setattr("webdataset.loader._place._BETWEEN_STATES", 0)  # a state beside every item
+    monkeypatch.setattr("webdataset.loader._place._PAUSE", 0)  # a state beside every item
     dataset = numbers(40).map(uneven).shuffle(10).map(uneven).batched(3, collation_fn=None)
     loader = threads(dataset, 3)
     states, items = [loader.state_dict()], []
@@ -92,6 +92,19 @@ def test_every_state_of_a_pass_resumes(monkeypatch):
         again = threads(dataset, 2)
         again.load_state_dict(state)
         assert list(again) == items[number:]
+
+
+def test_a_state_is_asked_for_now_and_then_and_counted_from(monkeypatch):
+    monkeypatch.setattr("webdataset.loader._place._PAUSE", 1e9)  # only once
+    loader = threads(numbers(40).shuffle(10), 2)
+    items = iter(loader)
+    head = list(islice(items, 25))
+    saved = loader.state_dict()
+    items.close()
+    assert saved["at"]["pass"]["progress"][0]["skip"] == 24
+    again = threads(numbers(40).shuffle(10), 2)
+    again.load_state_dict(saved)
+    assert sorted(head + list(again)) == list(range(40))
 
 
 def test_a_checkpoint_with_threads_goes_on_without_a_loader():
