@@ -43,7 +43,9 @@ def public_parameters():
         for line in paragraph.splitlines()[1:]:
             name, _, parameters = line.rstrip(")").partition("(")
             if name in CHECKED:
-                yield from (f"{name}.{p}" for p in parameters.split(", ") if p and p[0] != "*" and p not in {"data", "src"})
+                yield from (
+                    f"{name}.{p}" for p in parameters.split(", ") if p and p[0] != "*" and p not in {"data", "src"}
+                )
 
 
 def test_no_parameter_is_forgotten():
@@ -87,7 +89,13 @@ class Room:
 @of("WebDataset.urls")
 def _(room):
     folder = f"{room.path}/"
-    for urls in (room.urls, shardlists.expand_urls(room.urls), folder, folder + "a-*.tar", wds.SimpleShardList(room.urls)):
+    for urls in (
+        room.urls,
+        shardlists.expand_urls(room.urls),
+        folder,
+        folder + "a-*.tar",
+        wds.SimpleShardList(room.urls),
+    ):
         assert room.read(urls) == room.keys
     assert room.read(room.path / "a-1.tar") == room.keys[4:8]
 
@@ -368,7 +376,11 @@ def _(room):
 @of("DirectoryShardList.fate")
 def _(room):
     fates = []
-    list(shardlists.DirectoryShardList(room.path, mode="unlink", poll=None, fate=lambda p: (fates.append(p), os.unlink(p))))
+    list(
+        shardlists.DirectoryShardList(
+            room.path, mode="unlink", poll=None, fate=lambda p: (fates.append(p), os.unlink(p))
+        )
+    )
     assert len(fates) == 3
 
 

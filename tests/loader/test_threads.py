@@ -276,6 +276,14 @@ def test_batches_made_by_the_loader_resume():
     assert sum(head + list(again), ()) == tuple(range(20))
 
 
+def test_length_is_declared_by_the_dataset():
+    assert len(threads(numbers(10).with_length(10), 1)) == 10
+    assert len(threads(numbers(10).with_length(10), 1, batch_size=4)) == 3
+    assert len(threads(numbers(10).with_length(10), 1, batch_size=4, drop_last=True)) == 2
+    with pytest.raises(TypeError):
+        len(threads(numbers(10), 1))
+
+
 def test_a_checkpoint_of_another_dataset_is_refused():
     saved = threads(numbers(20).map(abs), 2).state_dict()
     with pytest.raises(StateError, match="stage 1 of the checkpoint is"):

@@ -110,6 +110,8 @@ def test_any_stop_point_resumes_on_any_topology(ranks, workers):
     goes on correctly from every position that any topology may have saved. Together these are all pairs."""
     steps = Steps(1003, 5, ranks)
     assert delivered(steps, workers) == list(range(1003))
-    assert [steps.after(step) for step in range(len(steps))] == [min((s + 1) * 5 * ranks, 1003) for s in range(len(steps))]
+    assert [steps.after(step) for step in range(len(steps))] == [
+        min((s + 1) * 5 * ranks, 1003) for s in range(len(steps))
+    ]
     for position in [*range(0, 1003, 97), 1001, 1002, 1003]:
         assert delivered(Steps(1003, 5, ranks, start=position), workers) == list(range(position, 1003))

@@ -13,7 +13,7 @@ Nothing that the cache did not make is ever deleted.
     _locks     who may do what                     _leases    the same where there are no locks
     _names     file names for addresses            _check     what kind of file this is
     _cleanup   the public library's cleaner        _download  one address to one file
-    _machine   host and boot
+    _machine   host and boot                       _memory    shards in memory, shared by workers
 """
 
 import importlib
@@ -25,6 +25,7 @@ from ._cache import ShardCache
 from ._check import check_tar_format, get_filetype, magic_filetype
 from ._cleanup import LRUCleanup
 from ._download import download
+from ._memory import MemoryOpener
 from ._names import islocal, pipe_cleaner, url_to_cache_name, url_to_hashed_name
 from ._stages import DEFAULT_FOLDER, CachedOpener, FileCache, StreamingOpen
 
@@ -32,6 +33,7 @@ __all__ = [
     "CachedOpener",
     "FileCache",
     "LRUCleanup",
+    "MemoryOpener",
     "ShardCache",
     "StreamingOpen",
     "check_tar_format",

@@ -7,6 +7,7 @@ field is decoded, in which order samples are wanted, or what a rank is.
 * `_names`       which member belongs to which sample
 * `_shard_index` what an index of one shard holds, and what is impossible
 * `_build`       members → index: at once, while streaming, many shards side by side
+* `_walk`        the headers of a local archive alone
 * `_dali`        the text format of NVIDIA's `wds2idx`
 * `_wids`        the JSON description of a whole dataset
 * `_place`       where index files lie; storing and loading them

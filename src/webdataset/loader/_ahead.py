@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
 
+from ._meter import Meter
 from ._sizes import size_of
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ _GROUP_SECONDS = 0.002
 class Ahead(Generic[T]):
     """The items of an iterator, made in a thread; to be used with `with`, which ends the thread.
 
-    >>> with Ahead(lambda: iter(range(3)), items=2, memory=1 << 20) as numbers:
+    >>> with Ahead(lambda: iter(range(3)), items=2, memory=1 << 20, meter=Meter()) as numbers:
     ...     list(numbers)
     [0, 1, 2]
 
@@ -32,11 +33,19 @@ class Ahead(Generic[T]):
         items: how many groups may wait; a group is one item, or what comes within two milliseconds.
         memory: how many bytes may wait, though one group always may.
         measure: how many bytes an item holds.
+        meter: told how long either side waited for the other, and how full the queue was.
     """
 
     def __init__(
-        self, make: Callable[[], Iterator[T]], *, items: int, memory: int, measure: Callable[[T], int] = size_of
+        self,
+        make: Callable[[], Iterator[T]],
+        *,
+        items: int,
+        memory: int,
+        measure: Callable[[T], int] = size_of,
+        meter: Meter,
     ) -> None:
+        self._meter = meter
         self._make = make
         self._measure = measure
         self._most, self._memory = items, memory
@@ -67,8 +76,10 @@ class Ahead(Generic[T]):
 
     def _take(self) -> list[T] | None:
         with self._changed:
-            while not self._waiting and not self._ended:
-                self._changed.wait()
+            self._meter.add("queue", len(self._waiting) / self._most)
+            with self._meter.timing("wait"):
+                while not self._waiting and not self._ended:
+                    self._changed.wait()
             if not self._waiting:
                 return None
             group, size = self._waiting.popleft()
@@ -102,18 +113,21 @@ class Ahead(Generic[T]):
                 size += self._measure(item)
                 if time.perf_counter() - started < _GROUP_SECONDS and size < self._memory // 4:
                     continue
+                self._meter.add("ahead", time.perf_counter() - started, count=len(group))
                 if not self._put(group, size):
                     return
                 group, size, started = [], 0, time.perf_counter()
         finally:
             if group:
+                self._meter.add("ahead", time.perf_counter() - started, count=len(group))
                 self._put(group, size)
 
     def _put(self, group: list[T], size: int) -> bool:
         """Wait for room; False when nobody wants more."""
         with self._changed:
-            while self._waiting and not self._stopped and not self._has_room(size):
-                self._changed.wait()
+            with self._meter.timing("blocked"):
+                while self._waiting and not self._stopped and not self._has_room(size):
+                    self._changed.wait()
             if self._stopped:
                 return False
             self._waiting.append((group, size))

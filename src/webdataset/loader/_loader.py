@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json
@@ -11,6 +11,9 @@ from webdataset.stages import default_collation_fn
 
 from ._place import Batching
 from ._threads import Threads
+
+if TYPE_CHECKING:
+    from ._stats import Stats
 
 _FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
 
@@ -101,6 +104,31 @@ class WebLoader(DataPipeline, FluidInterface):
         progress = at["pass"].get("progress") if at is not None and at["pass"] is not None else None
         if check is not None and progress and progress[0] is not None:
             check(progress[0])
+
+    def stats(self) -> Stats:
+        """What this loader did since its epoch began: the rate and busy share of its parts, and the bottleneck.
+
+        >>> loader = WebLoader(range(100), num_workers=1, workers="threads")
+        >>> len(list(loader)), loader.stats().items
+        (100, 100)
+        """
+        stats = getattr(self.pipeline[0], "stats", None)
+        if stats is None:
+            raise SpecError(
+                "this loader reads a dataset that is not a pipeline of ours", hint="wrap it: DataPipeline(…)"
+            )
+        return stats()  # type: ignore[no-any-return]  # a stage may be anything
+
+    def watched(self) -> Self:
+        """A copy with a copy of the dataset, which times every single stage; see `webdataset.profile`."""
+        result = self._copy()
+        watched = getattr(self.pipeline[0], "with_watch", None)
+        if watched is None:
+            raise SpecError(
+                "this loader reads a dataset that is not a pipeline of ours", hint="wrap it: DataPipeline(…)"
+            )
+        result.pipeline[0] = watched()
+        return result
 
     def set_epoch(self, epoch: int) -> None:
         """Number the next pass over the dataset, for orders that depend on it."""

@@ -36,6 +36,7 @@ class _Chunk:
     results: list[Any] = field(default_factory=list)
     failure: BaseException | None = None
     seconds: float = 0.0
+    on_processor: float = 0.0
     done: Future[None] = field(default_factory=Future)
 
 
@@ -53,12 +54,14 @@ class Pool:
     def __init__(self, threads: int, *, memory: int, meter: Meter | None = None) -> None:
         self.threads, self.memory, self.meter = threads, memory, meter or Meter()
         self._groups = 0
+        self._stages = 0
         self._executor: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
     def stage(self, functions: Sequence[Callable[[Any], Any]]) -> Threaded:
         """The stage that runs these functions; what `Running` asks for."""
-        return Threaded(self, fuse(functions))
+        self._stages += 1
+        return Threaded(self, fuse(functions), self._stages)
 
     @contextmanager
     def executor(self) -> Iterator[ThreadPoolExecutor]:
@@ -81,7 +84,7 @@ class Pool:
 
 
 def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Event) -> None:
-    started = time.perf_counter()
+    started, ran = time.perf_counter(), time.thread_time()
     try:
         for item in chunk.items:
             if stopped.is_set():
@@ -91,7 +94,7 @@ def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Eve
         chunk.failure = failure
     chunk.items.clear()
     chunk.size = size_of(chunk.results)
-    chunk.seconds = time.perf_counter() - started
+    chunk.seconds, chunk.on_processor = time.perf_counter() - started, time.thread_time() - ran
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +103,7 @@ class Threaded(Resumable):
 
     pool: Pool
     function: Callable[[Any], Any]
+    depth: int = 1  # groups from the source to this one
 
     def start(self, during: Pass) -> InFlight:
         """Nothing in flight."""
@@ -124,7 +128,7 @@ class _Window:
 
     def __init__(self, stage: Threaded, executor: ThreadPoolExecutor, items: Iterator[Any], at: InFlight) -> None:
         self._function, self._items, self._at = stage.function, items, at
-        self._pool, self._meter = stage.pool, stage.pool.meter
+        self._pool, self._meter, self._depth = stage.pool, stage.pool.meter, stage.depth
         self._executor, self._context = executor, contextvars.copy_context()
         self._stopped = threading.Event()
         self._chunks: deque[_Chunk] = deque()
@@ -151,9 +155,10 @@ class _Window:
                 raise self._error
             return None
         chunk = self._chunks.popleft()
-        with self._meter.timing("wait for functions"):
+        with self._meter.timing(f"wait for functions {self._depth}"):
             chunk.done.result()
-        self._meter.add("functions", len(chunk.results), chunk.seconds)
+        self._meter.add("functions", chunk.seconds, count=len(chunk.results))
+        self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
         self._adapt(chunk)
         return chunk
 
@@ -167,7 +172,7 @@ class _Window:
         if self._ended or (self._chunks and not self._has_room()):
             return False
         chunk = _Chunk([], 0)
-        with self._meter.timing("read"):
+        with self._meter.timing(f"read {self._depth}"):
             try:
                 self._take(chunk)
             except BaseException as error:  # raised in its turn

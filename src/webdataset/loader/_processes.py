@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -15,9 +16,11 @@ from webdataset.flow import Json, Pass, Progress, Recall, Resumable
 from webdataset.pipeline import DataPipeline
 
 from . import _segments
-from ._meter import Meter
+from ._meter import Meter, timed
+from ._parts import process_stats
 from ._place import Batching, Tagged, place
 from ._posted import Post, Posted, Start
+from ._stats import Stats
 
 
 class Places(Progress):
@@ -74,6 +77,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
     ) -> None:
         super().__init__(dataset, batch_size, *args, **settings)
         self.meter = Meter()
+        self.watched = False
         self._blocks = 2 + (self.prefetch_factor or 0) if shared_memory and _segments.available() else 0
         self._engine: Any = None
         self._left: list[Json] | None = None  # where an epoch that goes on will begin
@@ -88,13 +92,16 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
     def run(self, items: Iterator[Any], at: Places, /) -> Iterator[Any]:
         """Hand on the items of one epoch of the dataset, a worker at a time."""
         posts = self._begin(at)
+        self.meter.clear()
         outcome = "failed"
         try:
-            for post in posts:
+            for post in timed(posts, self.meter, "wait"):
                 if post.failure is not None:
                     post.failure.raise_again()
                 if post.parcel is not None:
                     at.note(post)
+                    self.meter.update(post.counted)
+                    self.meter.counts["items"] += 1
                     yield post.parcel.unpack()
             outcome = "complete"
         except GeneratorExit:
@@ -104,6 +111,16 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             raise _explained(error) from error.__cause__
         finally:
             self._end(posts, at, outcome)
+
+    def stats(self) -> Stats:
+        """Where the time went since the epoch began."""
+        return process_stats(self.meter, self.num_workers)
+
+    def with_watch(self) -> Processes:
+        """A copy that times every stage, of a copy of the dataset."""
+        result = copy.copy(self)
+        result.__dict__.update(dataset=self.dataset.compose(), meter=Meter(), watched=True, _engine=None, _left=None)
+        return result
 
     def check_saved(self, saved: Json) -> None:
         """Refuse what `run` could not go on from."""
@@ -116,7 +133,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             at.begun = self._left or [self._at_beginning()] * at.workers
             start = Start(at.begun) if self._left and self._engine is None else None
         self._left = None
-        posted = Posted(self.dataset, self._batching(), self._convert(), start, self._blocks)
+        posted = Posted(self.dataset, self._batching(), self._convert(), start, self._blocks, self.watched)
         if self.num_workers == 0:
             return posted.posts(0, at.begun[0] if start is not None else None)
         if self._engine is None or start is not None:

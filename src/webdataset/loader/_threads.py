@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webdataset.errors import StateError
@@ -11,10 +11,13 @@ from webdataset.flow import Pass, Resumable
 from webdataset.pipeline import DataPipeline, Stream
 
 from ._ahead import Ahead
-from ._meter import Meter
+from ._meter import Meter, timed
+from ._parts import thread_stats
 from ._place import Batching, Place, Tagged, batched, tagged
 from ._pool import Pool
 from ._sizes import size_of
+from ._stats import Stats
+from ._watch import Watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,8 @@ class Threads(Resumable):
         batching: how to make batches, if the dataset does not.
         prefetch: how many items may wait for whoever takes them.
         memory: how many bytes may wait, half of them before and half of them after batching.
+        meter: told who is busy and who waits.
+        watched: time every single stage too.
     """
 
     dataset: DataPipeline = field(repr=False)  # a checkpoint knows it by its own stages
@@ -39,6 +44,7 @@ class Threads(Resumable):
     prefetch: int = field(default=2, repr=False)
     memory: int = field(default=1 << 28, repr=False)
     meter: Meter = field(default_factory=Meter, repr=False)
+    watched: bool = field(default=False, repr=False)
 
     def start(self, during: Pass) -> Place:
         """At the beginning."""
@@ -46,10 +52,12 @@ class Threads(Resumable):
 
     def run(self, items: Iterator[Any], at: Place, /) -> Iterator[Any]:
         """Hand on the items of one epoch of the dataset."""
+        self.meter.clear()
         stream = self.dataset.open(at.loaded, **self._how())
         complete = False
         try:
             for at.tag in self._ahead(stream):
+                self.meter.counts["items"] += 1
                 yield at.tag.item
             complete = True
         finally:
@@ -57,19 +65,36 @@ class Threads(Resumable):
                 stream.close()
                 self._leave(at)
 
+    def __len__(self) -> int:
+        size = len(self.dataset)
+        if self.batching is None:
+            return size
+        return size // self.batching.size if self.batching.drop_last else -(-size // self.batching.size)
+
+    def stats(self) -> Stats:
+        """Where the time went since the epoch began."""
+        return thread_stats(self.meter, self.threads)
+
+    def with_watch(self) -> Threads:
+        """A copy that times every stage, of a copy of the dataset."""
+        return replace(self, dataset=self.dataset.compose(), meter=Meter(), watched=True)
+
     def _how(self) -> dict[str, Any]:
-        if not self.threads:
-            return {}
-        return {"fused": Pool(self.threads, memory=self.memory // 2, meter=self.meter).stage}
+        how: dict[str, Any] = {"watch": Watch(self.meter)} if self.watched else {}
+        if self.threads:
+            how["fused"] = Pool(self.threads, memory=self.memory // 2, meter=self.meter).stage
+        return how
 
     def _ahead(self, stream: Stream) -> Iterator[Tagged]:
         def items() -> Iterator[Tagged]:
             return batched(tagged(stream, self.dataset.nsamples), self.batching)
 
         if not self.threads:
-            yield from items()
+            yield from timed(items(), self.meter, "wait")
             return
-        with Ahead(items, items=self.prefetch, memory=self.memory // 2, measure=_size_of_item) as ahead:
+        with Ahead(
+            items, items=self.prefetch, memory=self.memory // 2, measure=_size_of_item, meter=self.meter
+        ) as ahead:
             yield from ahead
 
     def _leave(self, at: Place) -> None:

@@ -28,6 +28,19 @@ _LONGEST = 120
 Fused = Callable[[Sequence[Callable[[Any], Any]]], Resumable]
 
 
+class _Nobody:
+    """Watches nothing."""
+
+    def stream(self, name: str, items: Iterator[Any]) -> Iterator[Any]:
+        return items
+
+    def function(self, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return function
+
+
+_NOBODY = _Nobody()
+
+
 class Running:
     """An iterator over one pass.
 
@@ -40,10 +53,14 @@ class Running:
 
     Args:
         fused: makes the stage that runs a group of per-item functions; by default they run in this thread.
+        watch: may wrap every function and every stream on their way, to measure them.
     """
 
-    def __init__(self, stages: Sequence[Any], during: Pass, *, state: Json = None, fused: Fused = Loop) -> None:
+    def __init__(
+        self, stages: Sequence[Any], during: Pass, *, state: Json = None, fused: Fused = Loop, watch: Any = _NOBODY
+    ) -> None:
         self.during = during
+        self._watch = watch
         self._stages = stages
         self._fused = fused
         self._progress: list[Progress] = []
@@ -74,19 +91,27 @@ class Running:
         items: Iterator[Any] | None = None
         functions: list[Callable[[Any], Any]] = []
         for number, stage in enumerate(self._stages):
-            alike = getattr(stage, "draws", False) and any(getattr(s, "splits", False) for s in self._stages[number:])
-            during = replace(self.during, stage=number, world=World() if alike else self.during.world)
+            during = self._pass_of(number, stage)
+            name = f"{number} {type(stage).__name__ if not hasattr(stage, '__name__') else stage.__name__}"
             if isinstance(stage, PerItem) and items is not None:
-                functions.append(stage.function(during))
+                functions.append(self._watch.function(name, stage.function(during)))
                 continue
             if functions:
-                items = self._run_functions(functions, items, saved)
+                items = self._watch.stream(f"{number - 1} functions", self._run_functions(functions, items, saved))
                 functions = []
             if isinstance(stage, Resumable):
                 items = self._resume(stage, stage.start(during), items, saved)
             else:
                 items = invoke(stage, items)
-        return self._run_functions(functions, items, saved) if functions else items  # type: ignore[return-value]  # not empty
+            items = self._watch.stream(name, items)
+        if functions:
+            items = self._watch.stream(f"{number} functions", self._run_functions(functions, items, saved))
+        return items  # type: ignore[return-value]  # there is at least one stage
+
+    def _pass_of(self, number: int, stage: Any) -> Pass:
+        """This pass as a stage sees it: what chance decides before a split, it decides alike in all processes."""
+        alike = getattr(stage, "draws", False) and any(getattr(s, "splits", False) for s in self._stages[number:])
+        return replace(self.during, stage=number, world=World() if alike else self.during.world)
 
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         stage = self._fused(functions)

@@ -18,7 +18,7 @@ from webdataset.samples import ReadSamples
 from ._fluid import FluidInterface
 from ._pipeline import DataPipeline
 
-_RENAMED = {"splitter": "workersplitter", "cache_verbose": "verbose"}
+_RENAMED = {"splitter": "workersplitter", "cache_verbose": "verbose", "cache_name": "url_to_name"}
 
 
 class FluidWrapper(DataPipeline, FluidInterface):
@@ -58,6 +58,7 @@ class WebDataset(DataPipeline, FluidInterface):
         empty_check: a pass without samples is an error.
         seed: decides every order, together with the epoch; the same on all ranks.
         strict: a shard without its end-of-archive marker is an error.
+        in_memory: read every shard once and keep it, in memory that all worker processes share.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class WebDataset(DataPipeline, FluidInterface):
         seed: int | None = None,
         *,
         strict: bool = True,
+        in_memory: bool = False,
         **older: Any,
     ) -> None:
         super().__init__()
@@ -90,10 +92,15 @@ class WebDataset(DataPipeline, FluidInterface):
         older = _renamed(older)
         workersplitter = older.pop("workersplitter", workersplitter)
         verbose = older.pop("verbose", verbose)
+        url_to_name = older.pop("url_to_name", url_to_name)
         length = older.pop("length", None)
         if older:
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
         opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose)
+        if in_memory:
+            from webdataset.cache import MemoryOpener
+
+            opener = MemoryOpener(opener)
         for stage in (
             shard_source(urls, resampled=resampled, seed=self.seed),
             None if resampled else _sharing(nodesplitter),

@@ -20,12 +20,12 @@ from webdataset import stores
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.names import split_name
 from webdataset.tar import Header, Run, read_runs
 
 from ._choice import Select, as_predicate, choose
 from ._gather import Gathered, Gatherer
 from ._group import Keys, Sample
-from ._names import split_name
 from ._progress import UNKNOWN, InShard, ShardItem, as_shard
 
 Opener = Callable[..., Any]

@@ -87,7 +87,12 @@ class HttpStore(Store):
         wanted = wanted.adding(Range=f"bytes={start}-{'' if stop is None else stop - 1}")
         if version is not None and not version.startswith("W/"):
             wanted = wanted.adding(**{"If-Range": version})
-        return HttpBody(request("GET", wanted), start)
+        response = request("GET", wanted)
+        try:
+            return HttpBody(response, start)
+        except BaseException:
+            response.close()
+            raise
 
     def _stat(self, url: str) -> Stat:
         try:

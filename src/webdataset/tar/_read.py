@@ -211,7 +211,7 @@ class _Reader:
         first, end = table.run_from(blocks.offset)
         if first == end:
             return None
-        length = table.ends[end - 1] - blocks.offset
+        length = int(table.ends[end - 1]) - blocks.offset
         blocks.skip(length)
         blocks.mean = length / (end - first)
         names, offsets, starts, stops = table.names, table.offsets, table.starts, table.stops
