@@ -102,6 +102,8 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.legacy.tariterators import tarfile_to_samples as tarfile_to_samples
     from webdataset.legacy.tariterators import url_opener as url_opener
     from webdataset.loader import WebLoader as WebLoader
+    from webdataset.loader import profile as profile
+    from webdataset.loader import progress as progress
     from webdataset.pipeline import DataPipeline as DataPipeline
     from webdataset.pipeline import FluidInterface as FluidInterface
     from webdataset.pipeline import FluidWrapper as FluidWrapper
@@ -186,7 +188,7 @@ _HOME = {
     "webdataset.gopen": ("gopen_schemes"),
     "webdataset.handlers": ("ignore_and_continue ignore_and_stop reraise_exception warn_and_continue warn_and_stop"),
     "webdataset.index": ("IndexedDataset index_shards"),
-    "webdataset.loader": ("WebLoader"),
+    "webdataset.loader": ("WebLoader profile progress"),
     "webdataset.pipeline": (
         "DataPipeline FluidInterface FluidWrapper MockDataset PipelineStage RandomMix RoundRobin WebDataset "
         "with_epoch with_length"

@@ -19,10 +19,12 @@ what is written appears at its address complete or not at all.
     _fsspec       everything else
     _handler      a user's own opener
     _request  _pool  _auth  _index_page              what HTTP needs
+    _ahead        the next shards, read while the current one is used
     _counters     bytes, retries, rates
 """
 
 from ._address import scheme_of
+from ._ahead import ReadAhead, read_ahead
 from ._ais import AisStore
 from ._counters import Counters, counters
 from ._fsspec import FsspecStore
@@ -58,6 +60,7 @@ __all__ = [
     "Patience",
     "Pipe",
     "PipeStore",
+    "ReadAhead",
     "ResumingStream",
     "StandardStore",
     "Stat",
@@ -73,6 +76,7 @@ __all__ = [
     "open_read",
     "open_write",
     "pause",
+    "read_ahead",
     "read_range",
     "redacted",
     "refuse_untrusted",
