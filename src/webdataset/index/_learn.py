@@ -17,6 +17,7 @@ from webdataset.errors import EncodingError, SpecError, StoreError
 
 from ._build import IndexBuilder
 from ._place import index_url, save_index
+from ._shard_index import ShardIndex
 
 if TYPE_CHECKING:
     from webdataset.tar import Run
@@ -57,7 +58,17 @@ class LearnIndexes:
             return None
         return None if _is_known(url, where) else Lesson(self, url)
 
-    def refuse(self, url: str, error: Exception) -> None:
+    def keep(self, index: ShardIndex, url: str) -> str | None:
+        """Store the index of a shard and say where; None if it cannot be stored, which is no failure."""
+        try:
+            return save_index(index, url, self.place)
+        except (StoreError, OSError) as error:
+            self._refuse(url, error)
+        except (EncodingError, SpecError) as error:
+            _log.info("%s has no index: %s", url, error)
+        return None
+
+    def _refuse(self, url: str, error: Exception) -> None:
         """Remember a place that cannot be written to, and say so the first time."""
         home = self._home(index_url(url, self.place))
         if home not in _refused:
@@ -83,13 +94,7 @@ class Lesson:
 
     def keep(self) -> str | None:
         """The shard has been read to its end: store its index and say where; None if it cannot be stored."""
-        try:
-            return save_index(self._builder.finish(), self._url, self._learn.place)
-        except (StoreError, OSError) as error:
-            self._learn.refuse(self._url, error)
-        except EncodingError as error:
-            _log.info("%s has no index: %s", self._url, error)
-        return None
+        return self._learn.keep(self._builder.finish(), self._url)
 
 
 def _is_known(url: str, where: str) -> bool:
