@@ -10,6 +10,12 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
 * `_webdataset.py`: `WebDataset`
+* `_indexed.py`: which datasets are read by plan
+* `_planned.py`: indexed shards, read by plan
+* `_in_plan.py`: how far a reader is in its part of an epoch
+* `_chain.py`: what stands behind a plan
+* `_places.py`: what all readers of a plan have done, out of what each says
+* `_plannable.py`: what a dataset can do when it starts with a plan
 * `_mix.py`: several datasets as one
 * `_extra.py`: datasets around datasets: an epoch, a length, a constant
 * `_torch.py`: be torch's `IterableDataset` without importing torch
@@ -21,6 +27,9 @@ from ._fluid import FluidInterface
 from ._loop import InFlight
 from ._mix import RandomMix, RoundRobin
 from ._pipeline import DataPipeline
+from ._places import is_plan, merge_states, settled
+from ._plannable import Plannable
+from ._planned import ReadPlanned
 from ._running import Running
 from ._stages import PipelineStage
 from ._stream import Stream
@@ -36,13 +45,18 @@ __all__ = [
     "InFlight",
     "MockDataset",
     "PipelineStage",
+    "Plannable",
     "RandomMix",
+    "ReadPlanned",
     "RoundRobin",
     "Running",
     "Stream",
     "TorchIterable",
     "WebDataset",
+    "is_plan",
+    "merge_states",
     "repeatedly",
+    "settled",
     "with_epoch",
     "with_length",
 ]

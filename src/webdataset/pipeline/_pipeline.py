@@ -12,6 +12,7 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
 from ._epochs import EpochCounter
+from ._places import settled
 from ._running import fingerprint
 from ._stages import check_stage
 from ._stream import Passes, Stream
@@ -212,7 +213,7 @@ class DataPipeline(TorchIterable):
         state = {"version": 1, **self.identity()}
         if self._resume_from is not None:
             return {**state, "at": self._resume_from}
-        return {**state, "at": self._stream.state() if self._stream is not None else None}
+        return {**state, "at": settled([self._stream.state()]) if self._stream is not None else None}
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""

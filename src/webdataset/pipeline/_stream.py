@@ -16,6 +16,7 @@ from webdataset.errors import StateError
 from webdataset.flow import Json, Pass
 
 from ._epochs import EpochCounter
+from ._places import is_portable
 from ._running import Running
 
 
@@ -71,9 +72,16 @@ class Stream:
 
     def state(self) -> Json:
         """Where the stream is, as JSON; after the last item of the last pass, the beginning of the next pass."""
-        here = world.current()
-        state = {**self._at.state(), "in_epoch": self._in_epoch, "world": [here.ranks, here.workers]}
+        state = {**self._at.state(), "in_epoch": self._in_epoch}
+        if not is_portable(state["pass"]):
+            here = world.current()
+            state["world"] = [here.ranks, here.workers]
         return {**state, "skip": self._skip} if self._skip else state
+
+    @property
+    def pass_number(self) -> int:
+        """The number of the pass that is being read."""
+        return self._at.running.during.epoch
 
     def close(self) -> None:
         """Close what the current pass holds open."""
@@ -89,7 +97,8 @@ class _At:
         self._done = state["passes"] if state else 0
         self.finished = False
         if state:
-            _check_world(state["world"])
+            if "world" in state:
+                _check_world(state["world"])
             passes.epochs.go_on(state["epoch"])
             self.running = passes.run(state["epoch"], state["pass"])
         else:
@@ -102,6 +111,7 @@ class _At:
                 empty, begun = not begun, False
                 for item in self.running.items:
                     empty = False
+                    self.running.handed_on += 1
                     yield item
                 self._done += 1
                 if empty or self._done >= self._passes.repetitions:
