@@ -3,6 +3,7 @@
 This room knows processes, threads and queues, and nothing of samples, shards or tar.
 
 * `_loader.py`: `WebLoader`
+* `_inside.py`: batches made inside a planned dataset
 """
 
 from ._loader import WebLoader

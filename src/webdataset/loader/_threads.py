@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webdataset.errors import StateError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Resumable
 from webdataset.pipeline import DataPipeline, Stream
 
 from ._ahead import Ahead
 from ._meter import Meter
-from ._place import Batching, Place, Tagged, batched, tagged
+from ._place import Batching, Place, Tagged, batched, described, tagged
 from ._pool import Pool
 from ._sizes import size_of
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Threads(Resumable):
     """The source of a loader that uses threads.
 
@@ -33,12 +33,29 @@ class Threads(Resumable):
         memory: how many bytes may wait, half of them before and half of them after batching.
     """
 
-    dataset: DataPipeline = field(repr=False)  # a checkpoint knows it by its own stages
-    threads: int = field(default=0, repr=False)  # and does not depend on how it is read
+    dataset: DataPipeline
+    threads: int = 0
     batching: Batching | None = None
-    prefetch: int = field(default=2, repr=False)
-    memory: int = field(default=1 << 28, repr=False)
-    meter: Meter = field(default_factory=Meter, repr=False)
+    prefetch: int = 2
+    memory: int = 1 << 28
+    meter: Meter = field(default_factory=Meter)
+
+    def __repr__(self) -> str:
+        return described(self.dataset, self.batching, "threads")
+
+    def __len__(self) -> int:
+        samples = len(self.dataset)
+        if self.batching is None:
+            return samples
+        return samples // self.batching.size if self.batching.drop_last else -(-samples // self.batching.size)
+
+    def check_saved(self, saved: Json) -> None:
+        """Refuse what `run` could not go on from."""
+        if "pass" not in saved:
+            raise StateError(
+                "the checkpoint was made with worker processes, here are threads",
+                hint="a stream without an index resumes as it was saved; index the shards to resume anywhere",
+            )
 
     def start(self, during: Pass) -> Place:
         """At the beginning."""

@@ -18,7 +18,7 @@ from ._stages import check_stage
 from ._stream import Passes, Stream
 from ._torch import TorchIterable
 
-_ENDLESS = 10**18
+ENDLESS = 10**18
 
 
 class DataPipeline(TorchIterable):
@@ -96,7 +96,7 @@ class DataPipeline(TorchIterable):
         if size < 1:
             raise SpecError(f"with_epoch({size})", hint="say how many items an epoch has; .repeat() goes on for ever")
         result = self._copy()
-        result.repetitions, result.nsamples, result._restart = _ENDLESS, size, restart
+        result.repetitions, result.nsamples, result._restart = ENDLESS, size, restart
         return result
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
@@ -108,7 +108,7 @@ class DataPipeline(TorchIterable):
         [0, 1, 0]
         """
         result = self._copy()
-        result.repetitions = nepochs if nepochs > 0 else _ENDLESS
+        result.repetitions = nepochs if nepochs > 0 else ENDLESS
         result.nsamples, result._restart = nbatches, True
         return result
 

@@ -14,8 +14,7 @@ from webdataset.index import Place
 
 from ._chain import batch_behind, is_even_chain, items_behind
 from ._indexed import window_for
-from ._pipeline import DataPipeline
-from ._places import is_plan
+from ._pipeline import ENDLESS, DataPipeline
 from ._planned import ReadPlanned
 
 
@@ -61,6 +60,8 @@ class Plannable(DataPipeline):
             return super().__len__()
         if self.nsamples > 0:
             return self.nsamples
+        if self.repetitions >= ENDLESS:
+            raise TypeError("the dataset repeats for ever; declare a length with .with_length(n)")
         plan, ranks = self.plan, world.current().ranks
         samples = len(plan.dataset)
         if ranks > 1:
@@ -68,42 +69,43 @@ class Plannable(DataPipeline):
         items = items_behind(self.pipeline[1:], samples)
         if items is None:
             raise TypeError("a stage may leave samples out, so the length is not known; declare it with .with_length(n)")
-        return items * self.repetitions if self.repetitions < 10**18 else items
+        return items * self.repetitions
 
     def seek(self, step: int) -> None:
         """Let the next `iter()` begin with this step of its epoch, which counts from 0 on all ranks.
 
         Nothing before it is read. A step is one batch on every rank.
         """
-        self._leave_out(0, step)
+        self._resume_from = self.place_without(range(step), self._resume_from)
+        self._stream = None
 
     def skip(self, steps: range) -> None:
         """Let the next `iter()` leave out these steps of its epoch, on all ranks; more calls leave out more."""
-        if steps.step != 1:
-            raise SpecError(f"skip({steps})", hint="a range without gaps; call it more than once for several")
-        self._leave_out(steps.start, steps.stop)
-
-    def _leave_out(self, start: int, stop: int) -> None:
-        place = self._next_place()
-        per_step = self._planned_steps().batch * world.current().ranks
-        samples = len(self._planned_steps().dataset)
-        if not 0 <= start <= stop <= -(-samples // per_step):
-            raise SpecError(
-                f"steps {start} to {stop} are not in an epoch of {-(-samples // per_step)} steps",
-                hint="steps count from 0 in every epoch",
-            )
-        rest = shards.Rest(samples)
-        if place["pass"] is not None:
-            rest = shards.Rest.load(place["pass"]["plan"]["rest"], samples)
-        place["pass"] = {"plan": {"rest": rest.without(start * per_step, stop * per_step).save()}}
-        self._resume_from = place
+        self._resume_from = self.place_without(steps, self._resume_from)
         self._stream = None
 
-    def _next_place(self) -> dict[str, Json]:
-        """Where the next iteration begins."""
-        if is_plan(self._resume_from) and "readers" not in self._resume_from["pass"]["plan"]:
-            return {**self._resume_from}
-        return {"epoch": self.epochs.peek(), "passes": 0, "pass": None, "in_epoch": 0}
+    def place_without(self, steps: range, place: Json = None) -> dict[str, Json]:
+        """The place from which an epoch goes on without these steps.
+
+        Args:
+            steps: a range without gaps.
+            place: where the epoch would go on; None for the beginning of the next.
+        """
+        plan = self._planned_steps()
+        samples, per_step = len(plan.dataset), plan.batch * world.current().ranks
+        if steps.step != 1 or not 0 <= steps.start <= steps.stop <= -(-samples // per_step):
+            raise SpecError(
+                f"{steps} is no range of the {-(-samples // per_step)} steps of an epoch",
+                hint="steps count from 0 in every epoch; call it more than once for several ranges",
+            )
+        place = place or {"epoch": self.epochs.peek(), "passes": 0, "pass": None, "in_epoch": 0}
+        rest = shards.Rest(samples)
+        if place["pass"] is not None:
+            if "readers" in place["pass"]["plan"]:
+                raise SpecError("the checkpoint is that of one rank", hint="join those of all with wds.merge_states first")
+            rest = shards.Rest.load(place["pass"]["plan"]["rest"], samples)
+        rest = rest.without(steps.start * per_step, steps.stop * per_step)
+        return {**place, "pass": {"plan": {"rest": rest.save()}}}
 
     def where(self, step: int, epoch: int | None = None) -> list[Place]:
         """The samples of a step, rank by rank: shard, key and byte ranges of each; no data are read.
@@ -114,7 +116,7 @@ class Plannable(DataPipeline):
         """
         plan = self._planned_steps()
         if epoch is None:
-            epoch = self._stream.pass_number if self._stream is not None else self._next_place()["epoch"]
+            epoch = self._stream.pass_number if self._stream is not None else self._next_epoch()
         order = plan.order(Pass(self.seed, epoch))
         per_step = plan.batch * world.current().ranks
         positions = np.arange(step * per_step, min((step + 1) * per_step, len(order)))
@@ -132,7 +134,7 @@ class Plannable(DataPipeline):
             plot: a file to draw it into (SVG).
         """
         plan = self._planned_steps()
-        order = plan.order(Pass(self.seed, self._next_place()["epoch"]))
+        order = plan.order(Pass(self.seed, self._next_epoch()))
         report = shards.shuffle_report(order, buffer=buffer)
         if plot is not None:
             from webdataset import stores
@@ -140,6 +142,9 @@ class Plannable(DataPipeline):
             with stores.open_write(plot) as stream:
                 stream.write(report.svg().encode())
         return report
+
+    def _next_epoch(self) -> int:
+        return int(self._resume_from["epoch"]) if self._resume_from is not None else self.epochs.peek()
 
     def _planned_steps(self) -> ReadPlanned:
         if self.plan is None or not is_even_chain(self.pipeline):

@@ -90,7 +90,7 @@ class Running:
                     hint="load it into the pipeline that saved it",
                 )
             return chain([state["plan"]], repeat(None))
-        return iter(state["progress"]) if "progress" in state else None
+        return chain(state["progress"], repeat(None)) if "progress" in state else None
 
     def _saved_progress(self) -> list[Json]:
         rewound = max((number for number, at in enumerate(self._progress) if at.rewinds), default=0)

@@ -18,7 +18,7 @@ from webdataset.samples import ReadSamples
 
 from ._fluid import FluidInterface
 from ._indexed import Wishes, indexed, is_description
-from ._pipeline import DataPipeline
+from ._pipeline import ENDLESS, DataPipeline
 from ._plannable import Plannable
 from ._planned import ReadPlanned
 
@@ -141,7 +141,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                 CheckEmpty() if empty_check else None,
             )
         if repeat:
-            self.repetitions = 10**18
+            self.repetitions = ENDLESS
         if length is not None:
             self.size = int(length)
 
