@@ -24,7 +24,7 @@ ResampledShardList ResizedDataset SampleEqually ShardList ShardNotFound Shorthan
 StaleIndex StateError StoreError StoreTimeout StreamingOpen TruncatedShard UnknownScheme UnsafeContent
 UnsupportedMember WebDatasetError cached_tarfile_samples cached_tarfile_to_samples cached_url_opener cbors2_to_samples
 cbors_to_samples default_collation_fn group_by_keys handlers iterators listed log_keys lru_cleanup
-maybe_cached_tarfile_to_samples rng tar_file_expander unlisted url_opener
+maybe_cached_tarfile_to_samples merge_states rng tar_file_expander unlisted url_opener
 """.split()
 
 

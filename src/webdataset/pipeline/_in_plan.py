@@ -12,6 +12,10 @@ from webdataset.shards import Order, Reader, Rest
 from ._loop import InFlight
 
 
+# What an origin says of a sample besides its number: that it is marked, and as what.
+COUNTED, PADDING = "counted", "padding"
+
+
 class InPlan(Progress):
     """What was left of the epoch when this process began, and how many of its own positions it took since."""
 
@@ -20,6 +24,7 @@ class InPlan(Progress):
         self.rest = Rest(len(order))
         self.taken = 0
         self.number: int | None = None  # of the sample that was handed on last, where that is not plain from the count
+        self.mark = ""  # of that sample
         self._batch, self._last = batch, last
         self._begun = 0
         self._even = True
@@ -29,7 +34,7 @@ class InPlan(Progress):
     def origin(self) -> Json:
         """The number, in the order of storage, of the sample that was handed on last, and which of mine it is."""
         number = self.rest.position + self.taken - 1 if self.number is None else self.number
-        return Origin("", number, self.taken) if self.taken else None
+        return Origin(self.mark, number, self.taken) if self.taken else None
 
     def reader(self, taken: int | None = None) -> Reader:
         """Who this is and how much it took."""
@@ -67,13 +72,13 @@ class InPlan(Progress):
 
     def _myself(self, readers: Any) -> Reader:
         me = self.reader()
-        for reader in map(lambda each: Reader(*each), readers):
-            if reader[:-1] == me[:-1]:
-                return reader
+        for each in readers:
+            if tuple(each[:-1]) == me[:-1]:
+                return Reader(*each)
         rank, ranks, _, workers, batch, _ = readers[0]
         raise StateError(
-            f"the checkpoint is that of rank {rank} of {ranks} with {workers} workers and batches of {batch}; here is rank "
-            f"{me.rank} of {me.ranks} with {me.workers} workers and batches of {me.batch}",
+            f"the checkpoint is that of rank {rank} of {ranks} with {workers} workers and batches of {batch}; here is "
+            f"rank {me.rank} of {me.ranks} with {me.workers} workers and batches of {me.batch}",
             hint="samples were dropped, so ranks are at different places: join the checkpoints of all ranks with "
             "wds.merge_states to resume on another topology",
         )

@@ -37,7 +37,9 @@ class Wishes:
 
     def __post_init__(self) -> None:
         if not isinstance(self.index, (bool, str, PathLike, type(None))):
-            raise SpecError(f"index={self.index!r}", hint="a place where indexes lie, True (beside the shards) or False")
+            raise SpecError(
+                f"index={self.index!r}", hint="a place where indexes lie, True (beside the shards) or False"
+            )
         if self.last not in {None, "pad", "drop"}:
             raise SpecError(f"last={self.last!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
         if self.order not in {None, *_ORDERS}:
@@ -45,14 +47,16 @@ class Wishes:
         if isinstance(self.fields, str) or not all(isinstance(name, str) for name in self.fields or ()):
             raise SpecError(f"fields={self.fields!r}", hint='a list of field names, such as ("json",)')
         if self.window is not None and (isinstance(self.window, bool) or not self.window >= 0):
-            raise SpecError(f"window={self.window!r}", hint="how many shards are mixed at a time; order='random' mixes all")
+            raise SpecError(
+                f"window={self.window!r}", hint="how many shards are mixed at a time; order='random' mixes all"
+            )
         if self.window is not None and self.order is not None:
             raise SpecError("both window and order were given", hint="give one of them")
 
     @property
     def insist(self) -> str | None:
         """What was asked for that needs an index."""
-        given = {"fields": self.fields, "last": self.last, "window": self.window, "order": self.order}
+        given: dict[str, Any] = {"fields": self.fields, "last": self.last, "window": self.window, "order": self.order}
         if self.index not in {None, False}:
             given["index"] = self.index
         return next((f"{name}={value!r}" for name, value in given.items() if value is not None), None)

@@ -68,7 +68,9 @@ class Plannable(DataPipeline):
             samples = plan.batch * len(shards.Steps(samples, plan.batch, ranks, last=plan.last or "pad"))
         items = items_behind(self.pipeline[1:], samples)
         if items is None:
-            raise TypeError("a stage may leave samples out, so the length is not known; declare it with .with_length(n)")
+            raise TypeError(
+                "a stage may leave samples out, so the length is not known; declare it with .with_length(n)"
+            )
         return items * self.repetitions
 
     def seek(self, step: int) -> None:
@@ -102,7 +104,9 @@ class Plannable(DataPipeline):
         rest = shards.Rest(samples)
         if place["pass"] is not None:
             if "readers" in place["pass"]["plan"]:
-                raise SpecError("the checkpoint is that of one rank", hint="join those of all with wds.merge_states first")
+                raise SpecError(
+                    "the checkpoint is that of one rank", hint="join those of all with wds.merge_states first"
+                )
             rest = shards.Rest.load(place["pass"]["plan"]["rest"], samples)
         rest = rest.without(steps.start * per_step, steps.stop * per_step)
         return {**place, "pass": {"plan": {"rest": rest.save()}}}

@@ -22,7 +22,7 @@ from webdataset.index import IndexedDataset
 from webdataset.samples import ReadSamples
 from webdataset.shards import Order, numbers_of
 
-from ._in_plan import InPlan
+from ._in_plan import COUNTED, PADDING, InPlan
 
 # Samples that are looked up together when batches are small: enough to join requests, few enough to come soon.
 _AT_A_TIME = 64
@@ -38,7 +38,7 @@ class ReadPlanned(Source):
     >>> shard = make_shard("memory://doc-planned/a.tar", [{"__key__": str(n), "txt": str(n)} for n in range(5)])
     >>> plan = ReadPlanned(IndexedDataset([shard]), window=None)
     >>> plan
-    ReadPlanned(5 samples in 1 shard #a1c0c6c4, window=None)
+    ReadPlanned(5 samples in 1 shard #e769e8cd, window=None)
     >>> [sample["__key__"] for sample in plan()]
     ['1', '4', '3', '0', '2']
 
@@ -47,8 +47,8 @@ class ReadPlanned(Source):
         window: how many shards are mixed at a time; 0 keeps the order of storage, None mixes all.
         chunk: mix runs of so many samples instead of shards, twice as many as a batch has samples at a time.
         batch: how many consecutive positions make a step of one rank.
-        last: what several ranks do with an uneven end: "pad" or "drop"; None pads, and marks samples only where there
-            are several ranks.
+        last: what several ranks do with an uneven end: "pad" or "drop"; None pads, and marks samples with `__pad__` only
+            where there are several ranks.
         fields: the dataset reads only these fields.
         handler: asked about samples that cannot be read.
         strict: a shard without its end-of-archive marker is an error.
@@ -99,8 +99,9 @@ class ReadPlanned(Source):
 
     def recall(self, origin: Json) -> Sample:
         """Read one sample again."""
-        sample: Sample = self.dataset[origin[1]]
-        return sample
+        mark, number, _ = origin
+        sample: Sample = self.dataset[number]
+        return sample | {"__pad__": mark == PADDING} if mark else sample
 
     def close(self) -> None:
         """Let go of open shards."""
@@ -108,6 +109,7 @@ class ReadPlanned(Source):
 
     def _in_storage_order(self, at: InPlan) -> Iterator[Sample]:
         """The whole rest from one place on: streaming beats looking up."""
+        at.mark = "" if self.last is None else COUNTED
         first = at.rest.position + at.taken
         starts = [0, *accumulate(self.dataset.counts)]
         reader = ReadSamples(handler=self.handler, strict=self.strict)
@@ -120,7 +122,7 @@ class ReadPlanned(Source):
                 for batch in batches:
                     if at.rest.position + at.taken + len(batch) > end:
                         raise self.dataset.stale(shard)
-                    if self.last == "pad":
+                    if at.mark:
                         for sample in batch:
                             sample["__pad__"] = False
                     for at.taken, sample in enumerate(batch, at.taken + 1):  # noqa: B020 - the start is read once
@@ -132,7 +134,7 @@ class ReadPlanned(Source):
                 at.taken = end - at.rest.position
 
     def _by_lookup(self, at: InPlan) -> Iterator[Sample]:
-        marked = self.last == "pad" or at.during.world.ranks > 1
+        marked = self.last is not None or at.during.world.ranks > 1
         try:
             for numbers, padding in self._groups(at):
                 for number, pad, sample in zip(numbers, padding, self._read(numbers), strict=True):
@@ -141,6 +143,7 @@ class ReadPlanned(Source):
                     if sample is None:  # could not be read, and the handler said to go on
                         continue
                     if marked:
+                        at.mark = PADDING if pad else COUNTED
                         sample["__pad__"] = pad
                     yield sample
         except EndOfStreamError:

@@ -2,8 +2,8 @@
 
 Readers take positions of the rest in a fixed pattern (`Steps`), so how many each of them took says exactly which are
 done. Joined, that is again a rest, for any other number of readers to go on with. Readers that went in step leave one
-number. Where a filter let some of them run ahead, thousands of ranges may be left; then what is saved is the rest before
-and the counts, a few integers again.
+number. Where a filter let some of them run ahead, thousands of ranges may be left; then what is saved is the rest
+before, and the counts: a few integers again.
 """
 
 from __future__ import annotations
@@ -71,10 +71,8 @@ class Rest:
     def positions(self, numbers: Any) -> Ints:
         """The positions of the rest with these numbers, counted from its beginning."""
         numbers = np.asarray(numbers, np.int64)
-        if not self.also:
-            return numbers + self.position
         starts, before = self._segments
-        segment = np.searchsorted(before, numbers, side="right") - 1
+        segment = np.searchsorted(before, numbers, side="right") - 1 if self.also else 0
         result: Ints = starts[segment] + numbers - before[segment]
         return result
 
