@@ -42,6 +42,8 @@ class Places(Progress):
     def save(self) -> Json:
         """A place for every worker; or one for all of them, if they follow a plan and are in the same pass of it."""
         places = self.each()
+        if not any(places):
+            return None
         if _follow_one_plan(places):
             return settled(places)
         return {"turn": self.turn, "workers": places}

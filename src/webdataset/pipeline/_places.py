@@ -30,8 +30,8 @@ def is_portable(saved: Json) -> bool:
     """Whether a pass goes on from here on any number of ranks and workers (or has its own check of who may)."""
     if saved is None or "plan" in saved:
         return True
-    inner, *others = saved.get("progress", [None])  # of a loader: where the dataset is that it reads
-    return (is_plan(inner) or _is_beginning(inner)) and not any(others)
+    inner, *others = saved.get("progress", [saved])  # of a loader: where the dataset is that it reads
+    return (inner is None or is_plan(inner) or _is_beginning(inner)) and not any(others)
 
 
 def _is_beginning(place: Json) -> bool:
