@@ -138,10 +138,10 @@ class ReadSamples(Source):
         start, skip = 0, at.taken
         if skip and "stream" not in shard and self._can_start_at(at.offset):
             start, skip = at.offset, 1  # the sample that begins there was handed on last
-        for samples, offsets in self._batches(shard, start):
-            if skip < len(samples):
-                yield Gathered(samples[skip:], offsets[skip:]) if skip else Gathered(samples, offsets)
-            skip = max(0, skip - len(samples))
+        for batch in self._batches(shard, start):
+            if skip < len(batch.samples):
+                yield Gathered(batch.samples[skip:], batch.offsets[skip:]) if skip else batch
+            skip = max(0, skip - len(batch.samples)) if skip else 0
 
     def _batches(self, shard: ShardItem, start: int) -> Generator[Gathered, None, None]:
         """The samples of one shard, as many at a time as a window of the archive holds."""
@@ -167,7 +167,8 @@ class ReadSamples(Source):
                         gatherer.feed(run, batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
                         failure = error
-                yield batch
+                if batch.samples:
+                    yield batch
                 if failure is not None:
                     raise failure
                 if run is None:
