@@ -105,25 +105,26 @@ class Ahead(Generic[T]):
 
     def _fill(self, items: Iterator[T]) -> None:
         group: list[T] = []
-        size = 0
+        most = 0  # items of the size of the first, in a quarter of the memory
         started = time.perf_counter()
         try:
             for item in items:
                 group.append(item)
-                size += self._measure(item)
-                if time.perf_counter() - started < _GROUP_SECONDS and size < self._memory // 4:
+                if len(group) == 1:
+                    most = self._memory // (4 * max(1, self._measure(item)))
+                if time.perf_counter() - started < _GROUP_SECONDS and len(group) < most:
                     continue
-                self._meter.add("ahead", time.perf_counter() - started, count=len(group))
-                if not self._put(group, size):
+                if not self._put(group, started):
                     return
-                group, size, started = [], 0, time.perf_counter()
+                group, started = [], time.perf_counter()
         finally:
             if group:
-                self._meter.add("ahead", time.perf_counter() - started, count=len(group))
-                self._put(group, size)
+                self._put(group, started)
 
-    def _put(self, group: list[T], size: int) -> bool:
+    def _put(self, group: list[T], started: float) -> bool:
         """Wait for room; False when nobody wants more."""
+        self._meter.add("ahead", time.perf_counter() - started, count=len(group))
+        size = len(group) * self._measure(group[0])
         with self._changed:
             with self._meter.timing("blocked"):
                 while self._waiting and not self._stopped and not self._has_room(size):

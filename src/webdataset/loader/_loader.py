@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
 
 
+_USUAL: Any = object()  # a batch size that was not given
+
+
 class WebLoader(DataPipeline, FluidInterface):
     """A dataset read in the background, with the methods of the fluid interface for what comes after.
 
@@ -47,17 +50,19 @@ class WebLoader(DataPipeline, FluidInterface):
         drop_last: leave out a last batch that is not full.
         prefetch_factor: how many items wait for the consumer: for each process, or in all for threads.
         memory: how many bytes may wait (threads).
+        pin_memory: put batches where a device can copy from by itself, if there is one.
         shared_memory: False sends batches through pipes (processes).
         settings: what else `torch.utils.data.DataLoader` takes (processes).
     """
 
     def __init__(
-        self, dataset: Any, batch_size: int | None = -1, *args: Any, workers: str = "processes", **settings: Any
+        self, dataset: Any, batch_size: Any = _USUAL, *args: Any, workers: str = "processes", **settings: Any
     ) -> None:
+        source: Any
         if workers == "threads":
-            source = _thread_source(dataset, None if batch_size == -1 else batch_size, *args, **settings)
+            source = _thread_source(dataset, None if batch_size is _USUAL else batch_size, *args, **settings)
         elif workers == "processes":
-            source = _process_source(dataset, 1 if batch_size == -1 else batch_size, *args, **settings)
+            source = _process_source(dataset, 1 if batch_size is _USUAL else batch_size, *args, **settings)
         else:
             raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
         super().__init__(source)
@@ -146,6 +151,7 @@ def _thread_source(
     drop_last: bool = False,
     prefetch_factor: int = 2,
     memory: int = 1 << 28,
+    pin_memory: bool = False,
     **settings: Any,
 ) -> Threads:
     if settings:
@@ -163,6 +169,7 @@ def _thread_source(
         _batching(batch_size, collate_fn or default_collation_fn, drop_last),
         prefetch_factor,
         memory,
+        pin_memory,
     )
 
 
@@ -180,6 +187,8 @@ def _process_source(dataset: Any, *args: Any, shared_memory: bool = True, **sett
 
         from ._processes import Processes
     except ImportError as error:
+        if settings.get("num_workers", 0) == 0 and len(args) == 1:  # nothing to start: read it here, into NumPy batches
+            return _thread_source(dataset, *args, **settings)
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
     if isinstance(dataset, DataPipeline):
         return Processes(dataset, *args, shared_memory=shared_memory, **settings)

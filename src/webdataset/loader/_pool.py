@@ -20,11 +20,11 @@ from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
 from webdataset.pipeline import InFlight
 
 from ._meter import Meter
-from ._sizes import size_of
+from ._sizes import size_of, size_of_many
 
 # Handing a task to a thread and its result back costs about 30 µs, so a task should take much longer than that.
 _TASK_SECONDS = 0.001
-_LARGEST_CHUNK = 32
+_LARGEST_CHUNK = 128  # and what is in flight must not make checkpoints large
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Eve
     except BaseException as failure:  # raised in its turn, after the results before it
         chunk.failure = failure
     chunk.items.clear()
-    chunk.size = size_of(chunk.results)
+    chunk.size = size_of_many(chunk.results)
     chunk.seconds, chunk.on_processor = time.perf_counter() - started, time.thread_time() - ran
 
 
@@ -184,19 +184,19 @@ class _Window:
         return not self._ended
 
     def _take(self, chunk: _Chunk) -> None:
-        upstream = self._at.upstream
-        most = self._pool.memory // self._most
-        while self._at.again and len(chunk.items) < self._chunk_size:
-            chunk.items.append(self._at.again.popleft())  # its origin has been loaded already
-        while len(chunk.items) < self._chunk_size and chunk.size <= most:
+        at, items, upstream = self._at, chunk.items, self._at.upstream
+        while at.again and len(items) < self._chunk_size:
+            items.append(at.again.popleft())  # its origin has been loaded already
+        while len(items) < self._chunk_size:
             try:
-                item = next(self._items)
+                items.append(next(self._items))
             except StopIteration:
                 self._ended = True
-                return
-            self._at.origins.append(upstream.origin if upstream is not None else None)
-            chunk.items.append(item)
-            chunk.size += size_of(item)
+                break
+            at.origins.append(upstream.origin if upstream is not None else None)
+            if len(items) == 1 and self._chunk_size * size_of(items[0]) > self._pool.memory // self._most:
+                break  # large items go one by one
+        chunk.size = size_of_many(items)
 
     def _has_room(self) -> bool:
         if len(self._chunks) >= self._most:

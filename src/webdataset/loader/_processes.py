@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -187,12 +189,23 @@ def _as_it_is(item: Any) -> Any:
 
 def _stop(posts: Any) -> None:
     """End the workers now, and not when some traceback lets go of the iterator."""
-    for _ in range(2):  # torch interrupts it, once, if a worker dies at this very moment
-        with contextlib.suppress(RuntimeError):
-            stop = getattr(posts, "close", None) or getattr(posts, "_shutdown_workers", None)
-            if stop is not None:
-                stop()
-            return
+    stop = getattr(posts, "close", None) or getattr(posts, "_shutdown_workers", None)
+    if stop is not None:
+        with _deaf_to_children():
+            stop()
+
+
+@contextlib.contextmanager
+def _deaf_to_children() -> Iterator[None]:
+    """Be undisturbed: torch raises an error wherever the program is when a worker dies, and here all are to end."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+        yield
+        return
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before if before is not None else signal.SIG_DFL)
 
 
 def _is_replay(saved: Json) -> bool:
@@ -203,7 +216,4 @@ def _is_replay(saved: Json) -> bool:
 def _explained(error: RuntimeError) -> RuntimeError:
     if not str(error).startswith("DataLoader worker"):
         return error
-    return StageError(
-        str(error).rstrip("."),
-        hint="a worker that ends without an error was killed: often for want of memory; fewer workers need less",
-    )
+    return StageError(str(error).rstrip("."), hint=_segments.KILLED)

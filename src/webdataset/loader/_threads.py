@@ -13,6 +13,7 @@ from webdataset.pipeline import DataPipeline, Stream
 from ._ahead import Ahead
 from ._meter import Meter, timed
 from ._parts import thread_stats
+from ._pin import pinned
 from ._place import Batching, Place, Tagged, batched, tagged
 from ._pool import Pool
 from ._sizes import size_of
@@ -34,6 +35,7 @@ class Threads(Resumable):
         batching: how to make batches, if the dataset does not.
         prefetch: how many items may wait for whoever takes them.
         memory: how many bytes may wait, half of them before and half of them after batching.
+        pin_memory: hand on tensors that a device can copy by itself.
         meter: told who is busy and who waits.
         watched: time every single stage too.
     """
@@ -43,6 +45,7 @@ class Threads(Resumable):
     batching: Batching | None = None
     prefetch: int = field(default=2, repr=False)
     memory: int = field(default=1 << 28, repr=False)
+    pin_memory: bool = field(default=False, repr=False)
     meter: Meter = field(default_factory=Meter, repr=False)
     watched: bool = field(default=False, repr=False)
 
@@ -87,7 +90,8 @@ class Threads(Resumable):
 
     def _ahead(self, stream: Stream) -> Iterator[Tagged]:
         def items() -> Iterator[Tagged]:
-            return batched(tagged(stream, self.dataset.nsamples), self.batching)
+            tags = batched(tagged(stream, self.dataset.nsamples), self.batching)
+            return (tag._replace(item=pinned(tag.item)) for tag in tags) if self.pin_memory else tags
 
         if not self.threads:
             yield from timed(items(), self.meter, "wait")

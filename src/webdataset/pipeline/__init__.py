@@ -12,6 +12,7 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
 * `_webdataset.py`: `WebDataset`
+* `_indexed_dataset.py`: a map-style dataset out of whatever names shards
 * `_planned.py`: indexed shards, read by plan
 * `_mix.py`: several datasets as one
 * `_extra.py`: datasets around datasets: an epoch, a length, a constant
@@ -21,6 +22,7 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 from ._epochs import EpochCounter
 from ._extra import MockDataset, repeatedly, with_epoch, with_length
 from ._fluid import FluidInterface
+from ._indexed_dataset import IndexedDataset
 from ._loop import InFlight
 from ._mix import RandomMix, RoundRobin, mix
 from ._pipeline import DataPipeline
@@ -37,6 +39,7 @@ __all__ = [
     "FluidInterface",
     "FluidWrapper",
     "InFlight",
+    "IndexedDataset",
     "MockDataset",
     "PipelineStage",
     "RandomMix",

@@ -49,6 +49,7 @@ class DataPipeline(TorchIterable):
         self.epochs = EpochCounter()
         self._stream: Stream | None = None
         self._resume_from: Json = None
+        self._loaded = False  # whether a user gave `_resume_from`, and nobody has taken it yet
         self._restart = False
 
     def append(self, stage: Any) -> None:
@@ -68,9 +69,15 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([1, 2]).compose(sorted, enumerate))
         [(0, 1), (1, 2)]
         """
+        if self._loaded and stages:
+            raise StateError(
+                "a checkpoint was loaded into this pipeline, and is none of a longer one",
+                hint="put the whole pipeline together first, then call load_state_dict on it",
+            )
         result = self._copy()
         for stage in stages:
             result.append(stage)
+            result._resume_from = None  # where an epoch was left is no place in a longer pipeline
         return result
 
     def stage(self, i: int) -> Any:
@@ -158,7 +165,7 @@ class DataPipeline(TorchIterable):
             how: for `Running`, if the stream is a new one.
         """
         if state is None:
-            state, self._resume_from = self._resume_from, None
+            state, self._resume_from, self._loaded = self._resume_from, None, False
         goes_on = self._stream is not None and self.goes_on and state is None
         stream = self._stream.next_epoch() if goes_on and self._stream is not None else None
         self._stream = stream if stream is not None else Stream(self._passes(**how), state)
@@ -216,8 +223,14 @@ class DataPipeline(TorchIterable):
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
+        if not isinstance(state, dict) or state.get("version") != 1 or not {"seed", "stages", "at"} <= state.keys():
+            raise StateError(
+                "this is not the state of a pipeline, or of one that another version saved",
+                hint="give load_state_dict what state_dict returned",
+            )
         self.check_identity(state)
         self._resume_from = state["at"]
+        self._loaded = state["at"] is not None
         self._stream = None
         if state["at"] is not None:
             self.epochs.set(state["at"]["epoch"])

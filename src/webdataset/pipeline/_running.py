@@ -18,6 +18,7 @@ from typing import Any
 from webdataset.describe import shown
 from webdataset.errors import StateError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, digest, fuse
+from webdataset.world import World
 
 from ._loop import Loop
 from ._stages import invoke, is_opaque
@@ -90,7 +91,7 @@ class Running:
         items: Iterator[Any] | None = None
         functions: list[Callable[[Any], Any]] = []
         for number, stage in enumerate(self._stages):
-            during = replace(self.during, stage=number)
+            during = self._pass_of(number, stage)
             name = f"{number} {type(stage).__name__ if not hasattr(stage, '__name__') else stage.__name__}"
             if isinstance(stage, PerItem) and items is not None:
                 functions.append(self._watch.function(name, stage.function(during)))
@@ -106,6 +107,11 @@ class Running:
         if functions:
             items = self._watch.stream(f"{number} functions", self._run_functions(functions, items, saved))
         return items  # type: ignore[return-value]  # there is at least one stage
+
+    def _pass_of(self, number: int, stage: Any) -> Pass:
+        """This pass as a stage sees it: what chance decides before a split, it decides alike in all processes."""
+        alike = getattr(stage, "draws", False) and any(getattr(s, "splits", False) for s in self._stages[number:])
+        return replace(self.during, stage=number, world=World() if alike else self.during.world)
 
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         stage = self._fused(functions)

@@ -6,7 +6,8 @@ iteration, its files, threads and processes go at once and not with some later g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -65,9 +66,9 @@ class Stream:
         self._skip = 0
 
     def next_epoch(self) -> Stream | None:
-        """This stream, ready for another epoch, or None when it has ended."""
+        """This stream, ready for another epoch, or None when it has ended, be it by an error or Ctrl-C."""
         self._in_epoch = 0  # an epoch that was left early is over
-        return None if self._at.finished else self
+        return None if inspect.getgeneratorstate(self._items) == inspect.GEN_CLOSED else self
 
     def state(self) -> Json:
         """Where the stream is, as JSON; after the last item of the last pass, the beginning of the next pass."""
@@ -77,7 +78,7 @@ class Stream:
 
     def close(self) -> None:
         """Close what the current pass holds open."""
-        self._items.close()  # type: ignore[attr-defined]  # a generator
+        self._items.close()
         self._at.running.close()
 
 
@@ -95,7 +96,7 @@ class _At:
         else:
             self.running = passes.run(passes.epochs.next())
 
-    def items(self, *, begun: bool) -> Iterator[Any]:
+    def items(self, *, begun: bool) -> Generator[Any, None, None]:
         """The items of all passes; an empty pass is the last, unless it was saved after its last item (`begun`)."""
         try:
             while True:

@@ -18,7 +18,7 @@ from webdataset.samples import ReadSamples
 from ._fluid import FluidInterface
 from ._pipeline import DataPipeline
 
-_RENAMED = {"splitter": "workersplitter", "cache_verbose": "verbose"}
+_RENAMED = {"splitter": "workersplitter", "cache_verbose": "verbose", "cache_name": "url_to_name"}
 
 
 class FluidWrapper(DataPipeline, FluidInterface):
@@ -92,6 +92,7 @@ class WebDataset(DataPipeline, FluidInterface):
         older = _renamed(older)
         workersplitter = older.pop("workersplitter", workersplitter)
         verbose = older.pop("verbose", verbose)
+        url_to_name = older.pop("url_to_name", url_to_name)
         length = older.pop("length", None)
         if older:
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
