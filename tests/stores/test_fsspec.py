@@ -33,7 +33,9 @@ def test_chained_addresses(tmp_path):
         assert stream.read() == b"hello"
 
 
-@pytest.mark.parametrize("disguise", ["local://{}", "simplecache::file://{}", "filecache::local://{}", "dir://x::file://{}"])
+@pytest.mark.parametrize(
+    "disguise", ["local://{}", "simplecache::file://{}", "filecache::local://{}", "dir://x::file://{}"]
+)
 def test_D17_secure_mode_is_not_bypassed_by_another_name(tmp_path, monkeypatch, disguise):
     (tmp_path / "a.txt").write_bytes(b"hello")
     monkeypatch.setattr(config.safety, "_enforce", True)

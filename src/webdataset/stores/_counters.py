@@ -51,60 +51,6 @@ class Counters:
 
 
 counters = Counters()
-    >>> before = counters.snapshot()
-    >>> counters.add("http.bytes", 512)
-    >>> counters.add("http.seconds", 0.5)
-    >>> counters.since(before)
-    {'http.bytes': 512, 'http.seconds': 0.5}
-    >>> counters.rates(before)
-    {'http': 1024.0}
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._numbers: Counter[str] = Counter()
-
-    def add(self, name: str, amount: float = 1) -> None:
-        """Let one number grow."""
-        with self._lock:
-            self._numbers[name] += amount  # type: ignore[assignment]  # seconds are fractions; Counter adds them fine
-
-    def snapshot(self) -> dict[str, float]:
-        """All numbers now."""
-        with self._lock:
-            return dict(self._numbers)
-
-    def since(self, before: dict[str, float]) -> dict[str, float]:
-        """What grew after a snapshot was taken, by how much."""
-        now = self.snapshot()
-        return {name: value - before.get(name, 0) for name, value in now.items() if value != before.get(name, 0)}
-
-    def rates(self, before: dict[str, float] | None = None) -> dict[str, float]:
-        """Bytes per second of waiting, for each kind of store."""
-        grown = self.since(before or {})
-        kinds = {name.removesuffix(".bytes") for name in grown if name.endswith(".bytes")}
-        return {kind: grown[f"{kind}.bytes"] / max(grown.get(f"{kind}.seconds", 0), 1e-9) for kind in sorted(kinds)}
-
-    def after_fork(self) -> None:
-        """A child begins with a lock of its own: the parent's may have been held by another thread."""
-        self._lock = threading.Lock()
-
-
-class Meter:
-    """Counts the bytes of one stream for its kind of store, with the time spent waiting for them."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._began = 0.0
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        counters.add(f"{self.kind}.seconds", time.perf_counter() - self._began)
-
-
-counters = Counters()
 """Of this process: `KIND.bytes`, `KIND.seconds`, `KIND.retries`, `KIND.opened`, `cache.hits`, …"""
 
 if hasattr(os, "register_at_fork"):
