@@ -12,12 +12,13 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
 from ._epochs import EpochCounter
+from ._places import settled
 from ._running import fingerprint
 from ._stages import check_stage
 from ._stream import Passes, Stream
 from ._torch import TorchIterable
 
-_ENDLESS = 10**18
+ENDLESS = 10**18
 
 
 class DataPipeline(TorchIterable):
@@ -49,6 +50,7 @@ class DataPipeline(TorchIterable):
         self.epochs = EpochCounter()
         self._stream: Stream | None = None
         self._resume_from: Json = None
+        self._loaded = False  # whether a user gave `_resume_from`, and nobody has taken it yet
         self._restart = False
 
     def append(self, stage: Any) -> None:
@@ -68,9 +70,15 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([1, 2]).compose(sorted, enumerate))
         [(0, 1), (1, 2)]
         """
+        if self._loaded and stages:
+            raise StateError(
+                "a checkpoint was loaded into this pipeline, and is none of a longer one",
+                hint="put the whole pipeline together first, then call load_state_dict on it",
+            )
         result = self._copy()
         for stage in stages:
             result.append(stage)
+            result._resume_from = None  # where an epoch was left is no place in a longer pipeline
         return result
 
     def stage(self, i: int) -> Any:
@@ -95,7 +103,7 @@ class DataPipeline(TorchIterable):
         if size < 1:
             raise SpecError(f"with_epoch({size})", hint="say how many items an epoch has; .repeat() goes on for ever")
         result = self._copy()
-        result.repetitions, result.nsamples, result._restart = _ENDLESS, size, restart
+        result.repetitions, result.nsamples, result._restart = ENDLESS, size, restart
         return result
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
@@ -107,7 +115,7 @@ class DataPipeline(TorchIterable):
         [0, 1, 0]
         """
         result = self._copy()
-        result.repetitions = nepochs if nepochs > 0 else _ENDLESS
+        result.repetitions = nepochs if nepochs > 0 else ENDLESS
         result.nsamples, result._restart = nbatches, True
         return result
 
@@ -158,7 +166,7 @@ class DataPipeline(TorchIterable):
             how: for `Running`, if the stream is a new one.
         """
         if state is None:
-            state, self._resume_from = self._resume_from, None
+            state, self._resume_from, self._loaded = self._resume_from, None, False
         goes_on = self._stream is not None and self.goes_on and state is None
         stream = self._stream.next_epoch() if goes_on and self._stream is not None else None
         self._stream = stream if stream is not None else Stream(self._passes(**how), state)
@@ -212,12 +220,18 @@ class DataPipeline(TorchIterable):
         state = {"version": 1, **self.identity()}
         if self._resume_from is not None:
             return {**state, "at": self._resume_from}
-        return {**state, "at": self._stream.state() if self._stream is not None else None}
+        return {**state, "at": settled([self._stream.state()]) if self._stream is not None else None}
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
+        if not isinstance(state, dict) or state.get("version") != 1 or not {"seed", "stages", "at"} <= state.keys():
+            raise StateError(
+                "this is not the state of a pipeline, or of one that another version saved",
+                hint="give load_state_dict what state_dict returned",
+            )
         self.check_identity(state)
         self._resume_from = state["at"]
+        self._loaded = state["at"] is not None
         self._stream = None
         if state["at"] is not None:
             self.epochs.set(state["at"]["epoch"])

@@ -20,6 +20,7 @@ from webdataset import stores
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.index import LearnIndexes, Lesson
 from webdataset.names import split_name
 from webdataset.tar import Header, Run, read_runs
 
@@ -54,6 +55,7 @@ class ReadSamples(Source):
         allow_split: a key that comes back later in its shard starts another sample instead of being an error.
         opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle, and one
             that has `local_path(url)` tells where its copy of a shard lies.
+        learn: keep the index of every shard that is read from its beginning to its end without a failure.
     """
 
     handler: Handler = reraise_exception
@@ -66,6 +68,7 @@ class ReadSamples(Source):
     concatenated: bool = True
     allow_split: bool = False
     opener: Opener = stores.open_read
+    learn: LearnIndexes | None = None
 
     def __post_init__(self) -> None:
         as_predicate(self.select_files)
@@ -142,7 +145,8 @@ class ReadSamples(Source):
 
     def _batches(self, shard: ShardItem, start: int) -> Generator[Gathered, None, None]:
         """The samples of one shard, as many at a time as a window of the archive holds."""
-        gatherer = self._gatherer(shard)
+        lesson = _Attended(self.handler, self._lesson(shard, start))
+        gatherer = self._gatherer(shard, lesson.handler)
         with closing(self._runs(shard, start)) as runs:
             while True:
                 try:
@@ -154,7 +158,9 @@ class ReadSamples(Source):
                 batch, failure = Gathered([], []), None
                 if run is None:
                     gatherer.finish(batch)
+                    lesson.finish()
                 else:
+                    lesson.feed(run)
                     if not run.restartable:
                         run = run._replace(offsets=[UNKNOWN] * len(run.offsets))
                     try:
@@ -189,7 +195,17 @@ class ReadSamples(Source):
         parameters = inspect.signature(self.opener).parameters.values()
         return any(p.name == "start" or p.kind is p.VAR_KEYWORD for p in parameters)
 
-    def _gatherer(self, shard: ShardItem) -> Gatherer:
+    def _lesson(self, shard: ShardItem, start: int) -> Lesson | None:
+        """What is to be learned of this shard: something if all its members will come by, and this reader is to do it.
+
+        Of readers that share a shard the first one learns it.
+        """
+        everything = self.select_files is None and self.rename_files is None and self.strict and self.concatenated
+        if self.learn is None or start or not everything or shard.get("first"):
+            return None
+        return self.learn.begin(shard["url"])
+
+    def _gatherer(self, shard: ShardItem, handler: Handler) -> Gatherer:
         path = shard.get("local_path") or stores.is_local(shard["url"]) or self._copy_of(shard["url"])
         return Gatherer(
             url=shard["url"],
@@ -198,7 +214,7 @@ class ReadSamples(Source):
             lcase=self.lcase,
             suffixes=self.suffixes,
             allow_split=self.allow_split,
-            handler=self.handler,
+            handler=handler,
         )
 
     def _copy_of(self, url: str) -> str | None:
@@ -222,6 +238,27 @@ def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
     'nothing'
     """
     return ReadSamples(**options)([shard])
+
+
+class _Attended:
+    """A lesson that ends without result when the handler is asked about anything."""
+
+    def __init__(self, handler: Handler, lesson: Lesson | None) -> None:
+        self._lesson = lesson
+        self._handler = handler
+        self.handler = handler if lesson is None else self._ask
+
+    def feed(self, run: Run) -> None:
+        if self._lesson is not None:
+            self._lesson.add(run)
+
+    def finish(self) -> None:
+        if self._lesson is not None:
+            self._lesson.keep()
+
+    def _ask(self, error: Exception) -> bool | None:
+        self._lesson = None
+        return self._handler(error)
 
 
 class _LinkWarning:

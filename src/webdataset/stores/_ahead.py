@@ -23,8 +23,14 @@ class _Budget:
     """How many bytes may wait in memory, over all streams; the stream that is being used may always have one piece."""
 
     def __init__(self, limit: int) -> None:
-        self.changed = threading.Condition()
+        self.lock = threading.Lock()
+        self.freed = threading.Condition(self.lock)
         self.limit, self.used = limit, 0
+
+    def give_back(self, count: int) -> None:
+        """Some bytes are used; the lock is held."""
+        self.used -= count
+        self.freed.notify_all()
 
 
 class AheadStream(Stream):
@@ -35,47 +41,45 @@ class AheadStream(Stream):
         self.item = item
         self.size: int | None = None
         self.version: str | None = None
-        self.in_use = False
         self._opener, self._budget = opener, budget
-        self._pieces: deque[memoryview] = deque()
-        self._opened = self._ended = self._unwanted = False
+        self._filled = threading.Condition(budget.lock)
+        self._pieces: deque[bytes] = deque()
+        self._opened = self._ended = self._unwanted = self._in_use = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._fill, name="webdataset-ahead", daemon=True)
         self._thread.start()
 
     def wait_until_opened(self) -> None:
         """Wait; what went wrong with the opening is raised here."""
-        with self._budget.changed:
-            self.in_use = True
-            self._budget.changed.notify_all()
-            self._budget.changed.wait_for(lambda: self._opened or self._ended)
+        with self._budget.lock:
+            self._in_use = True
+            self._budget.freed.notify_all()  # it may go on now even if the budget is spent
+            self._filled.wait_for(lambda: self._opened or self._ended)
         if not self._opened:
             self.close()
             assert self._error is not None
             raise self._error
 
     def pull(self, size: int) -> bytes:
-        with self._budget.changed:
-            self._budget.changed.wait_for(lambda: self._pieces or self._ended)
+        with self._budget.lock:
+            self._filled.wait_for(lambda: self._pieces or self._ended)
             if not self._pieces:
                 if self._error is not None:
                     raise self._error
                 return b""
-            first = self._pieces.popleft()
-            if len(first) > size:
-                self._pieces.appendleft(first[size:])
-                first = first[:size]
-            self._budget.used -= len(first)
-            self._budget.changed.notify_all()
-        return bytes(first)
+            piece = self._pieces.popleft()
+            if len(piece) > size:
+                self._pieces.appendleft(piece[size:])
+                piece = piece[:size]
+            self._budget.give_back(len(piece))
+        return piece
 
     def close(self) -> None:
         if not self.closed:
-            with self._budget.changed:
+            with self._budget.lock:
                 self._unwanted = True
-                self._budget.used -= sum(map(len, self._pieces))
+                self._budget.give_back(sum(map(len, self._pieces)))
                 self._pieces.clear()
-                self._budget.changed.notify_all()
             self._thread.join()
         super().close()
 
@@ -89,30 +93,30 @@ class AheadStream(Stream):
         except BaseException as error:
             self._error = error
         finally:
-            with self._budget.changed:
+            with self._budget.lock:
                 self._ended = True
-                self._budget.changed.notify_all()
+                self._filled.notify_all()
 
     def _note_opened(self, source: Any) -> None:
         self.size, self.version = getattr(source, "size", None), getattr(source, "version", None)
-        with self._budget.changed:
+        with self._budget.lock:
             self._opened = True
-            self._budget.changed.notify_all()
+            self._filled.notify_all()
 
     def _may_go_on(self) -> bool:
         budget = self._budget
-        with budget.changed:
-            budget.changed.wait_for(
-                lambda: self._unwanted or budget.used + _PIECE <= budget.limit or (self.in_use and not self._pieces)
+        with budget.lock:
+            budget.freed.wait_for(
+                lambda: self._unwanted or budget.used + _PIECE <= budget.limit or (self._in_use and not self._pieces)
             )
             return not self._unwanted
 
     def _hand_over(self, piece: bytes) -> None:
-        with self._budget.changed:
+        with self._budget.lock:
             if not self._unwanted:
-                self._pieces.append(memoryview(piece))
+                self._pieces.append(piece)
                 self._budget.used += len(piece)
-                self._budget.changed.notify_all()
+                self._filled.notify()
 
 
 class ReadAhead:
