@@ -112,6 +112,7 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.pipeline import RandomMix as RandomMix
     from webdataset.pipeline import RoundRobin as RoundRobin
     from webdataset.pipeline import WebDataset as WebDataset
+    from webdataset.pipeline import merge_states as merge_states
     from webdataset.pipeline import with_epoch as with_epoch
     from webdataset.pipeline import with_length as with_length
     from webdataset.shards import DirectoryShardList as DirectoryShardList
@@ -191,7 +192,7 @@ _HOME = {
     "webdataset.loader": ("WebLoader profile progress"),
     "webdataset.pipeline": (
         "DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix RoundRobin "
-        "WebDataset with_epoch with_length"
+        "WebDataset merge_states with_epoch with_length"
     ),
     "webdataset.shards": (
         "DirectoryShardList MultiShardSample ResampledShardList ResampledShards SimpleShardList non_empty "

@@ -30,7 +30,7 @@ from ._fresh import check_end
 from ._learn import LearnIndexes, Lesson
 from ._lookup import ShardReader
 from ._names import split_name
-from ._place import dali_name, index_url, load_count, load_index, save_index
+from ._place import dali_name, has_index, index_url, load_count, load_index, save_index
 from ._shard_index import Extent, Keys, ShardIndex
 from ._wids import Description, ShardEntry, read_description, seen_from, write_description
 
@@ -55,6 +55,7 @@ __all__ = [
     "coalesce",
     "count_dali",
     "dali_name",
+    "has_index",
     "index_shards",
     "index_url",
     "load_count",

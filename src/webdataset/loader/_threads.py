@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webdataset.errors import StateError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Resumable
 from webdataset.pipeline import DataPipeline, Stream
 
 from ._ahead import Ahead
 from ._meter import Meter, timed
 from ._parts import thread_stats
 from ._pin import pinned
-from ._place import Batching, Place, Tagged, batched, tagged
+from ._place import Batching, Place, Tagged, batched, described, tagged
 from ._pool import Pool
 from ._sizes import size_of
 from ._stats import Stats
 from ._watch import Watch
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Threads(Resumable):
     """The source of a loader that uses threads.
 
@@ -40,14 +40,31 @@ class Threads(Resumable):
         watched: time every single stage too.
     """
 
-    dataset: DataPipeline = field(repr=False)  # a checkpoint knows it by its own stages
-    threads: int = field(default=0, repr=False)  # and does not depend on how it is read
+    dataset: DataPipeline
+    threads: int = 0
     batching: Batching | None = None
-    prefetch: int = field(default=2, repr=False)
-    memory: int = field(default=1 << 28, repr=False)
-    pin_memory: bool = field(default=False, repr=False)
-    meter: Meter = field(default_factory=Meter, repr=False)
-    watched: bool = field(default=False, repr=False)
+    prefetch: int = 2
+    memory: int = 1 << 28
+    pin_memory: bool = False
+    meter: Meter = field(default_factory=Meter)
+    watched: bool = False
+
+    def __repr__(self) -> str:
+        return described(self.dataset, self.batching, "threads")
+
+    def __len__(self) -> int:
+        samples = len(self.dataset)
+        if self.batching is None:
+            return samples
+        return samples // self.batching.size if self.batching.drop_last else -(-samples // self.batching.size)
+
+    def check_saved(self, saved: Json) -> None:
+        """Refuse what `run` could not go on from."""
+        if "pass" not in saved:
+            raise StateError(
+                "the checkpoint was made with worker processes, here are threads",
+                hint="a stream without an index resumes as it was saved; index the shards to resume anywhere",
+            )
 
     def start(self, during: Pass) -> Place:
         """At the beginning."""
@@ -67,12 +84,6 @@ class Threads(Resumable):
             if not complete:
                 stream.close()
                 self._leave(at)
-
-    def __len__(self) -> int:
-        size = len(self.dataset)
-        if self.batching is None:
-            return size
-        return size // self.batching.size if self.batching.drop_last else -(-size // self.batching.size)
 
     def stats(self) -> Stats:
         """Where the time went since the epoch began."""

@@ -12,12 +12,13 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
 from ._epochs import EpochCounter
+from ._places import settled
 from ._running import fingerprint
 from ._stages import check_stage
 from ._stream import Passes, Stream
 from ._torch import TorchIterable
 
-_ENDLESS = 10**18
+ENDLESS = 10**18
 
 
 class DataPipeline(TorchIterable):
@@ -102,7 +103,7 @@ class DataPipeline(TorchIterable):
         if size < 1:
             raise SpecError(f"with_epoch({size})", hint="say how many items an epoch has; .repeat() goes on for ever")
         result = self._copy()
-        result.repetitions, result.nsamples, result._restart = _ENDLESS, size, restart
+        result.repetitions, result.nsamples, result._restart = ENDLESS, size, restart
         return result
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
@@ -114,7 +115,7 @@ class DataPipeline(TorchIterable):
         [0, 1, 0]
         """
         result = self._copy()
-        result.repetitions = nepochs if nepochs > 0 else _ENDLESS
+        result.repetitions = nepochs if nepochs > 0 else ENDLESS
         result.nsamples, result._restart = nbatches, True
         return result
 
@@ -219,7 +220,7 @@ class DataPipeline(TorchIterable):
         state = {"version": 1, **self.identity()}
         if self._resume_from is not None:
             return {**state, "at": self._resume_from}
-        return {**state, "at": self._stream.state() if self._stream is not None else None}
+        return {**state, "at": settled([self._stream.state()]) if self._stream is not None else None}
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
