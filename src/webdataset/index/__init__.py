@@ -32,7 +32,7 @@ from ._lookup import ShardReader
 from ._names import split_name
 from ._place import dali_name, has_index, index_url, load_count, load_index, save_index
 from ._shard_index import Extent, Keys, ShardIndex
-from ._wids import Description, ShardEntry, read_description, write_description
+from ._wids import Description, ShardEntry, read_description, seen_from, write_description
 
 __all__ = [
     "Description",
@@ -64,6 +64,7 @@ __all__ = [
     "read_dali",
     "read_description",
     "save_index",
+    "seen_from",
     "split_name",
     "write_dali",
     "write_description",

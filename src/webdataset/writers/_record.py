@@ -16,6 +16,7 @@ from webdataset.index import (
     ShardIndex,
     index_url,
     save_index,
+    seen_from,
     write_description,
 )
 
@@ -98,7 +99,7 @@ class Records:
         if self._indexed:
             save_index(record.index, url, self.place)
         if self._description is not None:
-            self._entries.append(record.entry(_seen_from(self._description, url)))
+            self._entries.append(record.entry(seen_from(self._description, url)))
 
     def close(self) -> None:
         """All archives have been published: store their description, whole or not at all."""
@@ -118,12 +119,3 @@ def index_place(index: Any) -> tuple[str | None, bool]:
     if not isinstance(index, str | os.PathLike):
         raise SpecError(f"index={index!r} is no place", hint="True for beside the shard, or a directory or URL")
     return str(os.fspath(index)), True
-
-
-def _seen_from(description: str, url: str) -> str:
-    """A shard's address as a description has it: relative to it where that can be, so that both can move together."""
-    folder = description.rpartition("/")[0]
-    if url.startswith(f"{folder}/" if folder else "") and not (folder == "" and stores.is_local(url) is None):
-        return url[len(folder) + 1 :] if folder else url
-    path = stores.is_local(url)
-    return url if path is None else os.path.abspath(path)  # noqa: PTH100 - links stay as they are
