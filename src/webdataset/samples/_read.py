@@ -151,16 +151,14 @@ class ReadSamples(Source):
         """
         lesson = _Attended(self.handler, None if alone else self._lesson(shard, start))
         gatherer = self._gatherer(shard, 0 if alone else start, lesson.handler)
+        handler = reraise_exception if alone else self.handler
         with closing(self._runs(shard, start)) as runs:
             while True:
                 try:
                     run = next(runs, None)
                 except Exception as error:
-                    if alone:
-                        raise
-                    if not self.handler(error):
-                        raise EndOfStreamError from error
-                    return
+                    _ask(handler, error)
+                    return  # without the sample that was being put together: it may lack members
                 batch, failure = Gathered([], []), None
                 if run is None:
                     gatherer.finish(batch)
@@ -255,6 +253,12 @@ def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
     'nothing'
     """
     return ReadSamples(**options)([shard])
+
+
+def _ask(handler: Handler, error: Exception) -> None:
+    """Return if the handler goes on behind the failure; otherwise the stream ends, or it raises."""
+    if not handler(error):
+        raise EndOfStreamError from error
 
 
 class _Attended:
