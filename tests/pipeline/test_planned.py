@@ -271,7 +271,11 @@ def test_what_is_left_after_any_step_on_any_topology_is_the_rest_of_the_order():
     for ranks, workers in TOPOLOGIES:
         for step in range(-(-N // (BATCH * ranks)) + 1):
             places = [
-                {"pass": {"plan": {**plan, "readers": [[0, ranks, worker, workers, BATCH, _share(step, worker, workers)]]}}}
+                {
+                    "pass": {
+                        "plan": {**plan, "readers": [[0, ranks, worker, workers, BATCH, _share(step, worker, workers)]]}
+                    }
+                }
                 for worker in range(workers)
             ]
             rest = settled(places)["pass"]["plan"]["rest"]
@@ -464,7 +468,9 @@ def test_a_checkpoint_of_another_dataset_or_pipeline_is_refused_with_what_differ
             other.load_state_dict(state)
 
 
-@pytest.mark.parametrize("rest", [{"samples": N, "position": N + 1, "also": []}, {"samples": 7, "position": 1, "also": []}])
+@pytest.mark.parametrize(
+    "rest", [{"samples": N, "position": N + 1, "also": []}, {"samples": 7, "position": 1, "also": []}]
+)
 def test_a_place_that_is_not_in_the_dataset_is_refused(shards, rest):
     dataset = batches(shards)
     state = dataset.state_dict()
@@ -522,7 +528,9 @@ def test_a_world_of_nobody_is_refused(few, monkeypatch):
         list(wds.WebDataset(few))
 
 
-@pytest.mark.parametrize("options", [{"handler": wds.warn_and_continue, "order": "random"}, {"handler": wds.warn_and_continue}])
+@pytest.mark.parametrize(
+    "options", [{"handler": wds.warn_and_continue, "order": "random"}, {"handler": wds.warn_and_continue}]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_a_handler_lets_a_damaged_shard_go_by(tmp_path, options):
     urls = write_shards(tmp_path, [4, 6, 3], size=100)

@@ -1,9 +1,9 @@
 """Where a dataset was when the item that was handed on last left it; this rides beside the items.
 
-Asking a pipeline for its state costs something (a shuffle lists what it holds), and a loader needs the state beside every
-item, because nobody knows at which one the user will stop. So it is asked at most every few milliseconds, and in between
-the items are counted: a place is a state and how many items to leave out after it. The place in a plan is a few integers;
-it is asked for at every item, and needs no leaving out.
+Asking a pipeline for its state costs something (a shuffle lists what it holds), and a loader needs the state beside
+every item, because nobody knows at which one the user will stop. So it is asked at most every few milliseconds, and in
+between the items are counted: a place is a state and how many items to leave out after it. The place in a plan is a few
+integers; it is asked for at every item, and needs no leaving out.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from webdataset.shards import Order, Reader, Rest
 
 from ._loop import InFlight
 
-
 # What an origin says of a sample besides its number: that it is marked, and as what.
 COUNTED, PADDING = "counted", "padding"
 

@@ -49,8 +49,8 @@ class ReadPlanned(Source):
         window: how many shards are mixed at a time; 0 keeps the order of storage, None mixes all.
         chunk: mix runs of so many samples instead of shards, twice as many as a batch has samples at a time.
         batch: how many consecutive positions make a step of one rank.
-        last: what several ranks do with an uneven end: "pad" or "drop"; None pads, and marks samples with `__pad__` only
-            where there are several ranks.
+        last: what several ranks do with an uneven end: "pad" or "drop"; None pads, and marks samples with `__pad__`
+            only where there are several ranks.
         fields: the dataset reads only these fields.
         handler: asked about samples that cannot be read.
         strict: a shard without its end-of-archive marker is an error.

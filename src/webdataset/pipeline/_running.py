@@ -7,8 +7,8 @@ A stage of unknown kind (a generator function, a foreign `PipelineStage`) may ho
 cannot say where it is; such a pipeline resumes by replay: the same pass from its beginning, without the items that were
 handed on already. That is exact for every deterministic pipeline, and costs the reading again.
 
-A pass over a plan (`ReadPlanned`) through functions of one sample and one `batched` holds nothing that the plan could not
-give again, so its state is the plan's alone: how much of the epoch is left, for whoever goes on.
+A pass over a plan (`ReadPlanned`) through functions of one sample and one `batched` holds nothing that the plan could
+not give again, so its state is the plan's alone: how much of the epoch is left, for whoever goes on.
 """
 
 from __future__ import annotations
