@@ -70,14 +70,14 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         read_ahead: how many shards to read at once, the one in use included, by threads and in order. By default 4 where
             shards come over a network, and 1 elsewhere.
         in_memory: read every shard once and keep it, in memory that all worker processes share.
-        index: where the shards' indexes are: None uses those beside local shards if every shard has one; True insists on
-            them, wherever the shards are; a directory or URL names another place; False reads without. A shard without
-            an index is read once to learn it. `urls` may also be a `.json` description (as `wids` has it). With an index
-            the order is one of all samples, the same for any number of ranks and workers, epochs have equal steps, `len`
-            is known, and a checkpoint goes on anywhere (docs/order.md).
+        index: where the shards' indexes are: None uses those beside local shards if every shard has one; True insists
+            on them, wherever the shards are; a directory or URL names another place; False reads without. A shard
+            without an index is read once to learn it. `urls` may also be a `.json` description (as `wids` has it). With
+            an index the order is one of all samples, the same for any number of ranks and workers, epochs have equal
+            steps, `len` is known, and a checkpoint goes on anywhere (docs/order.md).
         fields: read only these fields (indexed).
-        last: how several ranks get equally many steps (indexed): "pad" fills the last one with samples marked `__pad__`,
-            "drop" leaves it out.
+        last: how several ranks get equally many steps (indexed): "pad" fills the last one with samples marked
+            `__pad__`, "drop" leaves it out.
         window: how many shards are mixed at a time (indexed); by default as `shardshuffle` and `.shuffle(n)` say.
         order: "sequential", "random" (all samples) or "quasi-random" (small runs of samples) instead (indexed).
     """
