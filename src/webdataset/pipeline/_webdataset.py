@@ -63,15 +63,17 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         seed: decides every order, together with the epoch; the same on all ranks.
         strict: a shard without its end-of-archive marker is an error.
         in_memory: read every shard once and keep it, in memory that all worker processes share.
-        index: where the shards' indexes are: None uses those beside local shards if every shard has one; True insists on
-            them, wherever the shards are; a directory or URL names another place; False reads without. A shard without
-            an index is read once to learn it. `urls` may also be a `.json` description (as `wids` has it). With an index
-            the order is one of all samples, the same for any number of ranks and workers, epochs have equal steps, `len`
-            is known, and a checkpoint goes on anywhere (docs/order.md).
+        index: where the shards' indexes are: None uses those beside local shards if every shard has one; True insists
+            on them, wherever the shards are; a directory or URL names another place; False reads without. A shard
+            without an index is read once, and its index kept there. `urls` may also be a `.json` description (as `wids`
+            has it). With an index the order is one of all samples, the same for any number of ranks and workers, epochs
+            have equal steps, `len` is known, and a checkpoint goes on anywhere (docs/order.md).
         fields: read only these fields (indexed).
         last: how several ranks get equally many steps (indexed): "pad" fills the last one with samples marked `__pad__`,
             "drop" leaves it out.
         window: how many shards are mixed at a time (indexed); by default as `shardshuffle` and `.shuffle(n)` say.
+        learn: keep the index of every shard that is streamed to its end, True beside local shards, or in a directory or
+            URL; it costs no byte. Once all shards have one, they are read as if `index` had named that place.
         order: "sequential", "random" (all samples) or "quasi-random" (small runs of samples) instead (indexed).
     """
 
@@ -102,6 +104,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         last: str | None = None,
         window: int | None = None,
         order: str | None = None,
+        learn: bool | str | os.PathLike[str] | None = None,
         **older: Any,
     ) -> None:
         super().__init__()
@@ -121,7 +124,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
 
             opener = MemoryOpener(opener)
         shuffled = _wants_shuffle(shardshuffle)
-        wishes = Wishes(index, fields, last, window, order)
+        wishes = Wishes(index, fields, last, window, order, learn)
         hindrance = _hindrance(
             urls,
             resampled=resampled,
@@ -143,7 +146,12 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                 shards.ShuffleShards() if shuffled and not resampled else None,
                 None if resampled else _sharing(workersplitter),
                 ReadSamples(
-                    handler=handler, select_files=select_files, rename_files=rename_files, strict=strict, opener=opener
+                    handler=handler,
+                    select_files=select_files,
+                    rename_files=rename_files,
+                    strict=strict,
+                    opener=opener,
+                    learn=wishes.learning,
                 ),
                 CheckEmpty() if empty_check else None,
             )
