@@ -22,8 +22,8 @@ from ._pipeline import ENDLESS, DataPipeline
 from ._plannable import Plannable
 from ._planned import ReadPlanned
 
-# Where a request takes a while to be answered, so that the next one should be under way: 4 connections of 40 MB/s behind
-# 50 ms were used to 96 % (benchmarks/transport.py).
+# Where a request takes a while to be answered, so that the next one should be under way: 4 connections of 40 MB/s
+# behind 50 ms were used to 96 % (benchmarks/transport.py).
 _NETWORK = frozenset({"http", "https", "s3", "gs", "az", "abfs", "abfss", "adl", "hf", "ais", "sftp", "ssh", "ftp"})
 _CONNECTIONS = 4
 
@@ -67,18 +67,20 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         empty_check: a pass without samples is an error.
         seed: decides every order, together with the epoch; the same on all ranks.
         strict: a shard without its end-of-archive marker is an error.
-        read_ahead: how many shards to read at once, the one in use included, by threads and in order. By default 4 where
-            shards come over a network, and 1 elsewhere.
+        read_ahead: how many shards to read at once, the one in use included, by threads and in order. By default 4
+            where shards come over a network, and 1 elsewhere.
         in_memory: read every shard once and keep it, in memory that all worker processes share.
         index: where the shards' indexes are: None uses those beside local shards if every shard has one; True insists
             on them, wherever the shards are; a directory or URL names another place; False reads without. A shard
-            without an index is read once to learn it. `urls` may also be a `.json` description (as `wids` has it). With
-            an index the order is one of all samples, the same for any number of ranks and workers, epochs have equal
-            steps, `len` is known, and a checkpoint goes on anywhere (docs/order.md).
+            without an index is read once, and its index kept there. `urls` may also be a `.json` description (as `wids`
+            has it). With an index the order is one of all samples, the same for any number of ranks and workers, epochs
+            have equal steps, `len` is known, and a checkpoint goes on anywhere (docs/order.md).
         fields: read only these fields (indexed).
         last: how several ranks get equally many steps (indexed): "pad" fills the last one with samples marked
             `__pad__`, "drop" leaves it out.
         window: how many shards are mixed at a time (indexed); by default as `shardshuffle` and `.shuffle(n)` say.
+        learn: keep the index of every shard that is streamed to its end, True beside local shards, or in a directory or
+            URL; it costs no byte. Once all shards have one, they are read as if `index` had named that place.
         order: "sequential", "random" (all samples) or "quasi-random" (small runs of samples) instead (indexed).
     """
 
@@ -110,6 +112,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         last: str | None = None,
         window: int | None = None,
         order: str | None = None,
+        learn: bool | str | os.PathLike[str] | None = None,
         **older: Any,
     ) -> None:
         super().__init__()
@@ -129,7 +132,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
 
             opener = MemoryOpener(opener)
         shuffled = _wants_shuffle(shardshuffle)
-        wishes = Wishes(index, fields, last, window, order)
+        wishes = Wishes(index, fields, last, window, order, learn)
         hindrance = _hindrance(
             urls,
             resampled=resampled,
@@ -153,7 +156,12 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                 None if resampled else _sharing(workersplitter),
                 _ahead(source, read_ahead, opener, handler),
                 ReadSamples(
-                    handler=handler, select_files=select_files, rename_files=rename_files, strict=strict, opener=opener
+                    handler=handler,
+                    select_files=select_files,
+                    rename_files=rename_files,
+                    strict=strict,
+                    opener=opener,
+                    learn=wishes.learning,
                 ),
                 CheckEmpty() if empty_check else None,
             )
