@@ -185,6 +185,7 @@ def prepare(row, peer, label, found):
             measure(peer, row, label, prepare=True)
     except Skip as reason:
         found[label] = {"skipped": str(reason), "peer": peer}
+        print(f"# {row}: {label}: {reason}", file=sys.stderr)
 
 
 def brief(found):

@@ -30,7 +30,7 @@ def pillow(folder):
     class Photos(litdata.StreamingDataset):
         def __getitem__(self, number):
             jpeg, label = super().__getitem__(number)
-            return crops.with_pillow(jpeg), label
+            return crops.with_pillow(bytes(jpeg)), label
 
     return litdata.StreamingDataLoader(Photos(str(folder / "litdata"), shuffle=False), batch_size=64, num_workers=2)
 

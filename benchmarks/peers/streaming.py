@@ -6,7 +6,21 @@ VERSIONS = ["mosaicml-streaming", "torch", "pillow"]
 PREPARED = {"antialiased": "mds"}
 
 
+def without_torchvision():
+    """streaming imports torchvision, which does not load beside a CPU-only torch from PyPI; nothing here uses it."""
+    import sys
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    for name in ("torchvision", "torchvision.datasets", "torchvision.transforms", "torchvision.transforms.functional"):
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__spec__ = ModuleSpec(name, None)
+    sys.modules["torchvision.datasets"].VisionDataset = object
+    sys.modules["torchvision.transforms.functional"].to_tensor = None
+
+
 def prepare(row, folder):
+    without_torchvision()
     from streaming import MDSWriter
 
     with MDSWriter(out=str(folder / "mds.part"), columns={"jpg": "bytes", "cls": "int"}) as sink:
@@ -18,6 +32,8 @@ def prepare(row, folder):
 def pillow(folder):
     import crops
     import torch
+
+    without_torchvision()
     from streaming import StreamingDataset
 
     torch.set_num_threads(1)
