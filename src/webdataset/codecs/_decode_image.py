@@ -172,7 +172,7 @@ class DecodeImage:
         plan = self._plan
         pixels = planes_of(pixels) if plan.layout == "chw" else np.ascontiguousarray(pixels)
         # NumPy's arithmetic even for tensors: 35 µs for 224 × 224 in planes, as torch's, and without torch's own
-        # threads, which wait, spinning, for the cores that decode other images (up to 20 ms an image on a busy machine).
+        # threads, which wait, spinning, for the cores that decode other images (up to 20 ms an image).
         if plan.factor is not None:
             pixels = scaled(pixels, plan.factor, plan.offset)
         elif plan.floats:
