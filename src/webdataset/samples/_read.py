@@ -77,7 +77,8 @@ class ReadSamples(Source):
         for name in ("handler", "keys", "opener", "rename_files"):
             value = getattr(self, name)
             if not callable(value) and not (name == "rename_files" and value is None):
-                raise SpecError(f"ReadSamples({name}={value!r}) is not a function")
+                hint = "for example wds.warn_and_continue" if name == "handler" else None
+                raise SpecError(f"ReadSamples({name}={value!r}) is not a function", hint=hint)
         if isinstance(self.suffixes, str) or not isinstance(self.suffixes, Collection | None):
             raise SpecError(f"ReadSamples(suffixes={self.suffixes!r}) is no list", hint='for example ["jpg", "cls"]')
 
