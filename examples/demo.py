@@ -104,11 +104,11 @@ def main():
 {right:.1%} of the validation images named rightly (chance: {1 / len(NAMES):.0%})
 
 What to try next:
-  tar tvf {first} | head            a shard is a plain tar file
-  python examples/anywhere.py       the same shards from a web server and through a shell command
-  python examples/augment_offline.py   write augmented shards
-  python examples/own_stage.py      your own step in the pipeline: a generator function
-  ls examples                       and the others""")
+  a shard is a plain tar file                   tar tvf {first} | head
+  the same shards from a web server or command  python examples/anywhere.py
+  write augmented shards                        python examples/augment_offline.py
+  a step of your own in the pipeline            python examples/own_stage.py
+  everything else                               ls examples""")
 
 
 if __name__ == "__main__":

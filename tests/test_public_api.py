@@ -19,12 +19,13 @@ PUBLIC_LIBRARY = {lines[0]: lines[1:] for lines in (paragraph.splitlines() for p
 # Everything beyond the public library's names: our own, the seeds', and those of older series.
 OWN = """
 AccessDenied BadHeader ChoppedDataset CommandFailed Composable DBCache Dataset DirectoryShardList DuplicateField
-EncodingError FakeLength FileCache FormatError MissingDependency MultiDataset Processor PytorchShardList
-ResampledShardList ResizedDataset SampleEqually ShardList ShardNotFound Shorthands SpecError SplitSample StageError
-StaleIndex StateError StoreError StoreTimeout StreamingOpen TruncatedShard UnknownScheme UnsafeContent
-UnsupportedMember WebDatasetError cached_tarfile_samples cached_tarfile_to_samples cached_url_opener cbors2_to_samples
-cbors_to_samples default_collation_fn group_by_keys handlers iterators listed log_keys lru_cleanup
-maybe_cached_tarfile_to_samples merge_states rng tar_file_expander unlisted url_opener
+EncodingError FakeLength FileCache FormatError IndexedDataset MissingDependency MultiDataset PickleLoader Processor
+PytorchShardList ResampledShardList ResizedDataset SampleEqually ShardList ShardNotFound Shorthands SpecError
+SplitSample StageError StaleIndex StateError StoreError StoreTimeout StreamingOpen TruncatedShard UnknownScheme
+UnsafeContent UnsupportedMember WebDatasetError bucketed cached_tarfile_samples cached_tarfile_to_samples
+cached_url_opener cbors2_to_samples cbors_to_samples decode_image default_collation_fn group_by_keys handlers
+index_shards iterators join_columns listed log_keys lru_cleanup maybe_cached_tarfile_to_samples merge_states packed
+padded_collation profile progress rng tar_file_expander unlisted unsafe_pickle url_opener
 """.split()
 
 

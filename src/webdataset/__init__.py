@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.cache import pipe_cleaner as pipe_cleaner
     from webdataset.codecs import Continue as Continue
     from webdataset.codecs import Decoder as Decoder
+    from webdataset.codecs import PickleLoader as PickleLoader
+    from webdataset.codecs import decode_image as decode_image
     from webdataset.codecs import gzfilter as gzfilter
     from webdataset.codecs import handle_extension as handle_extension
     from webdataset.codecs import imagehandler as imagehandler
@@ -33,6 +35,7 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.codecs import torch_dumps as torch_dumps
     from webdataset.codecs import torch_loads as torch_loads
     from webdataset.codecs import torch_video as torch_video
+    from webdataset.codecs import unsafe_pickle as unsafe_pickle
     from webdataset.errors import AccessDenied as AccessDenied
     from webdataset.errors import BadHeader as BadHeader
     from webdataset.errors import CommandFailed as CommandFailed
@@ -59,6 +62,7 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.handlers import reraise_exception as reraise_exception
     from webdataset.handlers import warn_and_continue as warn_and_continue
     from webdataset.handlers import warn_and_stop as warn_and_stop
+    from webdataset.index import index_shards as index_shards
     from webdataset.legacy import autodecode as autodecode
     from webdataset.legacy import compat as compat
     from webdataset.legacy import extradatasets as extradatasets
@@ -97,9 +101,12 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.legacy.tariterators import tarfile_to_samples as tarfile_to_samples
     from webdataset.legacy.tariterators import url_opener as url_opener
     from webdataset.loader import WebLoader as WebLoader
+    from webdataset.loader import profile as profile
+    from webdataset.loader import progress as progress
     from webdataset.pipeline import DataPipeline as DataPipeline
     from webdataset.pipeline import FluidInterface as FluidInterface
     from webdataset.pipeline import FluidWrapper as FluidWrapper
+    from webdataset.pipeline import IndexedDataset as IndexedDataset
     from webdataset.pipeline import MockDataset as MockDataset
     from webdataset.pipeline import PipelineStage as PipelineStage
     from webdataset.pipeline import RandomMix as RandomMix
@@ -124,17 +131,21 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.stages import LMDBCached as LMDBCached
     from webdataset.stages import associate as associate
     from webdataset.stages import batched as batched
+    from webdataset.stages import bucketed as bucketed
     from webdataset.stages import decode as decode
     from webdataset.stages import default_collation_fn as default_collation_fn
     from webdataset.stages import detshuffle as detshuffle
     from webdataset.stages import extract_keys as extract_keys
     from webdataset.stages import getfirst as getfirst
     from webdataset.stages import info as info
+    from webdataset.stages import join_columns as join_columns
     from webdataset.stages import listed as listed
     from webdataset.stages import log_keys as log_keys
     from webdataset.stages import map as map
     from webdataset.stages import map_dict as map_dict
     from webdataset.stages import map_tuple as map_tuple
+    from webdataset.stages import packed as packed
+    from webdataset.stages import padded_collation as padded_collation
     from webdataset.stages import pipelinefilter as pipelinefilter
     from webdataset.stages import rename as rename
     from webdataset.stages import rename_keys as rename_keys
@@ -167,8 +178,8 @@ _HOME = {
     ),
     "webdataset.cache": ("FileCache LRUCleanup StreamingOpen pipe_cleaner"),
     "webdataset.codecs": (
-        "Continue Decoder gzfilter handle_extension imagehandler numpy_dumps torch_audio torch_dumps torch_loads "
-        "torch_video"
+        "Continue Decoder PickleLoader decode_image gzfilter handle_extension imagehandler numpy_dumps "
+        "torch_audio torch_dumps torch_loads torch_video unsafe_pickle"
     ),
     "webdataset.errors": (
         "AccessDenied BadHeader CommandFailed DecodingError DuplicateField EncodingError FormatError "
@@ -177,19 +188,21 @@ _HOME = {
     ),
     "webdataset.gopen": ("gopen_schemes"),
     "webdataset.handlers": ("ignore_and_continue ignore_and_stop reraise_exception warn_and_continue warn_and_stop"),
-    "webdataset.loader": ("WebLoader"),
+    "webdataset.index": ("index_shards"),
+    "webdataset.loader": ("WebLoader profile progress"),
     "webdataset.pipeline": (
-        "DataPipeline FluidInterface FluidWrapper MockDataset PipelineStage RandomMix RoundRobin WebDataset "
-        "merge_states with_epoch with_length"
+        "DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix RoundRobin "
+        "WebDataset merge_states with_epoch with_length"
     ),
     "webdataset.shards": (
         "DirectoryShardList MultiShardSample ResampledShardList ResampledShards SimpleShardList non_empty "
         "resampled shardspec single_node_only split_by_node split_by_worker"
     ),
     "webdataset.stages": (
-        "Cached DBCache LMDBCached associate batched decode default_collation_fn detshuffle extract_keys getfirst "
-        "info listed log_keys map map_dict map_tuple pipelinefilter rename rename_keys repeatedly rng rsample "
-        "select shuffle slice to_tuple transform_with unbatched unlisted xdecode"
+        "Cached DBCache LMDBCached associate batched bucketed decode default_collation_fn detshuffle extract_keys "
+        "getfirst info join_columns listed log_keys map map_dict map_tuple packed padded_collation pipelinefilter "
+        "rename rename_keys repeatedly rng rsample select shuffle slice to_tuple transform_with unbatched unlisted "
+        "xdecode"
     ),
     "webdataset.tariterators": ("group_by_keys tar_file_expander tarfile_samples tarfile_to_samples url_opener"),
     "webdataset.writers": ("ShardWriter TarWriter"),
@@ -203,14 +216,16 @@ _LAZY = {name: module for module, names in _HOME.items() for name in names.split
 __all__ = sorted([*_LAZY, *_MODULES.split(), "__version__", "pytorch_weights_only"])  # noqa: PLE0605  # from the table
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    if name in _MODULES.split():
-        return importlib.import_module(f"webdataset.{name}")
-    raise AttributeError(f"module 'webdataset' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            value = getattr(importlib.import_module(_LAZY[name]), name)
+            globals()[name] = value
+            return value
+        if name in _MODULES.split():
+            return importlib.import_module(f"webdataset.{name}")
+        raise AttributeError(f"module 'webdataset' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -58,6 +58,7 @@ _TABLE = (
     Variable("WDS_CACHE", "directory of the shard cache for datasets that are given none"),
     Variable("WDS_CACHE_SIZE", "limit of the shard cache in bytes, 1e12 or -1 for none", default=-1, parse=_size),
     Variable("WDS_VERBOSE_CACHE", "1 logs cache hits and downloads at INFO", default=False, parse=_flag),
+    Variable("WIDS_CACHE", "directory in which `wids` keeps shards that come over the network"),
     Variable("WDS_SHOW_SEED", "1 logs the seed of every ResampledShards pass at INFO", default=False, parse=_flag),
     Variable("GOPEN_VERBOSE", "1 logs opened and rewritten URLs at INFO", default=False, parse=_flag),
     Variable("GOPEN_REWRITE", "URL rewriting: regex=replacement, several separated by ;", default=""),
@@ -71,6 +72,13 @@ _TABLE = (
         parse=_headers,
     ),
     Variable("NETRC", "file with user names and passwords per host", default="~/.netrc"),
+    Variable("HF_ENDPOINT", "address of the Hugging Face hub", default="https://huggingface.co"),
+    Variable("HF_TOKEN", "token for the hub; else the file HF_TOKEN_PATH, else HF_HOME/token"),
+    Variable("HF_TOKEN_PATH", "file with the token for the hub"),
+    Variable("HF_HOME", "directory of the hub's own library", default="~/.cache/huggingface"),
+    Variable("HF_HUB_OFFLINE", "1 forbids requests to the hub", default=False, parse=_flag),
+    Variable("AIS_ENDPOINT", "address of the AIStore proxy"),
+    Variable("AIS_AUTHN_TOKEN", "token for AIStore"),
     Variable("USE_AIS_FOR", "schemes that go through AIStore, separated by :", default=(), parse=_words),
     Variable("ALLOW_OBSOLETE", "1 lets obsolete functions of the public library work", default=False, parse=_flag),
     Variable("RANK", "rank of this process; overrides torch.distributed when WORLD_SIZE is set too", parse=int),
@@ -156,6 +164,32 @@ def proxy(url: str) -> str | None:
     if not found or proxy_bypass_environment(parts.netloc.rpartition("@")[2], proxies):
         return None
     return found if "://" in found else f"http://{found}"
+
+
+def hub_token() -> str | None:
+    """The token for the Hugging Face hub, from where its own library looks for it.
+
+    >>> os.environ["HF_TOKEN"] = "hf_x"
+    >>> hub_token()
+    'hf_x'
+    >>> del os.environ["HF_TOKEN"]
+    """
+    token: str | None = read("HF_TOKEN")
+    if token:
+        return token.strip()
+    path = Path(read("HF_TOKEN_PATH") or f"{read('HF_HOME')}/token").expanduser()
+    return path.read_text(encoding="utf-8").strip() or None if path.is_file() else None
+
+
+def cloud() -> tuple[tuple[str, str], ...]:
+    """The variables that the clouds' clients read: a client is made anew when one of them changes.
+
+    >>> os.environ["AWS_REGION"] = "eu-west-1"
+    >>> ("AWS_REGION", "eu-west-1") in cloud()
+    True
+    >>> del os.environ["AWS_REGION"]
+    """
+    return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "GOOGLE_", "AZURE_"))))
 
 
 class Safety:

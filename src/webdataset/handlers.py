@@ -38,10 +38,12 @@ class _Tally:
         with self._lock:
             self._seen[type(exn)] += 1
             count = self._seen[type(exn)]
+        # Where it happened stands in the notes of an error that is not ours.
+        text = " – ".join([str(exn), *getattr(exn, "__notes__", ())])
         if count <= _SHOWN_IN_FULL:
-            warnings.warn(repr(exn) if not str(exn) else f"{type(exn).__name__}: {exn}", stacklevel=4)
+            warnings.warn(f"{type(exn).__name__}: {text}" if str(exn) else f"{exn!r}{text}", stacklevel=4)
         elif str(count).strip("0") == "1":
-            warnings.warn(f"{type(exn).__name__} for the {count:,}th time, last: {exn}", stacklevel=4)
+            warnings.warn(f"{type(exn).__name__} for the {count:,}th time, last: {text}", stacklevel=4)
 
 
 _tally = _Tally()
@@ -78,12 +80,14 @@ def ignore_and_stop(exn: Exception) -> bool:
 def warn_and_continue(exn: Exception) -> bool:
     """Warn and leave the item out; floods are thinned to the 1st–10th, 100th, 1,000th … of a kind.
 
+    >>> class BadPixelError(ValueError):
+    ...     pass
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warn_and_continue(ValueError("bad"))
+    ...     warn_and_continue(BadPixelError("all black"))
     True
     >>> print(caught[0].message)
-    ValueError: bad
+    BadPixelError: all black
     """
     _tally.show(exn)
     return True
@@ -92,9 +96,11 @@ def warn_and_continue(exn: Exception) -> bool:
 def warn_and_stop(exn: Exception) -> bool:
     """Warn and end the stream here.
 
+    >>> class BadPixelError(ValueError):
+    ...     pass
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warn_and_stop(ValueError("bad"))
+    ...     warn_and_stop(BadPixelError("all black"))
     False
     >>> len(caught)
     1

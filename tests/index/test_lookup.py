@@ -91,6 +91,8 @@ def changed(members, how):
         return [(n, p + b"x" if i == 10 else p) for i, (n, p) in enumerate(members)]
     if how == "renamed in the middle":
         return [(n.replace("000005", "000555"), p) for n, p in members]
+    if how == "a longer field name":
+        return [(n.replace("5.jpg", "5.jpgx"), p) for n, p in members]
     if how == "a field renamed":
         return [(n.replace("5.jpg", "5.png"), p) for n, p in members]
     return members[2:] + members[:2]  # another order
@@ -98,7 +100,7 @@ def changed(members, how):
 
 @pytest.mark.parametrize("how", [
     "another shard", "a sample more", "a field more", "a sample less", "longer in the middle", "a byte longer in the middle",
-    "renamed in the middle", "a field renamed", "another order",
+    "renamed in the middle", "a field renamed", "a longer field name", "another order",
 ])  # fmt: skip
 def test_a_stale_index_is_always_noticed_and_never_used(shard, how):
     members = many(20)

@@ -16,7 +16,7 @@ def test_the_table():
 @given(st.text(alphabet="ab./_ ", max_size=12))
 def test_the_same_rule_as_the_reader(name):
     """Sample numbers of an index must be those of the stream."""
-    from webdataset.samples._names import is_meta
+    from webdataset.names import is_meta
 
     read = None if is_meta(name) else samples.split_name(name)
     assert index.split_name(name) == (None if read in (None, (None, None)) else read)

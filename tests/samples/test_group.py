@@ -147,3 +147,22 @@ def test_endings_that_never_repeat_do_not_fill_the_memory():
     names = [f"1.{n}" for n in range(5000)]
     gatherer.feed(Run(0, True, b"", names, [0] * 5000, [0] * 5000, [0] * 5000), Gathered([], []))
     assert len(gatherer._endings) <= 1000
+
+
+def test_D09_a_key_that_comes_back_much_later_is_found(tar):
+    """Rising keys are only noted down; the first one that falls behind is compared with all of them."""
+    rising = [(f"{n:06}.a", b"") for n in range(1000)]
+    for late, known in (("000500.b", True), ("000999.b", None), ("000500x.b", False), ("000000.b", True)):
+        archive = tar([*rising, (late, b"")])
+        for window in (8192, 1 << 20):
+            asked = []
+            found = gather(read_runs(archive, window=window), handler=lambda error: asked.append(type(error)) or True)
+            assert asked == ([SplitSample] if known else [])
+            assert len(found.samples) == (1001 if known is False else 1000)
+
+
+def test_D09_keys_in_any_order_are_found(tar):
+    falling = [(f"{n:06}.a", b"") for n in range(1000, 0, -1)]
+    assert len(gather(read_runs(tar(falling), window=8192)).samples) == 1000
+    with pytest.raises(SplitSample, match="sample 000900"):
+        gather(read_runs(tar([*falling, ("000900.b", b"")]), window=8192))

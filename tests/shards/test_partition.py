@@ -88,3 +88,30 @@ def test_impossible_plans():
 def test_resuming_past_the_end_is_refused(start):
     with pytest.raises(StateError, match="10 samples"):
         Steps(10, start=start)
+
+
+# 1,003 samples; no worker at all is one reader.
+TOPOLOGIES = sorted({(ranks, max(1, workers)) for ranks in (1, 2, 3, 4, 6, 8) for workers in (0, 1, 2, 3)})
+
+
+def delivered(steps, workers):
+    """Positions in the order in which a loader hands them out: step by step, rank by rank, workers asked in turn."""
+    turns = [iter(steps.of_worker(worker, workers)) for worker in range(workers)]
+    rows = []
+    for step in range(len(steps)):
+        assert next(turns[step % workers]) == step
+        rows += [steps.part(step, rank) for rank in range(steps.ranks)]
+    return [p for part in rows for p, pad in zip(part.positions.tolist(), part.padding.tolist()) if not pad]
+
+
+@pytest.mark.parametrize(("ranks", "workers"), TOPOLOGIES)
+def test_any_stop_point_resumes_on_any_topology(ranks, workers):
+    """A checkpoint is a position. So: every stop of this topology saves the number of samples done, and this topology
+    goes on correctly from every position that any topology may have saved. Together these are all pairs."""
+    steps = Steps(1003, 5, ranks)
+    assert delivered(steps, workers) == list(range(1003))
+    assert [steps.after(step) for step in range(len(steps))] == [
+        min((s + 1) * 5 * ranks, 1003) for s in range(len(steps))
+    ]
+    for position in [*range(0, 1003, 97), 1001, 1002, 1003]:
+        assert delivered(Steps(1003, 5, ranks, start=position), workers) == list(range(position, 1003))

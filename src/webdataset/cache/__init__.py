@@ -13,7 +13,8 @@ Nothing that the cache did not make is ever deleted.
     _locks     who may do what                     _leases    the same where there are no locks
     _names     file names for addresses            _check     what kind of file this is
     _cleanup   the public library's cleaner        _download  one address to one file
-    _machine   host and boot
+    _ahead     OpenAhead: the next shards while the current one is used
+    _machine   host and boot                       _memory    shards in memory, shared by workers
 """
 
 import importlib
@@ -21,10 +22,12 @@ from typing import Any
 
 from webdataset import config
 
+from ._ahead import OpenAhead
 from ._cache import ShardCache
 from ._check import check_tar_format, get_filetype, magic_filetype
 from ._cleanup import LRUCleanup
 from ._download import download
+from ._memory import MemoryOpener
 from ._names import islocal, pipe_cleaner, url_to_cache_name, url_to_hashed_name
 from ._stages import DEFAULT_FOLDER, CachedOpener, FileCache, StreamingOpen
 
@@ -32,6 +35,8 @@ __all__ = [
     "CachedOpener",
     "FileCache",
     "LRUCleanup",
+    "MemoryOpener",
+    "OpenAhead",
     "ShardCache",
     "StreamingOpen",
     "check_tar_format",

@@ -7,7 +7,8 @@ Every step takes the fastest package that is installed. 350 × 320 pixels to 224
     flip          OpenCV  6 µs · torch  13 µs · NumPy  213 µs
     H×W×C→C×H×W   OpenCV  7 µs · torch  45 µs · NumPy  95 µs
 
-torch's antialiased result differs from Pillow's by one grey level in 0.2 % of the values.
+torch's antialiased result differs from Pillow's by one grey level at most: in 0.4 % of the values where both directions
+shrink, in 23 % where one grows and the other shrinks (the two go first in different directions and round in between).
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True) -> 
 
 def _torch_resize(torch: Any, pixels: Pixels, size: tuple[int, int], *, antialias: bool) -> Pixels:
     grey = pixels.ndim == 2
-    # A contiguous batch of one, channels last: only then does torch take the vectorised way and keep the layout.
-    batch = np.ascontiguousarray(pixels)[None, ..., None] if grey else np.ascontiguousarray(pixels)[None]
+    # A batch of one, channels last, with honest strides (`pixels[None]` has a zero): only then does torch take the
+    # vectorised way and keep the layout.
+    batch = np.ascontiguousarray(pixels).reshape(1, *pixels.shape[:2], -1)
     planes = torch.from_numpy(batch).permute(0, 3, 1, 2)
     resized = torch.nn.functional.interpolate(planes, size, mode="bilinear", antialias=antialias)
-    made: Pixels = resized[0].permute(1, 2, 0).numpy()
-    return made[..., 0] if grey else made
+    made: Pixels = resized[0, 0].numpy() if grey else resized[0].permute(1, 2, 0).numpy()
+    return made
 
 
 def _pillow_resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool) -> Pixels:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from operator import sub
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,8 +14,10 @@ import numpy as np
 from webdataset import stores, tar
 from webdataset.errors import located
 
+from ._fetch import Mapped
 from ._names import split_name
 from ._shard_index import Keys, ShardIndex
+from ._walk import GiveUpError, walk
 
 
 class Checksum(Protocol):
@@ -98,6 +102,9 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
         url: where the shard lies.
         checksum: is given all bytes on the way, such as `hashlib.md5()`.
     """
+    path = stores.is_local(url)
+    if checksum is None and path is not None and (index := _walked(path, url)) is not None:
+        return index
     builder = IndexBuilder()
     with located(shard=url), stores.open_read(url) as stream:
         for run in tar.read_runs(stream if checksum is None else _Watched(stream, checksum)):
@@ -105,6 +112,17 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
             sizes = map(sub, run.stops, run.starts)
             builder.add_run(run.names, [base + start for start in run.starts], sizes)
     return builder.finish()
+
+
+def _walked(path: str, url: str) -> ShardIndex | None:
+    """The index of a plain local archive from its headers alone, None if it is not one."""
+    if not Path(path).is_file():
+        return None  # a named pipe can be opened only once
+    try:
+        with closing(Mapped(path, url)) as shard:
+            return build(walk(shard))
+    except (GiveUpError, OSError):
+        return None  # reading it as a stream says what there is to say
 
 
 def build_indexes(urls: Sequence[str], *, workers: int = 4) -> Iterator[tuple[str, ShardIndex]]:

@@ -57,26 +57,28 @@ class MultiLoader:
 
         >>> MultiLoader([1]).kill()
         """
-        for process in self._running:
+        self._end(list(self._running))
+
+    def _end(self, processes: list[BaseProcess]) -> None:
+        for process in processes:
             process.kill()
-        for process in self._running:
+        for process in processes:
             process.join()
             process.close()
-        self._running = []
+            self._running.remove(process)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.nokill:
             self.kill()
         started = [self._start(number) for number in range(self.workers)]
-        self._running = mine = [process for process, _ in started]
         channels = {channel: process for process, channel in started}
+        self._running += channels.values()
         try:
             yield from _receive(channels)
         finally:
             for channel in channels:
                 channel.close()
-            if self._running is mine:
-                self.kill()
+            self._end([process for process in channels.values() if process in self._running])
 
     def _start(self, number: int) -> tuple[BaseProcess, Connection]:
         receiver, sender = multiprocessing.Pipe(duplex=False)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from webdataset import config
 from webdataset.cache import FileCache, LRUCleanup, check_tar_format, pipe_cleaner, url_to_hashed_name
-from webdataset.errors import MissingDependency, SpecError
+from webdataset.errors import MissingDependency, SpecError, TruncatedShard, Where, located
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.pipeline import DataPipeline, FluidInterface, FluidWrapper, RoundRobin, WebDataset, with_length
 from webdataset.samples import ReadSamples
-from webdataset.shards import SimpleShardList, split_by_node, split_by_worker
+from webdataset.shards import ShuffleShards, SimpleShardList, split_by_node, split_by_worker
 from webdataset.stages import pipelinefilter
 from webdataset.stores import open_read
 
@@ -184,8 +185,6 @@ class PytorchShardList(DataPipeline):
 
 
 def _shard_stages(urls: Any, shuffle: bool, by_worker: bool, by_node: bool) -> Iterator[Any]:
-    from webdataset.shards import ShuffleShards
-
     yield SimpleShardList(urls)
     if by_node:
         yield split_by_node
@@ -322,13 +321,17 @@ def _read_cbors(data: Iterable[dict[str, Any]], handler: Handler = reraise_excep
         raise MissingDependency("cbor2", extra="formats", why="to read CBOR shards") from error
     for shard in data:
         try:
-            with open_read(shard["url"]) as stream:
-                while True:
-                    try:
-                        sample = cbor2.load(stream)
-                    except cbor2.CBORDecodeEOF:
-                        break
-                    yield {**sample, "__url__": shard["url"]}
+            with located(shard=shard["url"]), open_read(shard["url"]) as stream:
+                buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+                while buffered.peek(1):
+                    yield {**cbor2.load(buffered), "__url__": shard["url"]}
+        except cbor2.CBORDecodeEOF as error:
+            cut = TruncatedShard(
+                "the shard ends in the middle of a sample", Where(shard=shard["url"]), hint="copy it again"
+            )
+            cut.__cause__ = error
+            if not handler(cut):
+                return
         except Exception as error:
             if not handler(error):
                 return

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +21,6 @@ from webdataset.shards import (
     make_seed,
     pytorch_worker_info,
     pytorch_worker_seed,
-    repeatedly0,
 )
 from webdataset.stages import guess_batchsize, repeatedly
 
@@ -48,6 +49,23 @@ __all__ = [
 ]
 
 enforce_security: bool
+
+
+def repeatedly0(loader: Iterable[Any], nepochs: int = sys.maxsize, nbatches: int = sys.maxsize) -> Iterator[Any]:
+    """Go through a loader so many times, taking at most `nbatches` items of each pass.
+
+    >>> list(repeatedly0([1, 2, 3], nepochs=2, nbatches=2))
+    [1, 2, 1, 2]
+    """
+    for _ in range(nepochs):
+        empty = True
+        for item in islice(loader, nbatches):
+            empty = False
+            yield item
+        if empty:  # a pass without items would be followed by another one like it
+            return
+
+
 """Secure mode (`WDS_SECURE`): no `pipe:`, no local files, no URL rewriting, no unpickling. Assign to switch it."""
 
 make_live(

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
 
+from ._meter import Meter
 from ._sizes import size_of
 
 T = TypeVar("T")
@@ -20,10 +21,22 @@ T = TypeVar("T")
 _GROUP_SECONDS = 0.002
 
 
+AHEAD, POOL = "webdataset-ahead", "webdataset-pool"  # names of threads
+
+
+def runs_in(*threads: str) -> bool:
+    """Whether this is such a thread: garbage may be collected in it, and must not wait for itself.
+
+    >>> runs_in(AHEAD, POOL)
+    False
+    """
+    return threading.current_thread().name.startswith(threads)
+
+
 class Ahead(Generic[T]):
     """The items of an iterator, made in a thread; to be used with `with`, which ends the thread.
 
-    >>> with Ahead(lambda: iter(range(3)), items=2, memory=1 << 20) as numbers:
+    >>> with Ahead(lambda: iter(range(3)), items=2, memory=1 << 20, meter=Meter()) as numbers:
     ...     list(numbers)
     [0, 1, 2]
 
@@ -32,11 +45,19 @@ class Ahead(Generic[T]):
         items: how many groups may wait; a group is one item, or what comes within two milliseconds.
         memory: how many bytes may wait, though one group always may.
         measure: how many bytes an item holds.
+        meter: told how long either side waited for the other, and how full the queue was.
     """
 
     def __init__(
-        self, make: Callable[[], Iterator[T]], *, items: int, memory: int, measure: Callable[[T], int] = size_of
+        self,
+        make: Callable[[], Iterator[T]],
+        *,
+        items: int,
+        memory: int,
+        measure: Callable[[T], int] = size_of,
+        meter: Meter,
     ) -> None:
+        self._meter = meter
         self._make = make
         self._measure = measure
         self._most, self._memory = items, memory
@@ -46,7 +67,7 @@ class Ahead(Generic[T]):
         self._stopped = self._ended = False
         self._error: BaseException | None = None
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._produce,), name="webdataset-ahead", daemon=True)
+        self._thread = threading.Thread(target=context.run, args=(self._produce,), name=AHEAD, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -56,7 +77,8 @@ class Ahead(Generic[T]):
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        self._thread.join()
+        if not runs_in(AHEAD, POOL):
+            self._thread.join()
         self._waiting.clear()
 
     def __iter__(self) -> Iterator[T]:
@@ -67,8 +89,10 @@ class Ahead(Generic[T]):
 
     def _take(self) -> list[T] | None:
         with self._changed:
-            while not self._waiting and not self._ended:
-                self._changed.wait()
+            self._meter.add("queue", len(self._waiting) / self._most)
+            with self._meter.timing("wait"):
+                while not self._waiting and not self._ended:
+                    self._changed.wait()
             if not self._waiting:
                 return None
             group, size = self._waiting.popleft()
@@ -94,26 +118,30 @@ class Ahead(Generic[T]):
 
     def _fill(self, items: Iterator[T]) -> None:
         group: list[T] = []
-        size = 0
+        most = 0  # items of the size of the first, in a quarter of the memory
         started = time.perf_counter()
         try:
             for item in items:
                 group.append(item)
-                size += self._measure(item)
-                if time.perf_counter() - started < _GROUP_SECONDS and size < self._memory // 4:
+                if len(group) == 1:
+                    most = self._memory // (4 * max(1, self._measure(item)))
+                if time.perf_counter() - started < _GROUP_SECONDS and len(group) < most:
                     continue
-                if not self._put(group, size):
+                if not self._put(group, started):
                     return
-                group, size, started = [], 0, time.perf_counter()
+                group, started = [], time.perf_counter()
         finally:
             if group:
-                self._put(group, size)
+                self._put(group, started)
 
-    def _put(self, group: list[T], size: int) -> bool:
+    def _put(self, group: list[T], started: float) -> bool:
         """Wait for room; False when nobody wants more."""
+        self._meter.add("ahead", time.perf_counter() - started, count=len(group))
+        size = len(group) * self._measure(group[0])
         with self._changed:
-            while self._waiting and not self._stopped and not self._has_room(size):
-                self._changed.wait()
+            with self._meter.timing("blocked"):
+                while self._waiting and not self._stopped and not self._has_room(size):
+                    self._changed.wait()
             if self._stopped:
                 return False
             self._waiting.append((group, size))

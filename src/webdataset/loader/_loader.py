@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json
@@ -14,7 +14,13 @@ from ._inside import batch_inside
 from ._place import Batching
 from ._threads import Threads
 
+if TYPE_CHECKING:
+    from ._stats import Stats
+
 _FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
+
+
+_USUAL: Any = object()  # a batch size that was not given
 
 
 class WebLoader(DataPipeline, FluidInterface):
@@ -28,8 +34,8 @@ class WebLoader(DataPipeline, FluidInterface):
     [0, 1, 2, 3, 4, 5]
 
     With `workers="processes"` the arguments are those of `torch.utils.data.DataLoader`. Batch in the dataset
-    (`.batched(64)`) and pass `batch_size=None`: then whole batches travel from the workers, and the arrays of a batch lie
-    in one block of shared memory.
+    (`.batched(64)`) and pass `batch_size=None`: then whole batches travel from the workers, and the arrays of a batch
+    lie in one block of shared memory.
 
     With `workers="threads"` the functions of one sample that stand side by side (`decode`, `map`, `to_tuple`, …) run on
     `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every
@@ -49,19 +55,21 @@ class WebLoader(DataPipeline, FluidInterface):
         drop_last: leave out a last batch that is not full.
         prefetch_factor: how many items wait for the consumer: for each process, or in all for threads.
         memory: how many bytes may wait (threads).
+        pin_memory: put batches where a device can copy from by itself, if there is one.
         shared_memory: False sends batches through pipes (processes).
         settings: what else `torch.utils.data.DataLoader` takes (processes).
     """
 
     def __init__(
-        self, dataset: Any, batch_size: int | None = -1, *args: Any, workers: str = "processes", **settings: Any
+        self, dataset: Any, batch_size: Any = _USUAL, *args: Any, workers: str = "processes", **settings: Any
     ) -> None:
+        source: Any
         if not args:
             dataset, batch_size, settings = batch_inside(dataset, batch_size, settings, workers)
         if workers == "threads":
-            source = _thread_source(dataset, None if batch_size == -1 else batch_size, *args, **settings)
+            source = _thread_source(dataset, None if batch_size is _USUAL else batch_size, *args, **settings)
         elif workers == "processes":
-            source = _process_source(dataset, 1 if batch_size == -1 else batch_size, *args, **settings)
+            source = _process_source(dataset, 1 if batch_size is _USUAL else batch_size, *args, **settings)
         else:
             raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
         super().__init__(source)
@@ -137,6 +145,31 @@ class WebLoader(DataPipeline, FluidInterface):
         if check is not None and progress and progress[0] is not None:
             check(progress[0])
 
+    def stats(self) -> Stats:
+        """What this loader did since its epoch began: the rate and busy share of its parts, and the bottleneck.
+
+        >>> loader = WebLoader(range(100), num_workers=1, workers="threads")
+        >>> len(list(loader)), loader.stats().items
+        (100, 100)
+        """
+        stats = getattr(self.pipeline[0], "stats", None)
+        if stats is None:
+            raise SpecError(
+                "this loader reads a dataset that is not a pipeline of ours", hint="wrap it: DataPipeline(…)"
+            )
+        return stats()  # type: ignore[no-any-return]  # a stage may be anything
+
+    def watched(self) -> Self:
+        """A copy with a copy of the dataset, which times every single stage; see `webdataset.profile`."""
+        result = self._copy()
+        watched = getattr(self.pipeline[0], "with_watch", None)
+        if watched is None:
+            raise SpecError(
+                "this loader reads a dataset that is not a pipeline of ours", hint="wrap it: DataPipeline(…)"
+            )
+        result.pipeline[0] = watched()
+        return result
+
     def set_epoch(self, epoch: int) -> None:
         """Number the next pass over the dataset, for orders that depend on it."""
         super().set_epoch(epoch)
@@ -153,6 +186,7 @@ def _thread_source(
     drop_last: bool = False,
     prefetch_factor: int = 2,
     memory: int = 1 << 28,
+    pin_memory: bool = False,
     **settings: Any,
 ) -> Threads:
     if settings:
@@ -170,6 +204,7 @@ def _thread_source(
         _batching(batch_size, collate_fn or default_collation_fn, drop_last),
         prefetch_factor,
         memory,
+        pin_memory,
     )
 
 
@@ -187,6 +222,8 @@ def _process_source(dataset: Any, *args: Any, shared_memory: bool = True, **sett
 
         from ._processes import Processes
     except ImportError as error:
+        if settings.get("num_workers", 0) == 0 and len(args) == 1:  # nothing to start: read it here, into NumPy batches
+            return _thread_source(dataset, *args, **settings)
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
     if isinstance(dataset, DataPipeline):
         return Processes(dataset, *args, shared_memory=shared_memory, **settings)

@@ -34,8 +34,8 @@ class Parcel:
     buffers: Any  # the posted block, as the arguments of `receive`; or the bytes themselves
 
     def unpack(self) -> Any:
-        """The value; its arrays are views, and the block goes back to the worker when the last of them is gone."""
-        block = self.buffers
+        """The value, once; its arrays are views, and the block goes back when the last of them is gone."""
+        block, self.buffers = self.buffers, None
         views = [block[start : start + length] for start, length in self.spans]
         return pickle.loads(self.message, buffers=views)  # noqa: S301  # from a process that we started ourselves
 
@@ -53,7 +53,8 @@ def _arrive(message: bytes, spans: list[tuple[int, int]], buffers: Any) -> Parce
 def pack(value: Any, blocks: Blocks | None) -> Parcel:
     """Make a parcel; without blocks the buffers travel in the message.
 
-    >>> parcel = pack({"image": np.ones((64, 32, 32)), "label": 3}, Blocks(keep=2))
+    >>> blocks = Blocks(keep=2)
+    >>> parcel = pack({"image": np.ones((64, 32, 32)), "label": 3}, blocks)
     >>> len(parcel.message) < 500
     True
     >>> batch = pickle.loads(pickle.dumps(parcel)).unpack()

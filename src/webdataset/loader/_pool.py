@@ -1,7 +1,7 @@
 """Per-item functions on threads, in order: what comes out does not depend on how many threads there are.
 
-The items in flight are this stage's progress, saved as origins. One thread, the one that asks for items, reads ahead and
-hands the results on; the pool only runs the functions. So no stage before or after ever sees two threads.
+The items in flight are this stage's progress, saved as origins. One thread, the one that asks for items, reads ahead
+and hands the results on; the pool only runs the functions. So no stage before or after ever sees two threads.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from typing import Any, Self
 from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
 from webdataset.pipeline import InFlight
 
+from ._ahead import POOL, runs_in
 from ._meter import Meter
-from ._sizes import size_of
+from ._sizes import size_of, size_of_many
 
 # Handing a task to a thread and its result back costs about 30 µs, so a task should take much longer than that.
 _TASK_SECONDS = 0.001
-_LARGEST_CHUNK = 32
+_LARGEST_CHUNK = 128  # and what is in flight must not make checkpoints large
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class _Chunk:
     results: list[Any] = field(default_factory=list)
     failure: BaseException | None = None
     seconds: float = 0.0
+    on_processor: float = 0.0
     done: Future[None] = field(default_factory=Future)
 
 
@@ -52,6 +54,7 @@ class Pool:
 
     def __init__(self, threads: int, *, memory: int, meter: Meter | None = None) -> None:
         self.threads, self.memory, self.meter = threads, memory, meter or Meter()
+        self.spent = 0.0  # seconds in which a group was asked for items, by the next group among others
         self._groups = 0
         self._executor: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
@@ -66,7 +69,7 @@ class Pool:
         with self._lock:
             self._groups += 1
             if self._executor is None:
-                self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="webdataset-pool")
+                self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix=POOL)
             executor = self._executor
         try:
             yield executor
@@ -77,11 +80,11 @@ class Pool:
                 if last:
                     self._executor = None
             if last:
-                executor.shutdown(wait=True, cancel_futures=True)
+                executor.shutdown(wait=not runs_in(POOL), cancel_futures=True)
 
 
 def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Event) -> None:
-    started = time.perf_counter()
+    started, ran = time.perf_counter(), time.thread_time()
     try:
         for item in chunk.items:
             if stopped.is_set():
@@ -90,8 +93,8 @@ def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Eve
     except BaseException as failure:  # raised in its turn, after the results before it
         chunk.failure = failure
     chunk.items.clear()
-    chunk.size = size_of(chunk.results)
-    chunk.seconds = time.perf_counter() - started
+    chunk.size = size_of_many(chunk.results)
+    chunk.seconds, chunk.on_processor = time.perf_counter() - started, time.thread_time() - ran
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +146,13 @@ class _Window:
 
     def next_chunk(self) -> _Chunk | None:
         """The oldest chunk, finished; None at the end. An error of the stream comes after all that it brought."""
+        began, before = time.perf_counter(), self._pool.spent
+        try:
+            return self._oldest()
+        finally:
+            self._pool.spent = before + time.perf_counter() - began
+
+    def _oldest(self) -> _Chunk | None:
         self._add_chunk()  # one for the one that is about to leave: what is in flight does not shrink
         while self._chunks and not self._chunks[0].done.done() and self._add_chunk():
             pass
@@ -153,7 +163,8 @@ class _Window:
         chunk = self._chunks.popleft()
         with self._meter.timing("wait for functions"):
             chunk.done.result()
-        self._meter.add("functions", len(chunk.results), chunk.seconds)
+        self._meter.add("functions", chunk.seconds, count=len(chunk.results))
+        self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
         self._adapt(chunk)
         return chunk
 
@@ -167,11 +178,12 @@ class _Window:
         if self._ended or (self._chunks and not self._has_room()):
             return False
         chunk = _Chunk([], 0)
-        with self._meter.timing("read"):
-            try:
-                self._take(chunk)
-            except BaseException as error:  # raised in its turn
-                self._error, self._ended = error, True
+        began, before = time.perf_counter(), self._pool.spent
+        try:
+            self._take(chunk)
+        except BaseException as error:  # raised in its turn
+            self._error, self._ended = error, True
+        self._meter.add("read", time.perf_counter() - began - (self._pool.spent - before), count=len(chunk.items))
         if chunk.items:
             context = self._context.copy()  # whoever looks at the world in a thread sees that of the one who asked
             chunk.done = self._executor.submit(context.run, _apply, chunk, self._function, self._stopped)
@@ -179,19 +191,19 @@ class _Window:
         return not self._ended
 
     def _take(self, chunk: _Chunk) -> None:
-        upstream = self._at.upstream
-        most = self._pool.memory // self._most
-        while self._at.again and len(chunk.items) < self._chunk_size:
-            chunk.items.append(self._at.again.popleft())  # its origin has been loaded already
-        while len(chunk.items) < self._chunk_size and chunk.size <= most:
+        at, items, upstream = self._at, chunk.items, self._at.upstream
+        while at.again and len(items) < self._chunk_size:
+            items.append(at.again.popleft())  # its origin has been loaded already
+        while len(items) < self._chunk_size:
             try:
-                item = next(self._items)
+                items.append(next(self._items))
             except StopIteration:
                 self._ended = True
-                return
-            self._at.origins.append(upstream.origin if upstream is not None else None)
-            chunk.items.append(item)
-            chunk.size += size_of(item)
+                break
+            at.origins.append(upstream.origin if upstream is not None else None)
+            if len(items) == 1 and self._chunk_size * size_of(items[0]) > self._pool.memory // self._most:
+                break  # large items go one by one
+        chunk.size = size_of_many(items)
 
     def _has_room(self) -> bool:
         if len(self._chunks) >= self._most:

@@ -14,17 +14,20 @@ from webdataset.errors import StageError
 from webdataset.flow import Json
 from webdataset.pipeline import DataPipeline, TorchIterable
 
+from ._meter import Meter, timed
 from ._parcel import Parcel, pack
+from ._pin import pinned
 from ._place import Batching, Tagged, batched, tagged
 from ._segments import Blocks
+from ._watch import Watch
 
 
 @dataclass(frozen=True)
 class Start:
     """Where the workers begin.
 
-    `turn` is the worker whose item comes next. torch asks the workers in turns, beginning with the first; so those before
-    `turn` send one empty message ahead.
+    `turn` is the worker whose item comes next. torch asks the workers in turns, beginning with the first; so those
+    before `turn` send one empty message ahead.
     """
 
     places: list[Json]
@@ -39,13 +42,12 @@ class Post:
     parcel: Parcel | Unpacked | None = None
     place: Tagged | None = None
     failure: Failure | None = None
-    busy: float = 0.0
-    idle: float = 0.0
+    counted: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def pin_memory(self) -> Any:
         """Called by torch's pinning thread where there is a device to copy to."""
         if self.parcel is not None:
-            self.parcel = Unpacked(_pinned(self.parcel.unpack()))
+            self.parcel = Unpacked(pinned(self.parcel.unpack()))
         return self
 
 
@@ -56,18 +58,9 @@ class Unpacked:
     value: Any
 
     def unpack(self) -> Any:
-        """The value."""
-        return self.value
-
-
-def _pinned(value: Any) -> Any:
-    if hasattr(value, "pin_memory"):
-        return value.pin_memory()
-    if isinstance(value, dict):
-        return {name: _pinned(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(map(_pinned, value))
-    return value
+        """The value, once."""
+        value, self.value = self.value, None
+        return value
 
 
 class Failure:
@@ -97,6 +90,7 @@ class Posted(TorchIterable):
         convert: what becomes of every item or batch.
         start: where to begin the first epoch.
         blocks: how many blocks of shared memory a worker keeps for its batches; with none they travel through the pipe.
+        watched: time every single stage.
     """
 
     dataset: DataPipeline
@@ -104,6 +98,7 @@ class Posted(TorchIterable):
     convert: Callable[[Any], Any]
     start: Start | None = None
     blocks: int = 0
+    watched: bool = False
     _blocks: Blocks | None = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Post]:
@@ -116,17 +111,26 @@ class Posted(TorchIterable):
             self._blocks = Blocks(self.blocks)
         try:
             for post in self.posts(here, start.places[here] if start is not None else None):
-                post.parcel = pack(post.parcel.unpack(), self._blocks) if post.parcel is not None else None
+                self._pack(post)
                 yield post
         except Exception as error:
             yield Post(here, failure=Failure(error, here))
 
+    def _pack(self, post: Post) -> None:
+        began = time.perf_counter()
+        post.parcel = pack(post.parcel.unpack(), self._blocks) if post.parcel is not None else None
+        spent = time.perf_counter() - began
+        post.counted["packing"] = (1, spent)
+
     def posts(self, here: int, place: Json) -> Iterator[Post]:
-        """The items of one epoch, each with its place; not packed yet."""
-        idle, asked = 0.0, time.perf_counter()
-        for tag in batched(tagged(self.dataset.open(place), self.dataset.nsamples), self.batching):
-            item = Unpacked(self.convert(tag.item))
-            made = time.perf_counter()
-            yield Post(here, item, tag._replace(item=None), busy=made - asked, idle=idle)
-            asked = time.perf_counter()
-            idle = asked - made
+        """The items of one epoch, each with its place and what was counted since the one before; not packed yet."""
+        meter = Meter()
+        how = {"watch": Watch(meter)} if self.watched else {}
+        tags = batched(tagged(self.dataset.open(place, **how), self.dataset.nsamples), self.batching)
+        for tag in timed(tags, meter, "busy"):
+            with meter.timing("busy"):
+                item = Unpacked(self.convert(tag.item))
+            counted = {name: (meter.counts[name], meter.seconds[name]) for name in meter.counts}
+            meter.clear()
+            with meter.timing("idle"):
+                yield Post(here, item, tag._replace(item=None), counted=counted)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +17,11 @@ from webdataset.flow import Json, Pass, Progress, Recall, Resumable
 from webdataset.pipeline import DataPipeline, is_plan, settled
 
 from . import _segments
-from ._meter import Meter
+from ._meter import Meter, timed
+from ._parts import process_stats
 from ._place import Batching, Tagged, described, place
 from ._posted import Post, Posted, Start
+from ._stats import Stats
 
 
 class Places(Progress):
@@ -101,6 +107,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
     ) -> None:
         super().__init__(dataset, batch_size, *args, **settings)
         self.meter = Meter()
+        self.watched = False
         self._blocks = 2 + (self.prefetch_factor or 0) if shared_memory and _segments.available() else 0
         self._engine: Any = None
         self._left: list[Json] | None = None  # where an epoch that goes on will begin
@@ -118,13 +125,16 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
     def run(self, items: Iterator[Any], at: Places, /) -> Iterator[Any]:
         """Hand on the items of one epoch of the dataset, a worker at a time."""
         posts = self._begin(at)
+        self.meter.clear()
         outcome = "failed"
         try:
-            for post in posts:
+            for post in timed(posts, self.meter, "wait"):
                 if post.failure is not None:
                     post.failure.raise_again()
                 if post.parcel is not None:
                     at.note(post)
+                    self.meter.update(post.counted)
+                    self.meter.counts["items"] += 1
                     yield post.parcel.unpack()
             outcome = "complete"
         except GeneratorExit:
@@ -134,6 +144,16 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             raise _explained(error) from error.__cause__
         finally:
             self._end(posts, at, outcome)
+
+    def stats(self) -> Stats:
+        """Where the time went since the epoch began."""
+        return process_stats(self.meter, self.num_workers)
+
+    def with_watch(self) -> Processes:
+        """A copy that times every stage, of a copy of the dataset."""
+        result = copy.copy(self)
+        result.__dict__.update(dataset=self.dataset.compose(), meter=Meter(), watched=True, _engine=None, _left=None)
+        return result
 
     def check_saved(self, saved: Json) -> None:
         """Refuse what `run` could not go on from."""
@@ -146,7 +166,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             at.begun = self._left or [self._at_beginning()] * at.workers
             start = Start(at.begun) if self._left and self._engine is None else None
         self._left = None
-        posted = Posted(self.dataset, self._batching(), self._convert(), start, self._blocks)
+        posted = Posted(self.dataset, self._batching(), self._convert(), start, self._blocks, self.watched)
         if self.num_workers == 0:
             return posted.posts(0, at.begun[0] if start is not None else None)
         if self._engine is None or start is not None:
@@ -158,8 +178,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         goes_on = self.dataset.goes_on
         if not (self.persistent_workers and (outcome == "complete" or (outcome == "left" and not goes_on))):
             self._engine = None
-            for method in ("close", "_shutdown_workers"):  # now, and not when a traceback lets go of the iterator
-                getattr(posts, method, bool)()
+            _stop(posts)
         if goes_on and outcome != "failed":
             places = [self._left_at(saved) for saved in at.each()]
             self._left = places if self._engine is not None or not any(map(_is_replay, places)) else None
@@ -198,6 +217,27 @@ def _as_it_is(item: Any) -> Any:
     return item
 
 
+def _stop(posts: Any) -> None:
+    """End the workers now, and not when some traceback lets go of the iterator."""
+    stop = getattr(posts, "close", None) or getattr(posts, "_shutdown_workers", None)
+    if stop is not None:
+        with _deaf_to_children():
+            stop()
+
+
+@contextlib.contextmanager
+def _deaf_to_children() -> Iterator[None]:
+    """Be undisturbed: torch raises an error wherever the program is when a worker dies, and here all are to end."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+        yield
+        return
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before if before is not None else signal.SIG_DFL)
+
+
 def _is_replay(saved: Json) -> bool:
     """Whether going on would mean to read the whole pass again up to there: a new pass is better."""
     return saved["pass"] is not None and "replay" in saved["pass"]
@@ -206,7 +246,4 @@ def _is_replay(saved: Json) -> bool:
 def _explained(error: RuntimeError) -> RuntimeError:
     if not str(error).startswith("DataLoader worker"):
         return error
-    return StageError(
-        str(error).rstrip("."),
-        hint="a worker that ends without an error was killed: often for want of memory; fewer workers need less",
-    )
+    return StageError(str(error).rstrip("."), hint=_segments.KILLED)

@@ -12,13 +12,17 @@ import mmap
 import os
 import sys
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from webdataset.errors import StageError
 
+KILLED = "a worker that ends without an error was killed: often for want of memory; fewer workers need less"
+
 _FREE, _POSTED, _RECEIVED = range(3)
+_MOST_OPEN = 256  # a mapping holds a descriptor, and processes are usually allowed 1,024
 _HEADER = 64  # the state of the block, and room to keep what follows aligned
 
 
@@ -28,7 +32,7 @@ def available() -> bool:
     >>> isinstance(available(), bool)
     True
     """
-    return sys.platform == "linux" and os.path.exists("/proc/self/fd")
+    return sys.platform == "linux" and Path("/proc/self/fd").exists()
 
 
 class Block:
@@ -47,6 +51,7 @@ class Block:
                 f"there is no memory for a batch of {size:,} bytes ({error.strerror})",
                 hint="fewer workers, a smaller prefetch_factor or smaller batches need less",
             ) from error
+        self.close = weakref.finalize(self, os.close, self.descriptor)  # the other side may go on using what it has
 
     def write(self, offset: int, data: Any) -> None:
         """Copy a buffer in."""
@@ -66,11 +71,6 @@ class Block:
     def received(self) -> bool:
         """Whether the other side has it, or had it."""
         return self._map[0] != _POSTED
-
-    def close(self) -> None:
-        """Forget it; the other side may go on using it."""
-        self._map.close()
-        os.close(self.descriptor)
 
 
 class Blocks:
@@ -103,7 +103,7 @@ class Blocks:
         return block
 
     def _forget(self) -> None:
-        """A consumer who keeps many batches must not make us keep them too; and blocks of another size are of no use."""
+        """A consumer who keeps many batches must not make us keep them too; blocks of another size are of no use."""
         spare = len(self._blocks) + 1 - self._keep
         for block in [block for block in self._blocks if block.received][: max(0, spare)]:
             self._blocks.remove(block)
@@ -114,21 +114,43 @@ def receive(pid: int, descriptor: int, length: int) -> np.ndarray[Any, Any]:
     """The bytes of a block that another process has posted; it is given back when the last view of them is gone."""
     try:
         opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise StageError(f"worker process {pid} was killed while its batch was on the way", hint=KILLED) from error
     except OSError as error:
         raise StageError(
             f"a batch of worker process {pid} cannot be opened ({error.strerror})",
-            hint="the process has ended, or this system forbids it: WebLoader(…, shared_memory=False) uses pipes",
+            hint="this system forbids it: WebLoader(…, shared_memory=False) uses pipes",
         ) from error
     try:
         mapped = mmap.mmap(opened, length, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
     finally:
         os.close(opened)
-    mapped[0] = _RECEIVED
     # NumPy lets a view of a view refer to the array at the root, so it is the root whose end is the end of all views.
     block = np.frombuffer(mapped, np.uint8, offset=_HEADER)
+    if _open.count >= _MOST_OPEN:
+        return _copied(mapped, block)
+    mapped[0] = _RECEIVED
+    _open.count += 1
     weakref.finalize(block, _give_back, mapped).atexit = False
     return block
 
 
+class _Open:
+    """How many blocks this process looks at."""
+
+    count = 0
+
+
+_open = _Open()
+
+
 def _give_back(mapped: mmap.mmap) -> None:
+    _open.count -= 1
     mapped[0] = _FREE
+
+
+def _copied(mapped: mmap.mmap, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """For a consumer who keeps hundreds of batches."""
+    copy = block.copy()
+    mapped[0] = _FREE
+    return copy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webdataset.errors import StateError
@@ -11,10 +11,14 @@ from webdataset.flow import Json, Pass, Resumable
 from webdataset.pipeline import DataPipeline, Stream
 
 from ._ahead import Ahead
-from ._meter import Meter
+from ._meter import Meter, timed
+from ._parts import thread_stats
+from ._pin import pinned
 from ._place import Batching, Place, Tagged, batched, described, tagged
 from ._pool import Pool
 from ._sizes import size_of
+from ._stats import Stats
+from ._watch import Watch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,6 +35,9 @@ class Threads(Resumable):
         batching: how to make batches, if the dataset does not.
         prefetch: how many items may wait for whoever takes them.
         memory: how many bytes may wait, half of them before and half of them after batching.
+        pin_memory: hand on tensors that a device can copy by itself.
+        meter: told who is busy and who waits.
+        watched: time every single stage too.
     """
 
     dataset: DataPipeline
@@ -38,7 +45,9 @@ class Threads(Resumable):
     batching: Batching | None = None
     prefetch: int = 2
     memory: int = 1 << 28
+    pin_memory: bool = False
     meter: Meter = field(default_factory=Meter)
+    watched: bool = False
 
     def __repr__(self) -> str:
         return described(self.dataset, self.batching, "threads")
@@ -63,31 +72,53 @@ class Threads(Resumable):
 
     def run(self, items: Iterator[Any], at: Place, /) -> Iterator[Any]:
         """Hand on the items of one epoch of the dataset."""
+        self.meter.clear()
         stream = self.dataset.open(at.loaded, **self._how())
         complete = False
         try:
             for at.tag in self._ahead(stream):
+                self.meter.counts["items"] += 1
                 yield at.tag.item
             complete = True
         finally:
             if not complete:
-                stream.close()
                 self._leave(at)
 
+    def stats(self) -> Stats:
+        """Where the time went since the epoch began."""
+        return thread_stats(self.meter, self.threads)
+
+    def with_watch(self) -> Threads:
+        """A copy that times every stage, of a copy of the dataset."""
+        return replace(self, dataset=self.dataset.compose(), meter=Meter(), watched=True)
+
     def _how(self) -> dict[str, Any]:
-        if not self.threads:
-            return {}
-        return {"fused": Pool(self.threads, memory=self.memory // 2, meter=self.meter).stage}
+        how: dict[str, Any] = {"watch": Watch(self.meter)} if self.watched else {}
+        if self.threads:
+            how["fused"] = Pool(self.threads, memory=self.memory // 2, meter=self.meter).stage
+        return how
 
     def _ahead(self, stream: Stream) -> Iterator[Tagged]:
-        def items() -> Iterator[Tagged]:
-            return batched(tagged(stream, self.dataset.nsamples), self.batching)
-
         if not self.threads:
-            yield from items()
+            yield from timed(self._tags(stream), self.meter, "wait")
             return
-        with Ahead(items, items=self.prefetch, memory=self.memory // 2, measure=_size_of_item) as ahead:
+        with Ahead(
+            lambda: self._tags(stream),
+            items=self.prefetch,
+            memory=self.memory // 2,
+            measure=_size_of_item,
+            meter=self.meter,
+        ) as ahead:
             yield from ahead
+
+    def _tags(self, stream: Stream) -> Iterator[Tagged]:
+        """The items of the epoch; a stream that is left early is closed by the thread that runs it."""
+        tags = batched(tagged(stream, self.dataset.nsamples), self.batching)
+        try:
+            yield from (tag._replace(item=pinned(tag.item)) for tag in tags) if self.pin_memory else tags
+        except BaseException:
+            stream.close()
+            raise
 
     def _leave(self, at: Place) -> None:
         """What the thread had made ahead is not lost: the next epoch of a dataset whose epochs go on has it."""

@@ -3,13 +3,16 @@
 This room knows the order of stages and nothing of their meaning; it does not know threads, processes or queues.
 
 * `_stages.py`: what may stand in a pipeline, and how each kind is started
+* `_loop.py`: functions of one item in one loop, and what is in flight where threads run them
 * `_running.py`: one pass in progress, and its state
+* `_stream.py`: pass after pass
 * `_loop.py`: functions of one item, and what a loader has in flight of them
 * `_stream.py`: pass after pass, and its state
 * `_epochs.py`: which pass is this, also in worker processes
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
 * `_webdataset.py`: `WebDataset`
+* `_indexed_dataset.py`: a map-style dataset out of whatever names shards
 * `_indexed.py`: which datasets are read by plan
 * `_planned.py`: indexed shards, read by plan
 * `_in_plan.py`: how far a reader is in its part of an epoch
@@ -24,8 +27,9 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 from ._epochs import EpochCounter
 from ._extra import MockDataset, repeatedly, with_epoch, with_length
 from ._fluid import FluidInterface
+from ._indexed_dataset import IndexedDataset
 from ._loop import InFlight
-from ._mix import RandomMix, RoundRobin
+from ._mix import RandomMix, RoundRobin, mix
 from ._pipeline import DataPipeline
 from ._places import is_plan, merge_states, settled
 from ._plannable import Plannable
@@ -43,6 +47,7 @@ __all__ = [
     "FluidInterface",
     "FluidWrapper",
     "InFlight",
+    "IndexedDataset",
     "MockDataset",
     "PipelineStage",
     "Plannable",
@@ -55,6 +60,7 @@ __all__ = [
     "WebDataset",
     "is_plan",
     "merge_states",
+    "mix",
     "repeatedly",
     "settled",
     "with_epoch",

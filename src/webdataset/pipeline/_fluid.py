@@ -46,6 +46,14 @@ class FluidInterface:
         """Collect samples into batches."""
         return self.compose(stages.batched(batchsize, collation_fn=collation_fn, partial=partial))
 
+    def bucketed(self, *args: Any, **kw: Any) -> Self:
+        """Collect samples of similar lengths into batches."""
+        return self.compose(stages.bucketed(*args, **kw))
+
+    def packed(self, *args: Any, **kw: Any) -> Self:
+        """Put sequences side by side into rows of one length."""
+        return self.compose(stages.packed(*args, **kw))
+
     def unbatched(self) -> Self:
         """Turn batches back into samples."""
         return self.compose(stages.unbatched())
@@ -68,7 +76,8 @@ class FluidInterface:
 
     def shuffle(self, size: int, **kw: Any) -> Self:
         """Shuffle with a buffer of this size; below 1 the order stays as it is."""
-        return self if size < 1 else self.compose(stages.shuffle(size, **kw))
+        stage = stages.shuffle(size, **kw)
+        return self if size < 1 else self.compose(stage)
 
     def detshuffle(self, *args: Any, **kw: Any) -> Self:
         """Shuffle by seed and epoch."""
@@ -86,9 +95,11 @@ class FluidInterface:
         only: Any = None,
         partial: bool = False,
         handler: Handler = reraise_exception,
+        **image: Any,
     ) -> Self:
-        """Decode the fields by their extensions."""
-        return self.compose(stages.decode(*args, pre=pre, post=post, only=only, partial=partial, handler=handler))
+        """Decode the fields by their extensions; what else is given says how images are cropped and resized."""
+        stage = stages.decode(*args, pre=pre, post=post, only=only, partial=partial, handler=handler, **image)
+        return self.compose(stage)
 
     def map_dict(self, handler: Handler = reraise_exception, **kw: Callable[[Any], Any]) -> Self:
         """Apply functions to fields."""

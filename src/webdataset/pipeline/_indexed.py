@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from webdataset import shards
-from webdataset.errors import FormatError, SpecError
-from webdataset.index import Description, IndexedDataset, has_index, read_description
+from webdataset import shards, stores
+from webdataset.errors import FormatError, SpecError, StoreError
+from webdataset.index import Description, IndexedDataset, LearnIndexes, has_index, index_url, read_description
 
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 _ORDERS = ("sequential", "random", "quasi-random")
@@ -34,11 +34,16 @@ class Wishes:
     last: str | None = None
     window: int | None = None
     order: str | None = None
+    learn: bool | str | PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.index, (bool, str, PathLike, type(None))):
             raise SpecError(
                 f"index={self.index!r}", hint="a place where indexes lie, True (beside the shards) or False"
+            )
+        if not isinstance(self.learn, (bool, str, PathLike, type(None))):
+            raise SpecError(
+                f"learn={self.learn!r}", hint="a place to keep indexes in, True (beside the shards) or False"
             )
         if self.last not in {None, "pad", "drop"}:
             raise SpecError(f"last={self.last!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
@@ -60,6 +65,17 @@ class Wishes:
         if self.index not in {None, False}:
             given["index"] = self.index
         return next((f"{name}={value!r}" for name, value in given.items() if value is not None), None)
+
+    @property
+    def place(self) -> str | None:
+        """Where indexes lie; None is beside the shards."""
+        named = (fspath(wish) for wish in (self.index, self.learn) if isinstance(wish, (str, PathLike)))
+        return next(named, None)
+
+    @property
+    def learning(self) -> LearnIndexes | None:
+        """What keeps the indexes of shards that are streamed."""
+        return LearnIndexes(self.place) if self.learn not in {None, False} else None
 
     def window_and_chunk(self, *, shuffled: bool) -> tuple[int | None, int | None]:
         """The order in numbers."""
@@ -83,16 +99,16 @@ def indexed(urls: Any, wishes: Wishes) -> IndexedDataset | None:
     >>> indexed(["/nowhere/a.tar"], Wishes()) is None
     True
     """
-    place = fspath(wishes.index) if isinstance(wishes.index, (str, PathLike)) else None
     described: Sequence[str] | Description
     if is_description(urls):
         described = read_description(urls)
     else:
         described = _addresses(urls)
-        if wishes.insist is None and not all(map(_is_ready, described)):
+        if wishes.insist is None and not _are_ready(described, wishes.place):
             return None
+    keep = bool(wishes.index or wishes.learn)
     try:
-        return IndexedDataset(described, fields=wishes.fields, index=place)
+        return IndexedDataset(described, fields=wishes.fields, index=wishes.place, keep=keep)
     except FormatError as error:
         if wishes.insist is not None:
             raise
@@ -116,5 +132,14 @@ def _addresses(urls: Any) -> list[str]:
     return [str(url) for url in shards.expand(urls)]
 
 
-def _is_ready(url: str) -> bool:
-    return not url.lower().endswith(_PACKED) and has_index(url)
+def _are_ready(urls: Sequence[str], place: str | None) -> bool:
+    """Whether every shard has an index: by a look into directories, or one listing of a place of their own."""
+    if any(url.lower().endswith(_PACKED) for url in urls):
+        return False
+    if place is None:
+        return all(map(has_index, urls))
+    try:
+        known = {name.rpartition("/")[2] for name in stores.list_urls(f"{place.rstrip('/')}/")}
+    except StoreError:
+        return False
+    return all(index_url(url, place).rpartition("/")[2] in known for url in urls)

@@ -1,19 +1,245 @@
-"""Several datasets as one: in turns, or at random."""
+"""Several datasets as one: in turns, at random, or by exact shares.
+
+All three are one stage that draws which dataset comes next and takes an item from it. Its progress is that of the
+drawing and the place in each dataset, so a mix resumes exactly, and mixes of mixes do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from webdataset import shards, world
-from webdataset.errors import SpecError
-from webdataset.flow import Pass
+from webdataset.errors import SpecError, StateError
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
+from webdataset.shards import MixSchedule, check_weights, pick
 
-from ._epochs import EpochCounter
-from ._torch import TorchIterable
+from ._fluid import FluidInterface
+from ._pipeline import DataPipeline
+from ._stream import Stream
+
+_END: Any = object()
+_EXHAUSTED = ("stop", "drop", "repeat")
 
 
-class RoundRobin(TorchIterable):
+class Drawing(Protocol):
+    """Decides which dataset comes next."""
+
+    def draw(self) -> int:
+        """The number of the dataset."""
+
+    def drop(self, source: int) -> bool:
+        """Go on without this one; False when none is left."""
+
+    def save(self) -> Json:
+        """What is needed to go on drawing, as JSON."""
+
+    def load(self, saved: Json) -> Drawing:
+        """The drawing that goes on from what was saved."""
+
+
+class InTurns:
+    """One after the other, again and again."""
+
+    def __init__(self, sources: int) -> None:
+        self.left, self.turn = list(range(sources)), 0
+
+    def draw(self) -> int:
+        """The next one in turn."""
+        source = self.left[self.turn]
+        self.turn = (self.turn + 1) % len(self.left)
+        return source
+
+    def drop(self, source: int) -> bool:
+        """Leave one out; whoever came after it is next."""
+        place = self.left.index(source)
+        self.left.remove(source)
+        self.turn = place % len(self.left) if self.left else 0
+        return bool(self.left)
+
+    def save(self) -> Json:
+        """Who is left, and whose turn it is."""
+        return {"left": list(self.left), "turn": self.turn}
+
+    def load(self, saved: Json) -> InTurns:
+        """Go on with the next turn."""
+        self.left, self.turn = list(saved["left"]), saved["turn"]
+        return self
+
+
+class AtRandom:
+    """By probability; every draw depends on its number alone."""
+
+    def __init__(self, weights: Sequence[float], key: int) -> None:
+        self.weights, self.key, self.step = list(weights), key, 0
+
+    def draw(self) -> int:
+        """The one that chance picks."""
+        self.step += 1
+        return pick(self.weights, digest("mix", self.key, self.step) / 2**64)
+
+    def drop(self, source: int) -> bool:
+        """Leave one out."""
+        self.weights[source] = 0.0
+        return any(self.weights)
+
+    def save(self) -> Json:
+        """The weights that are left, and how many draws were made."""
+        return {"weights": self.weights, "step": self.step}
+
+    def load(self, saved: Json) -> AtRandom:
+        """Go on with the next draw."""
+        self.weights, self.step = list(saved["weights"]), saved["step"]
+        return self
+
+
+class ByShares:
+    """By exact shares, with weights that change at given steps or when they are set."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._schedule = MixSchedule(shares.first())
+        self._step, self._version = 0, shares.version
+        self._dropped: set[int] = set()
+
+    def draw(self) -> int:
+        """The one whose turn it is by its share."""
+        weights = self._shares.changed(self._step, since=self._version)
+        if weights is not None:
+            self._version = self._shares.version
+            self._schedule.reweight([0.0 if source in self._dropped else w for source, w in enumerate(weights)])
+        self._step += 1
+        return self._schedule.draw()
+
+    def drop(self, source: int) -> bool:
+        """Leave one out; the others keep their proportions."""
+        self._dropped.add(source)
+        return self._schedule.drop(source)
+
+    def save(self) -> Json:
+        """The schedule, with its weights, and who is left out."""
+        return {"schedule": self._schedule.save(), "step": self._step, "dropped": sorted(self._dropped)}
+
+    def load(self, saved: Json) -> ByShares:
+        """Go on with the next draw, and with the weights in force then."""
+        self._schedule = MixSchedule.load(saved["schedule"])
+        self._step, self._dropped = saved["step"], set(saved["dropped"])
+        return self
+
+
+class Shares:
+    """The weights of a mix: at the start, from given steps on, and whatever was set since."""
+
+    def __init__(self, plan: Sequence[tuple[int, Sequence[float]]]) -> None:
+        self._plan = sorted((step, list(weights)) for step, weights in plan)
+        self._set: list[float] | None = None
+        self.version = 0
+
+    def first(self) -> list[float]:
+        """The weights that a pass begins with."""
+        return self._plan[0][1] if self._set is None else self._set
+
+    def changed(self, step: int, since: int) -> list[float] | None:
+        """New weights if they change at this step, else None."""
+        if self.version != since:
+            return self._set
+        return next((weights for start, weights in self._plan if start == step > 0), None)
+
+    def set(self, weights: Sequence[float]) -> None:
+        """Use these from the next draw on."""
+        self._set = check_weights(weights, len(self._plan[0][1]))
+        self.version += 1
+
+
+class Mixing(Progress):
+    """Which dataset is next, and where each of them is."""
+
+    def __init__(self, drawing: Drawing, datasets: Sequence[DataPipeline]) -> None:
+        self.drawing = drawing
+        self.datasets = datasets
+        self.streams: list[Stream | None] = [None] * len(datasets)
+        self.items: list[Iterator[Any]] = [iter(())] * len(datasets)
+        self.source, self.left = 0, 0
+
+    def open(self, source: int, state: Json = None) -> None:
+        """Begin with a dataset, or go on where it was."""
+        dataset = self.datasets[source]
+        stream = self.streams[source] = dataset.open(state)
+        self.items[source] = stream.epoch(dataset.nsamples)
+
+    def save(self) -> Json:
+        """The drawing, and the state of every dataset that was begun."""
+        states = [None if stream is None else stream.state() for stream in self.streams]
+        return {"drawing": self.drawing.save(), "source": self.source, "left": self.left, "datasets": states}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on in all of them."""
+        if len(saved["datasets"]) != len(self.datasets):
+            raise StateError(
+                f"the checkpoint mixes {len(saved['datasets'])} datasets, here are {len(self.datasets)}",
+                hint="mix the datasets that the checkpoint was written for",
+            )
+        self.drawing = self.drawing.load(saved["drawing"])
+        self.source, self.left = saved["source"], saved["left"]
+        for source, state in enumerate(saved["datasets"]):
+            if state is not None:
+                self.open(source, state)
+
+    def close(self) -> None:
+        """Close what the datasets hold open."""
+        for stream in self.streams:
+            if stream is not None:
+                stream.close()
+
+
+@dataclass(frozen=True)
+class Mixture(Resumable):
+    """Draws a dataset, takes `run` items from it, draws again."""
+
+    datasets: tuple[DataPipeline, ...]
+    drawing: Callable[[Pass], Drawing] = field(repr=False)
+    exhausted: str = "stop"
+    run_of: int = 1
+
+    def start(self, during: Pass) -> Mixing:
+        """Nothing drawn yet."""
+        return Mixing(self.drawing(during), self.datasets)
+
+    def run(self, items: Iterator[Any], at: Mixing, /) -> Iterator[Any]:
+        """Draw and take, until the datasets have no more."""
+        try:
+            while self.datasets:
+                if not at.left:
+                    at.source, at.left = at.drawing.draw(), self.run_of
+                if at.streams[at.source] is None:
+                    at.open(at.source)
+                item = next(at.items[at.source], _END)
+                if item is _END and self.exhausted == "repeat":
+                    at.open(at.source)
+                    item = next(at.items[at.source], _END)
+                if item is not _END:
+                    at.left -= 1
+                    yield item
+                    continue
+                at.left = 0
+                if self.exhausted != "drop" or not at.drawing.drop(at.source):
+                    return
+        finally:
+            at.close()
+
+
+class Mix(DataPipeline, FluidInterface):
+    """Datasets mixed by a drawing; what the three below share."""
+
+    def __init__(
+        self, datasets: Sequence[Any], drawing: Callable[[Pass], Drawing], exhausted: str, run_of: int = 1
+    ) -> None:
+        self.datasets = list(datasets)
+        pipelines = tuple(each if isinstance(each, DataPipeline) else DataPipeline(each) for each in datasets)
+        super().__init__(Mixture(pipelines, drawing, exhausted, run_of))
+
+
+class RoundRobin(Mix):
     """One item from each dataset in turn.
 
     >>> list(RoundRobin([[1, 2, 3], [10, 20]]))
@@ -23,36 +249,101 @@ class RoundRobin(TorchIterable):
     """
 
     def __init__(self, datasets: Sequence[Any], longest: bool = False) -> None:
-        self.datasets = datasets
         self.longest = longest
-
-    def __iter__(self) -> Iterator[Any]:
-        sources = [iter(dataset) for dataset in self.datasets]
-        turns = shards.round_robin_longest if self.longest else shards.round_robin_shortest
-        return iter(turns(*sources))
+        super().__init__(datasets, _in_turns(len(datasets)), "drop" if longest else "stop")
 
 
-class RandomMix(TorchIterable):
+class RandomMix(Mix):
     """Items from datasets picked by probability; the same picks for the same seed and epoch.
 
     >>> mixed = list(RandomMix([[1] * 5, [2] * 5], probs=[0.5, 0.5], longest=True))
     >>> sorted(mixed)
     [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]
+
+    Args:
+        datasets: anything to iterate over.
+        probs: how likely each is, in any unit; a dataset of probability 0 is never asked.
+        longest: go on without a dataset that has no more; otherwise the mix ends there.
+        seed: which of all sequences.
     """
 
     def __init__(
-        self, datasets: Sequence[Any], probs: Sequence[float] | None = None, longest: bool = False, seed: int = 0
+        self,
+        datasets: Sequence[Any],
+        probs: Sequence[float] | None = None,
+        longest: bool = False,
+        seed: int | None = None,
     ) -> None:
-        if probs is not None and len(probs) != len(datasets):
-            raise SpecError(f"{len(probs)} probabilities for {len(datasets)} datasets", hint="give one for each")
-        self.datasets = datasets
-        self.probs = probs
-        self.longest = longest
-        self.seed = seed
-        self._epochs = EpochCounter()
+        self.probs, self.longest = probs, longest
+        weights = check_weights([1.0] * len(datasets) if probs is None else probs, len(datasets))
+        super().__init__(datasets, _AtRandomIn(weights), "drop" if longest else "stop")
+        if seed is not None:
+            self.seed = seed
 
-    def __iter__(self) -> Iterator[Any]:
-        here = world.current()
-        rng = Pass(self.seed, self._epochs.next(), here).rng("mix", here.part[0])
-        sources = [iter(dataset) for dataset in self.datasets]
-        return iter(shards.random_samples(sources, self.probs, longest=self.longest, rng=rng))
+
+class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
+    """Datasets mixed by exact shares: no chance, and every thousand items in a row have every share within one item.
+
+    >>> mixed = mix([(["a"] * 9, 2), (["b"] * 9, 1)])
+    >>> "".join(mixed.slice(9))
+    'abaabaaba'
+    >>> mixed.set_weights([0, 1])
+    >>> "".join(mixed.slice(4))
+    'bbbb'
+
+    The weights may change: `schedule` says from which draw on others hold, and `set_weights` changes them now (in this
+    process; workers follow `schedule`). They are part of the state, so a resumed mix goes on with those in force.
+
+    Args:
+        sources: pairs of a dataset and its weight.
+        exhausted: when a dataset has no more: "stop" the mix, "drop" it and go on, or "repeat" it.
+        per_batch: take this many items from a dataset before the next is drawn: batches of one source each.
+        schedule: pairs of a draw's number and the weights from there on.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[Any, float]],
+        *,
+        exhausted: str = "stop",
+        per_batch: int = 1,
+        schedule: Sequence[tuple[int, Sequence[float]]] = (),
+    ) -> None:
+        if not sources or any(not isinstance(pair, tuple) or len(pair) != 2 for pair in sources):
+            raise SpecError(f"mix({sources!r:.100})", hint="give pairs of a dataset and its weight")
+        if exhausted not in _EXHAUSTED:
+            raise SpecError(f"exhausted={exhausted!r}", hint=f"one of {', '.join(_EXHAUSTED)}")
+        if isinstance(per_batch, bool) or not isinstance(per_batch, int) or per_batch < 1:
+            raise SpecError(f"per_batch={per_batch!r}", hint="a whole number, 1 or more")
+        datasets, weights = zip(*sources, strict=True)
+        plan = [(0, weights), *schedule]
+        self._shares = Shares([(step, check_weights(each, len(datasets))) for step, each in plan])
+        super().__init__(datasets, _ByTheseShares(self._shares), exhausted, per_batch)
+
+    def set_weights(self, weights: Sequence[float]) -> None:
+        """Use other weights from the next draw on."""
+        self._shares.set(weights)
+
+
+@dataclass(frozen=True)
+class _in_turns:  # noqa: N801  # a function that pickles
+    sources: int
+
+    def __call__(self, during: Pass) -> InTurns:
+        return InTurns(self.sources)
+
+
+@dataclass(frozen=True)
+class _AtRandomIn:
+    weights: list[float]
+
+    def __call__(self, during: Pass) -> AtRandom:
+        return AtRandom(self.weights, digest(during.seed, during.epoch, *during.world.part))
+
+
+@dataclass(frozen=True)
+class _ByTheseShares:
+    shares: Shares
+
+    def __call__(self, during: Pass) -> ByShares:
+        return ByShares(self.shares)

@@ -21,6 +21,7 @@ from typing import Any
 from webdataset.describe import shown
 from webdataset.errors import StateError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, digest, fuse
+from webdataset.world import World
 
 from ._chain import is_even_chain, may_drop
 from ._in_plan import InPlan
@@ -30,6 +31,19 @@ from ._stages import invoke, is_opaque
 _LONGEST = 120
 
 Fused = Callable[[Sequence[Callable[[Any], Any]]], Resumable]
+
+
+class _Nobody:
+    """Watches nothing."""
+
+    def stream(self, name: str, items: Iterator[Any]) -> Iterator[Any]:
+        return items
+
+    def function(self, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return function
+
+
+_NOBODY = _Nobody()
 
 
 class Running:
@@ -44,17 +58,21 @@ class Running:
 
     Args:
         fused: makes the stage that runs a group of per-item functions; by default they run in this thread.
+        watch: may wrap every function and every stream on their way, to measure them.
     """
 
-    def __init__(self, stages: Sequence[Any], during: Pass, *, state: Json = None, fused: Fused = Loop) -> None:
+    def __init__(
+        self, stages: Sequence[Any], during: Pass, *, state: Json = None, fused: Fused = Loop, watch: Any = _NOBODY
+    ) -> None:
         self.during = during
+        self._watch = watch
         self._stages = stages
         self._fused = fused
         self._progress: list[Progress] = []
         self._way: list[Any] = []  # what an item goes through after the source: functions, and stages that regroup
         self._handed_on = [0]  # in a list, because the generator that counts must not refer to what holds it
         self._exact = not any(is_opaque(stage) for stage in stages)
-        self._planned = is_even_chain(stages)
+        self.by_plan = is_even_chain(stages)
         self._in_plan: tuple[InPlan, list[InFlight], bool] | None = None
         self.handed_on = 0  # items of this pass, counted by who takes them
         saved = self._saved(state)
@@ -69,7 +87,7 @@ class Running:
 
     def state(self) -> Json:
         """Where this pass is, as JSON."""
-        if self._planned:
+        if self.by_plan:
             return {"plan": self._place_in_plan()}
         if self._exact:
             return {"progress": self._saved_progress()}
@@ -87,7 +105,7 @@ class Running:
         if not state:
             return None
         if "plan" in state:
-            if not self._planned:
+            if not self.by_plan:
                 raise StateError(
                     "the checkpoint is of indexed shards, this pipeline does not read by an index",
                     hint="load it into the pipeline that saved it",
@@ -103,18 +121,27 @@ class Running:
         items: Iterator[Any] | None = None
         functions: list[Callable[[Any], Any]] = []
         for number, stage in enumerate(self._stages):
-            during = replace(self.during, stage=number)
+            during = self._pass_of(number, stage)
+            name = f"{number} {type(stage).__name__ if not hasattr(stage, '__name__') else stage.__name__}"
             if isinstance(stage, PerItem) and items is not None:
-                functions.append(stage.function(during))
+                functions.append(self._watch.function(name, stage.function(during)))
                 continue
             if functions:
-                items = self._run_functions(functions, items, saved)
+                items = self._watch.stream(f"{number - 1} functions", self._run_functions(functions, items, saved))
                 functions = []
             if isinstance(stage, Resumable):
                 items = self._resume(stage, stage.start(during), items, saved)
             else:
                 items = invoke(stage, items)
-        return self._run_functions(functions, items, saved) if functions else items  # type: ignore[return-value]  # not empty
+            items = self._watch.stream(name, items)
+        if functions:
+            items = self._watch.stream(f"{number} functions", self._run_functions(functions, items, saved))
+        return items  # type: ignore[return-value]  # there is at least one stage
+
+    def _pass_of(self, number: int, stage: Any) -> Pass:
+        """This pass as a stage sees it: what chance decides before a split, it decides alike in all processes."""
+        alike = getattr(stage, "draws", False) and any(getattr(s, "splits", False) for s in self._stages[number:])
+        return replace(self.during, stage=number, world=World() if alike else self.during.world)
 
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         stage = self._fused(functions)

@@ -6,7 +6,8 @@ iteration, its files, threads and processes go at once and not with some later g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -66,9 +67,9 @@ class Stream:
         self._skip = 0
 
     def next_epoch(self) -> Stream | None:
-        """This stream, ready for another epoch, or None when it has ended."""
+        """This stream, ready for another epoch, or None when it has ended, be it by an error or Ctrl-C."""
         self._in_epoch = 0  # an epoch that was left early is over
-        return None if self._at.finished else self
+        return None if inspect.getgeneratorstate(self._items) == inspect.GEN_CLOSED else self
 
     def state(self) -> Json:
         """Where the stream is, as JSON; after the last item of the last pass, the beginning of the next pass."""
@@ -85,7 +86,7 @@ class Stream:
 
     def close(self) -> None:
         """Close what the current pass holds open."""
-        self._items.close()  # type: ignore[attr-defined]  # a generator
+        self._items.close()
         self._at.running.close()
 
 
@@ -104,15 +105,18 @@ class _At:
         else:
             self.running = passes.run(passes.epochs.next())
 
-    def items(self, *, begun: bool) -> Iterator[Any]:
+    def items(self, *, begun: bool) -> Generator[Any, None, None]:
         """The items of all passes; an empty pass is the last, unless it was saved after its last item (`begun`)."""
         try:
             while True:
                 empty, begun = not begun, False
-                for item in self.running.items:
-                    empty = False
+                first = list(islice(self.running.items, 1))
+                empty = empty and not first
+                while first:
                     self.running.handed_on += 1
-                    yield item
+                    yield first.pop()  # and keep no name for it: a batch that the user has forgotten must not live on
+                    first = list(islice(self.running.items, 1)) if self.running.by_plan else []
+                yield from self.running.items
                 self._done += 1
                 if empty or self._done >= self._passes.repetitions:
                     self.finished = True

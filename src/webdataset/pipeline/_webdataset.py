@@ -22,7 +22,12 @@ from ._pipeline import ENDLESS, DataPipeline
 from ._plannable import Plannable
 from ._planned import ReadPlanned
 
-_RENAMED = {"splitter": "workersplitter", "cache_verbose": "verbose"}
+# Where a request takes a while to be answered, so that the next one should be under way: 4 connections of 40 MB/s
+# behind 50 ms were used to 96 % (benchmarks/transport.py).
+_NETWORK = frozenset({"http", "https", "s3", "gs", "az", "abfs", "abfss", "adl", "hf", "ais", "sftp", "ssh", "ftp"})
+_CONNECTIONS = 4
+
+_RENAMED = {"splitter": "workersplitter", "cache_verbose": "verbose", "cache_name": "url_to_name"}
 
 
 class FluidWrapper(DataPipeline, FluidInterface):
@@ -62,15 +67,20 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         empty_check: a pass without samples is an error.
         seed: decides every order, together with the epoch; the same on all ranks.
         strict: a shard without its end-of-archive marker is an error.
+        read_ahead: how many shards to read at once, the one in use included, by threads and in order. By default 4
+            where shards come over a network, and 1 elsewhere.
+        in_memory: read every shard once and keep it, in memory that all worker processes share.
         index: where the shards' indexes are: None uses those beside local shards if every shard has one; True insists
             on them, wherever the shards are; a directory or URL names another place; False reads without. A shard
-            without an index is read once to learn it. `urls` may also be a `.json` description (as `wids` has it). With
-            an index the order is one of all samples, the same for any number of ranks and workers, epochs have equal
-            steps, `len` is known, and a checkpoint goes on anywhere (docs/order.md).
+            without an index is read once, and its index kept there. `urls` may also be a `.json` description (as `wids`
+            has it). With an index the order is one of all samples, the same for any number of ranks and workers, epochs
+            have equal steps, `len` is known, and a checkpoint goes on anywhere (docs/order.md).
         fields: read only these fields (indexed).
         last: how several ranks get equally many steps (indexed): "pad" fills the last one with samples marked
             `__pad__`, "drop" leaves it out.
         window: how many shards are mixed at a time (indexed); by default as `shardshuffle` and `.shuffle(n)` say.
+        learn: keep the index of every shard that is streamed to its end, True beside local shards, or in a directory or
+            URL; it costs no byte. Once all shards have one, they are read as if `index` had named that place.
         order: "sequential", "random" (all samples) or "quasi-random" (small runs of samples) instead (indexed).
     """
 
@@ -95,11 +105,14 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         seed: int | None = None,
         *,
         strict: bool = True,
+        in_memory: bool = False,
+        read_ahead: int | None = None,
         index: bool | str | os.PathLike[str] | None = None,
         fields: Sequence[str] | None = None,
         last: str | None = None,
         window: int | None = None,
         order: str | None = None,
+        learn: bool | str | os.PathLike[str] | None = None,
         **older: Any,
     ) -> None:
         super().__init__()
@@ -109,12 +122,17 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         older = _renamed(older)
         workersplitter = older.pop("workersplitter", workersplitter)
         verbose = older.pop("verbose", verbose)
+        url_to_name = older.pop("url_to_name", url_to_name)
         length = older.pop("length", None)
         if older:
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
         opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose)
+        if in_memory:
+            from webdataset.cache import MemoryOpener
+
+            opener = MemoryOpener(opener)
         shuffled = _wants_shuffle(shardshuffle)
-        wishes = Wishes(index, fields, last, window, order)
+        wishes = Wishes(index, fields, last, window, order, learn)
         hindrance = _hindrance(
             urls,
             resampled=resampled,
@@ -130,13 +148,20 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             plan = ReadPlanned(found, mixed, chunk, 1, last, fields, handler, strict, empty_check)
             self.append(plan)
         else:
+            source = shard_source(_plain(urls), resampled=resampled, seed=self.seed)
             self._stream_shards(
-                shard_source(_plain(urls), resampled=resampled, seed=self.seed),
+                source,
                 None if resampled else _sharing(nodesplitter),
                 shards.ShuffleShards() if shuffled and not resampled else None,
                 None if resampled else _sharing(workersplitter),
+                _ahead(source, read_ahead, opener, handler),
                 ReadSamples(
-                    handler=handler, select_files=select_files, rename_files=rename_files, strict=strict, opener=opener
+                    handler=handler,
+                    select_files=select_files,
+                    rename_files=rename_files,
+                    strict=strict,
+                    opener=opener,
+                    learn=wishes.learning,
                 ),
                 CheckEmpty() if empty_check else None,
             )
@@ -248,6 +273,20 @@ class _Seen(Progress):
 
     def load(self, saved: Any, recall: Any) -> None:
         self.any = bool(saved)
+
+
+def _ahead(source: Any, depth: int | None, opener: Any, handler: Handler) -> Any:
+    """The stage that opens the next shards while one is read, where that helps."""
+    if depth is None:
+        first = next(iter(getattr(source, "urls", ())), "")
+        depth = _CONNECTIONS if stores.scheme_of(first) in _NETWORK else 1
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+        raise SpecError(f"read_ahead={depth!r}", hint="a whole number, 1 or more")
+    if depth == 1:
+        return None
+    from webdataset.cache import OpenAhead
+
+    return OpenAhead(depth, opener=opener, handler=handler)
 
 
 def _sharing(splitter: Any) -> Any:

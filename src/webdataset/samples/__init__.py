@@ -5,7 +5,6 @@ In come shards (`{"url": …}`, maybe with an open `stream` or a `local_path`); 
 that share a key. This room does not know how a tar header looks, where bytes come from, or what a field means.
 
 Files:
-    _names     member name → key and field
     _choice    which members are read, under what name
     _group     members → samples, the rule in plain words
     _gather    the same for whole windows of members, fast
@@ -14,9 +13,10 @@ Files:
     _read      shards → samples: the stage `ReadSamples`, and `read_shard`
 """
 
+from webdataset.names import is_meta, split_name
+
 from ._choice import choose
 from ._group import OWN_FIELDS, Sample, group_members
-from ._names import is_meta, split_name
 from ._read import ReadSamples, read_shard
 
 __all__ = [

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from webdataset.errors import SpecError
-
-from ._names import is_meta
+from webdataset.names import is_meta
 
 if TYPE_CHECKING:
     from webdataset.tar import Rename

@@ -8,9 +8,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.names import is_meta, split_name
 
 from ._errors import duplicate_field, split_sample
-from ._names import is_meta, split_name
 
 if TYPE_CHECKING:
     from webdataset.tar import Member

@@ -20,7 +20,6 @@ knows how many samples each shard has, and no more.
 * `_report`      what an order promises, in numbers
 * `_mixing`      several streams into one: in turn or by chance
 * `_schedule`    several streams into one, by exact shares
-* `_repeat`      the same source again and again
 * `_seed`        seeds out of anything
 """
 
@@ -46,7 +45,6 @@ from ._multi import MSSource, MultiShardSample, parse_spec, shardspec
 from ._order import Order, Window, quasi_random, sequential
 from ._partition import Part, Steps
 from ._permutation import Permutation, derive_keys, permute
-from ._repeat import guess_batchsize, repeatedly, repeatedly0
 from ._report import Mixing, ShuffleReport, shuffle_report
 from ._resample import NonEmpty, Resampled, ResampledShardList, ResampledShards, non_empty, resampled
 from ._rest import Reader, Rest, numbers_of
@@ -102,7 +100,6 @@ __all__ = [
     "fnmatch_with_braces",
     "get_pid_from_filename",
     "glob_with_braces",
-    "guess_batchsize",
     "is_shard_name",
     "make_seed",
     "non_empty",
@@ -114,8 +111,6 @@ __all__ = [
     "pytorch_worker_seed",
     "quasi_random",
     "random_samples",
-    "repeatedly",
-    "repeatedly0",
     "resampled",
     "round_robin_longest",
     "round_robin_shortest",

@@ -14,18 +14,27 @@ what is written appears at its address complete or not at all.
     _globs        patterns                           _redact     addresses without secrets
     _resume       the only file that waits, tries again and goes on from the next byte
     _local  _memory  _standard  _pipe  _http         one kind of place each
+    _object       s3, gs, az                         _broker     the same for forked children, done by a _desk
+    _huggingface  hf                                 _ais        AIStore
+    _fsspec       everything else
     _handler      a user's own opener
     _request  _pool  _auth  _index_page              what HTTP needs
+    _ahead        the next shards, read while the current one is used
     _counters     bytes, retries, rates
 """
 
 from ._address import scheme_of
+from ._ahead import ReadAhead, read_ahead
+from ._ais import AisStore
 from ._counters import Counters, counters
+from ._fsspec import FsspecStore
 from ._globs import is_pattern
 from ._guard import refuse_untrusted
 from ._http import HttpStore
+from ._huggingface import HuggingFaceStore
 from ._local import LocalStore
 from ._memory import MemoryStore
+from ._object import CloudStore
 from ._open import gopen, is_local, list_urls, open_read, open_write, read_range, stat
 from ._pipe import Pipe, PipeStore
 from ._pool import close_connections
@@ -39,14 +48,19 @@ from ._stream import Stream
 from ._upload import Upload
 
 __all__ = [
+    "AisStore",
     "Backoff",
+    "CloudStore",
     "Counters",
+    "FsspecStore",
     "HttpStore",
+    "HuggingFaceStore",
     "LocalStore",
     "MemoryStore",
     "Patience",
     "Pipe",
     "PipeStore",
+    "ReadAhead",
     "ResumingStream",
     "StandardStore",
     "Stat",
@@ -62,6 +76,7 @@ __all__ = [
     "open_read",
     "open_write",
     "pause",
+    "read_ahead",
     "read_range",
     "redacted",
     "refuse_untrusted",

@@ -15,7 +15,7 @@ from ._store import PIECE, Stat, Store, checked_range, read_fully
 from ._upload import SpooledUpload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import urllib3
 
@@ -87,7 +87,12 @@ class HttpStore(Store):
         wanted = wanted.adding(Range=f"bytes={start}-{'' if stop is None else stop - 1}")
         if version is not None and not version.startswith("W/"):
             wanted = wanted.adding(**{"If-Range": version})
-        return HttpBody(request("GET", wanted), start)
+        response = request("GET", wanted)
+        try:
+            return HttpBody(response, start)
+        except BaseException:
+            response.close()
+            raise
 
     def _stat(self, url: str) -> Stat:
         try:
@@ -115,6 +120,7 @@ class HttpBody(Body):
 
     def __init__(self, response: urllib3.BaseHTTPResponse, asked: int) -> None:
         self.response = response
+        self._read1: Callable[..., bytes] = response.read1
         self.version = response.headers.get("ETag") or response.headers.get("Last-Modified")
         self.ranged = response.status == 206
         self.complete = bool(getattr(response, "chunked", False))
@@ -126,9 +132,11 @@ class HttpBody(Body):
             self.size = int(length) if length.isdigit() else None
 
     def read1(self, size: int) -> bytes:
-        with explained():
-            piece: bytes = self.response.read1(min(size, PIECE), decode_content=False)
-        return piece
+        try:
+            return self._read1(min(size, PIECE), decode_content=False)
+        except Exception:  # told apart by the table of exceptions, which costs too much for every piece
+            with explained():
+                raise
 
     def close(self) -> None:
         # Given back to the pool already if it was read to its end; otherwise the connection is of no more use.

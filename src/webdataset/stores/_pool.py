@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 
+from ._broker import close_brokers
+
 if TYPE_CHECKING:
     import urllib3
 
@@ -28,15 +30,18 @@ def manager(url: str) -> urllib3.PoolManager:
 
 
 def close_connections() -> None:
-    """Close all idle connections of this process; the next request opens new ones.
+    """Close all idle connections of this process, and its brokers; the next request opens new ones.
 
     >>> close_connections()
     """
     with _lock:
         managers = list(_managers.values())
         _managers.clear()
-    for pool in managers:
-        pool.clear()
+    for known in managers:
+        for key in known.pools.keys():  # noqa: SIM118 - it is no dict, and cannot be iterated over
+            known.pools[key].close()  # clear() leaves that to the garbage collector
+        known.clear()
+    close_brokers()
 
 
 def _new(proxy: str | None) -> urllib3.PoolManager:

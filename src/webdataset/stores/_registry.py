@@ -9,10 +9,14 @@ from webdataset import config
 from webdataset.errors import SpecError
 
 from ._address import scheme_of
+from ._ais import AisStore
+from ._fsspec import FsspecStore
 from ._handler import HandlerStore
 from ._http import HttpStore
+from ._huggingface import HuggingFaceStore
 from ._local import LocalStore
 from ._memory import MemoryStore
+from ._object import CloudStore
 from ._pipe import PipeStore
 from ._standard import StandardStore
 from ._store import Store
@@ -20,6 +24,8 @@ from ._store import Store
 Handler = Callable[..., Any]
 
 _http = HttpStore()
+_cloud = CloudStore()
+_other = FsspecStore()
 
 schemes: dict[str, Store | Handler] = {
     "": LocalStore(),
@@ -29,6 +35,20 @@ schemes: dict[str, Store | Handler] = {
     "pipe": PipeStore(),
     "http": _http,
     "https": _http,
+    "s3": _cloud,
+    "s3a": _cloud,
+    "gs": _cloud,
+    "az": _cloud,
+    "azure": _cloud,
+    "abfs": _cloud,
+    "abfss": _cloud,
+    "hf": HuggingFaceStore(),
+    "ais": AisStore(),
+    "sftp": _other,
+    "ssh": _other,
+    "ftp": _other,
+    "hdfs": _other,
+    "__default__": _other,
 }
 """Scheme → a `Store`, or a function `f(url, mode, bufsize)` that returns a binary file. Change it to your liking."""
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
 
 from webdataset import config
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout
@@ -44,20 +45,49 @@ class Request:
         """The same with more headers."""
         return replace(self, headers={**self.headers, **headers})
 
+    def moved(self, url: str) -> Request:
+        """The same to another address; secrets stay behind when it is another host."""
+        if urlsplit(url).netloc == urlsplit(self.url).netloc:
+            return replace(self, url=url)
+        return replace(self, url=url, headers={k: v for k, v in self.headers.items() if k.lower() not in self.secret})
+
 
 def request(method: str, wanted: Request, body: IO[bytes] | bytes | None = None) -> urllib3.BaseHTTPResponse:
     """Ask once; the body of a good answer is not read yet, a bad answer is an error."""
+    response = (
+        _ask(method, wanted, body) if body is None or isinstance(body, bytes) else _ask_with(method, wanted, body)
+    )
+    if response.status >= 300:
+        raise _bad(response)
+    return response
+
+
+def _ask_with(method: str, wanted: Request, body: IO[bytes]) -> urllib3.BaseHTTPResponse:
+    """Follow redirects by hand: urllib3 does not rewind a file that it has sent to the first address."""
+    for _ in range(_REDIRECTS):
+        body.seek(0)
+        response = _ask(method, wanted, body, redirects=0)
+        location = response.headers.get("Location")
+        if response.status not in {307, 308} or not location:
+            return response
+        response.drain_conn()
+        wanted = wanted.moved(urljoin(wanted.url, location))
+    raise StoreError("the server redirects in a circle", hint="check the address")
+
+
+def _ask(
+    method: str, wanted: Request, body: IO[bytes] | bytes | None, redirects: int = _REDIRECTS
+) -> urllib3.BaseHTTPResponse:
     import urllib3
-    from urllib3.util.retry import Retry
 
     hidden = frozenset({"authorization", "cookie", "proxy-authorization"}) | wanted.secret
-    policy = Retry(
+    policy = urllib3.Retry(
         total=None,
         connect=0,
         read=0,
         status=0,
         other=0,
-        redirect=_REDIRECTS,
+        redirect=redirects,
         remove_headers_on_redirect=hidden,
         respect_retry_after_header=False,
     )
@@ -65,20 +95,17 @@ def request(method: str, wanted: Request, body: IO[bytes] | bytes | None = None)
     # Bytes as they are stored: an encoding added on the way could not be resumed in the middle.
     headers = {"Accept-Encoding": "identity", "User-Agent": "webdataset", **wanted.headers}
     with explained():
-        response = manager(wanted.url).request(
+        return manager(wanted.url).request(
             method,
             wanted.url,
             headers=headers,
             body=body,
             preload_content=False,
             decode_content=False,
-            redirect=True,
+            redirect=redirects > 0,
             retries=policy,
             timeout=urllib3.Timeout(connect=min(patience, 30), read=patience),
         )
-    if response.status >= 300:
-        raise _bad(response)
-    return response
 
 
 @contextmanager

@@ -189,6 +189,7 @@ class _Reader:
             run = self._plain() or self._single()
             if run is not None:
                 yield run
+                del run  # or its payload would be kept while the next one is read
 
     def _peek(self) -> bytes:
         try:
@@ -211,7 +212,7 @@ class _Reader:
         first, end = table.run_from(blocks.offset)
         if first == end:
             return None
-        length = table.ends[end - 1] - blocks.offset
+        length = int(table.ends[end - 1]) - blocks.offset
         blocks.skip(length)
         blocks.mean = length / (end - first)
         names, offsets, starts, stops = table.names, table.offsets, table.starts, table.stops

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._header import BLOCK
+from ._header import BLOCK, text
 from ._pax import only_times
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 _POSIX = int.from_bytes(b"ustar\x0000", "little")
 _GNU = int.from_bytes(b"ustar  \x00", "little")
 
-# Float products are exact below 2**53 and use BLAS; eleven octal digits stay below 2**33.
-_SIZE_POWERS = 8.0 ** np.arange(10, -1, -1)
-_CHECKSUM_POWERS = 8.0 ** np.arange(5, -1, -1)
+_POWERS_OF_8 = 8 ** np.arange(10, -1, -1)
 _ZERO, _SPACE, _REGULAR, _PAX = ord("0"), ord(" "), ord("0"), ord("x")
 
 # The checksum counts its own field as eight blanks. The field is six digits, a NUL and a blank; so what the sum over
@@ -63,13 +61,14 @@ class Table:
         if pax.any():
             offsets = _behind_times(window, at, sizes, ends, pax)
         keep = ~pax & (ends <= len(window))
-        if not keep.all():
-            at, offsets, ends, rows, sizes = at[keep], offsets[keep], ends[keep], rows[keep], sizes[keep]
-        self.names = _names(rows)
+        fields = rows[:, :100]
+        if not keep.all():  # nearly always: the last member of a window reaches beyond it
+            at, offsets, ends, fields, sizes = at[keep], offsets[keep], ends[keep], fields[keep], sizes[keep]
+        self.names = _names(fields)
         self.offsets: list[int] = (base + offsets).tolist()
         self.starts: list[int] = (at + BLOCK).tolist()
         self.stops: list[int] = (at + BLOCK + sizes).tolist()
-        self.ends: list[int] = (base + ends).tolist()
+        self.ends = base + ends
         # The rows after which the chain does not go on with the next row.
         self._breaks: list[int] = np.flatnonzero(ends[:-1] != offsets[1:]).tolist()
 
@@ -87,24 +86,32 @@ def _plain_headers(window: bytes, origin: int) -> tuple[Ints, Bytes, Ints]:
     count = (len(window) - origin) // BLOCK
     magic: NDArray[Any] = np.ndarray((count,), "<u8", window, origin + 257, (BLOCK,))
     found = np.flatnonzero((magic == _POSIX) | (magic == _GNU))
-    rows = np.frombuffer(window, np.uint8, count * BLOCK, origin).reshape(count, BLOCK)[found]
-    size_digits = rows[:, 124:135] - _ZERO  # bytes below "0" wrap around to large numbers
-    sum_digits = rows[:, 148:154] - _ZERO
-    stored = sum_digits @ _CHECKSUM_POWERS
-    actual = rows.sum(axis=1, dtype=np.int64) - sum_digits.sum(axis=1, dtype=np.int64) - _FIELD_EXCESS
+    blocks = np.frombuffer(window, np.uint8, count * BLOCK, origin).reshape(count, BLOCK)
+    rows = blocks.take(found, axis=0)
+    sizes, _, sizes_good = _octal(rows[:, 124:135])
+    stored, digit_sums, stored_good = _octal(rows[:, 148:154])
     plain = (
-        (stored == actual)
+        (stored == rows.sum(axis=1, dtype=np.uint32) - digit_sums - _FIELD_EXCESS)
+        & stored_good
+        & sizes_good
         & ((rows[:, 156] == _REGULAR) | (rows[:, 156] == _PAX))
+        & (rows[:, 0] != 0)
         & (rows[:, 345] == 0)
         & ((rows[:, 135] == 0) | (rows[:, 135] == _SPACE))
-        & (size_digits.max(axis=1) < 8)
-        & (sum_digits.max(axis=1) < 8)
         & (rows[:, 154] == 0)
         & (rows[:, 155] == _SPACE)
     )
     if not plain.all():
-        found, rows, size_digits = found[plain], rows[plain], size_digits[plain]
-    return origin + found * BLOCK, rows, (size_digits @ _SIZE_POWERS).astype(np.int64)
+        found, rows, sizes = found[plain], rows[plain], sizes[plain]
+    return origin + found * BLOCK, rows, sizes
+
+
+def _octal(fields: Bytes) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """The numbers that rows of octal digits mean, the sums of their digits, and whether they are such digits."""
+    # One row per digit, so that sum and maximum run over all headers: 0.01 µs each instead of 0.07.
+    digits = np.subtract(fields.T, _ZERO, order="C")  # bytes below "0" wrap around to large numbers
+    powers = _POWERS_OF_8[-len(digits) :]
+    return powers @ digits, digits.sum(axis=0, dtype=np.int64), digits.max(axis=0) < 8
 
 
 def _behind_times(window: bytes, at: Ints, sizes: Ints, ends: Ints, pax: NDArray[np.bool_]) -> Ints:
@@ -117,10 +124,12 @@ def _behind_times(window: bytes, at: Ints, sizes: Ints, ends: Ints, pax: NDArray
     return offsets
 
 
-def _names(rows: Bytes) -> list[str]:
-    stored: list[bytes] = np.ndarray((len(rows),), "S100", np.ascontiguousarray(rows), 0, (BLOCK,)).tolist()
-    # One decoding for all names: 0.05 µs each instead of 0.2.
-    names = b"\0".join(stored).decode("utf-8", "surrogateescape").split("\0")
-    if len(names) != len(stored):  # junk behind a name's NUL, or no names at all
-        names = [name.partition(b"\0")[0].decode("utf-8", "surrogateescape") for name in stored]
+def _names(fields: Bytes) -> list[str]:
+    width = int(np.flatnonzero(np.bitwise_or.reduce(fields, axis=0)).max(initial=0)) + 1
+    padded = np.zeros((len(fields), width + 1), np.uint8)
+    padded[:, :width] = fields[:, :width]
+    # All names decoded at once and cut at their NULs: 0.07 µs each instead of 0.25.
+    names = list(filter(None, padded.tobytes().decode("utf-8", "surrogateescape").split("\0")))
+    if len(names) != len(fields):  # there is something behind the NUL of a name
+        names = [text(field.tobytes()) for field in fields]
     return names

@@ -196,8 +196,7 @@ def _build_template(owner: _Owner, dialect: str, kind: bytes) -> _Template:
     before_size = _number(owner.mode, 8) + _number(owner.uid, 8) + _number(owner.gid, 8)
     mtime = _number(owner.mtime, 12)
     names = owner.uname.encode().ljust(_OWNER + 1, b"\0") + owner.gname.encode().ljust(_OWNER + 1, b"\0")
-    device = bytes(16) if dialect == "gnu" else b"0000000\0" * 2
-    after = kind + bytes(100) + _MAGIC[dialect] + names + device
+    after = kind + bytes(100) + _MAGIC[dialect] + names + bytes(16)  # no link, no device
     blank_checksum = 8 * ord(" ")
     return _Template(before_size, mtime, after, sum(before_size) + sum(mtime) + sum(after) + blank_checksum)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import EncodingError, SpecError, Where
-from webdataset.samples import is_meta
+from webdataset.names import is_meta
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

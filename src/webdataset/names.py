@@ -1,4 +1,4 @@
-"""Member name → (key, field), and which names are no fields at all."""
+"""The naming rule: member name → (key, field), and which names are no fields at all."""
 
 from __future__ import annotations
 

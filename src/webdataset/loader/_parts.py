@@ -1,0 +1,87 @@
+"""From the numbers of a meter to the parts of a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ._meter import Meter
+from ._stats import Part, Stats
+from ._watch import FUNCTION, STREAM
+
+
+def thread_stats(meter: Meter, threads: int) -> Stats:
+    """The stats of a loader that uses threads, or none."""
+    seconds = meter.elapsed
+    lane = "thread" if threads else "process"
+    functions = meter.seconds["functions"]
+    worked = meter.seconds["ahead"] - meter.seconds["wait for functions"] if threads else meter.seconds["wait"]
+    parts = list(_stages(meter, seconds, threads, lane)) or list(_coarse(meter, seconds, threads, worked, lane))
+    return Stats(
+        meter.counts["items"],
+        seconds,
+        (*parts, _consumer(meter, seconds, lane if not threads else "consumer")),
+        meter.mean("queue") if threads else None,
+        threads,
+        meter.seconds["functions on a processor"] / functions if functions else None,
+    )
+
+
+def process_stats(meter: Meter, workers: int) -> Stats:
+    """The stats of a loader that uses worker processes."""
+    seconds = meter.elapsed
+    busy = meter.seconds["busy"] + meter.seconds["packing"]
+    alive = max(busy + meter.seconds["idle"], 1e-9)
+    parts = list(_stages(meter, alive, 0, "workers"))
+    if parts:
+        parts.append(
+            _part("packing", "handing over", "workers", meter.counts["items"], meter.seconds["packing"], alive)
+        )
+    else:
+        parts.append(_part("workers", "workers", "workers", meter.counts["items"], busy, alive))
+    consumer = _consumer(meter, seconds, "consumer")
+    between = max(0.0, 1 - consumer.share - busy / alive)
+    handing = Part("handing over", "handing over", "between", consumer.items, between * seconds, between)
+    return Stats(meter.counts["items"], seconds, (*parts, handing, consumer), None, workers)
+
+
+def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str) -> Iterator[Part]:
+    items = meter.counts["functions"] or meter.counts["items"]
+    read = meter.seconds["read"]
+    if read:
+        yield _part("reading", "reading", lane, items, read, seconds)
+    if threads and meter.counts["functions"]:
+        yield _part("functions", "functions", "pool", items, meter.seconds["functions"], threads * seconds)
+    name = "shuffling, batching" if read else "dataset"
+    yield _part(name, "rest" if read else "workers", lane, items, max(0.0, worked - read), seconds)
+
+
+def _stages(meter: Meter, seconds: float, threads: int, lane: str) -> Iterator[Part]:
+    """A part for every stage, when they were watched. The time of a stream includes that of the one before it."""
+    before, kind = 0.0, "reading"
+    for key in sorted(meter.counts, key=_order):
+        if key.startswith(STREAM):
+            name, spent = key.removeprefix(STREAM), meter.seconds[key]
+            if name.endswith(" functions"):
+                kind = "rest"
+            else:
+                yield _part(name, kind, lane, meter.counts[key], max(0.0, spent - before), seconds)
+            before = spent
+        elif key.startswith(FUNCTION):
+            name, capacity = key.removeprefix(FUNCTION), seconds * max(1, threads)
+            pool = "pool" if threads else lane
+            yield _part(name, "functions", pool, meter.counts[key], meter.seconds[key], capacity)
+
+
+def _order(key: str) -> int:
+    """Stages in the order of the pipeline; other names first, in the order in which they came."""
+    number = key.removeprefix(STREAM).removeprefix(FUNCTION).split(" ")[0]
+    return int(number) if number.isdigit() else -1
+
+
+def _consumer(meter: Meter, seconds: float, lane: str) -> Part:
+    spent = max(0.0, seconds - meter.seconds["wait"])
+    return _part("consumer", "consumer", lane, meter.counts["items"], spent, seconds)
+
+
+def _part(name: str, kind: str, lane: str, items: int, spent: float, capacity: float) -> Part:
+    return Part(name, kind, lane, items, spent, spent / capacity if capacity > 0 else 0.0)

@@ -1,0 +1,110 @@
+"""Where the time goes: what each part of a loader did, which of them the others wait for, and what to do about it.
+
+The parts run in lanes that work at the same time: a thread that reads and batches, a pool, processes, the consumer. The
+busiest lane decides how fast the whole is, and in it the part that takes most of its time is the bottleneck.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._advice import advise
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part of the loader did.
+
+    Args:
+        name: of a stage, or what the part is for.
+        kind: what to do about it depends on this: reading, functions, rest, workers, handing over, consumer.
+        lane: parts of the same lane take turns.
+        items: that it worked on.
+        seconds: of work, summed over its threads or processes.
+        share: of the time of its lane.
+    """
+
+    name: str
+    kind: str
+    lane: str
+    items: int
+    seconds: float
+    share: float
+
+    @property
+    def rate(self) -> float:
+        """Items per second of work."""
+        return self.items / self.seconds if self.seconds > 0 else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.name:<32}{self.lane:<10}{self.items:>10,}{self.rate:>14,.0f}{self.share:>7.0%}"
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a loader did since its epoch began.
+
+    >>> reading = Part("reading", "reading", "thread", items=640, seconds=1.9, share=0.95)
+    >>> consumer = Part("consumer", "consumer", "consumer", items=10, seconds=0.1, share=0.05)
+    >>> print(Stats(items=10, seconds=2.0, parts=(reading, consumer), queue=0.1))
+    10 items in 2.0 s: 5.0 a second; the queue was 10% full
+    part                            lane           items    at most/s   busy
+    reading                         thread           640          337    95%
+    consumer                        consumer          10          100     5%
+    bottleneck: reading – ...
+
+    Args:
+        items: that were handed on.
+        seconds: from the start of the epoch to the last of them.
+        parts: in the order of the work.
+        queue: how full the queue in front of the consumer was, from 0 to 1.
+        workers: how many threads or processes.
+        on_processor: the share of the functions' time in which they had a processor; threads only.
+    """
+
+    items: int
+    seconds: float
+    parts: tuple[Part, ...]
+    queue: float | None = None
+    workers: int = 0
+    on_processor: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Items handed on per second."""
+        return self.items / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def slowest(self) -> Part | None:
+        """The part that the others wait for."""
+        lanes: dict[str, float] = {}
+        for part in self.parts:
+            lanes[part.lane] = lanes.get(part.lane, 0.0) + part.share
+        if not lanes:
+            return None
+        busiest = max(lanes, key=lambda lane: lanes[lane])
+        return max((part for part in self.parts if part.lane == busiest), key=lambda part: part.share)
+
+    @property
+    def bottleneck(self) -> str:
+        """Its name."""
+        return self.slowest.name if self.slowest is not None else "nothing"
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        slowest = self.slowest
+        if slowest is None:
+            return "nothing has been read yet"
+        each = self.seconds / max(1, self.items)
+        return advise(slowest.kind, workers=self.workers, on_processor=self.on_processor, seconds_per_item=each)
+
+    def __str__(self) -> str:
+        queue = f"; the queue was {self.queue:.0%} full" if self.queue is not None else ""
+        lines = [
+            f"{self.items:,} items in {self.seconds:.1f} s: {self.rate:,.1f} a second{queue}",
+            f"{'part':<32}{'lane':<10}{'items':>10}{'at most/s':>14}{'busy':>7}",
+            *map(str, self.parts),
+            f"bottleneck: {self.bottleneck} – {self.advice}",
+        ]
+        return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,115 @@
+"""`ais://`: NVIDIA AIStore by its REST interface, and other clouds through it (`USE_AIS_FOR`).
+
+The proxy at `AIS_ENDPOINT` redirects every request for an object to the machine that has it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from webdataset import config
+from webdataset.errors import SpecError, StoreError, Where
+
+from ._address import scheme_of
+from ._http import HttpStore
+from ._request import Request, request
+from ._resume import persist, retryable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PROVIDERS = {
+    "ais": "ais",
+    "s3": "aws",
+    "aws": "aws",
+    "gs": "gcp",
+    "gcp": "gcp",
+    "az": "azure",
+    "azure": "azure",
+    "oc": "oci",
+}
+# What may follow an object's name as a query.
+_OPTIONS = {"etl_name", "etl_args", "etl_pipeline", "archpath", "archregx", "archmode", "latest-ver"}
+
+
+class AisStore(HttpStore):
+    """AIStore: reading with resume, writing, listing, and transformation on the way (`?etl_name=…`).
+
+    >>> AisStore()
+    AisStore()
+    """
+
+    kind = "ais"
+
+    def target(self, url: str, method: str = "GET") -> Request:
+        bucket, name, query = parse(url)
+        if not name:
+            raise SpecError("there is no object in this address", Where(shard=url), hint="write ais://bucket/object")
+        return self._request(f"objects/{quote(bucket)}/{quote(name)}", query)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        bucket, name, query = parse(prefix)
+        start, token = prefix[: len(prefix) - len(name)] if name else prefix, ""
+        if not start.endswith("/"):
+            start += "/"
+        wanted = self._request(f"buckets/{quote(bucket)}", {"provider": query["provider"]})
+        while True:
+            value = {"prefix": name, "continuation_token": token, "pagesize": 0, "props": "name,size"}
+            page = persist(lambda value=value: _page(wanted, value), prefix, self.patience, self.kind)  # type: ignore[misc]
+            for entry in page.get("entries") or ():
+                yield start + entry["name"]
+            token = page.get("continuation_token") or ""
+            if not token:
+                return
+
+    def _request(self, path: str, query: dict[str, str]) -> Request:
+        endpoint = config.read("AIS_ENDPOINT")
+        if not endpoint:
+            raise StoreError("AIS_ENDPOINT is not set", hint="for example AIS_ENDPOINT=http://localhost:8080")
+        token = config.read("AIS_AUTHN_TOKEN")
+        secrets = {"Authorization": f"Bearer {token}"} if token else {}
+        return Request.to(f"{endpoint.rstrip('/')}/v1/{path}?{urlencode(query)}", secrets)
+
+
+def parse(url: str) -> tuple[str, str, dict[str, str]]:
+    """Bucket, object and query of an address.
+
+    >>> parse("ais://b/dir/a.tar?etl_name=resize")
+    ('b', 'dir/a.tar', {'provider': 'ais', 'etl_name': 'resize'})
+    >>> parse("s3://b/a.tar")
+    ('b', 'a.tar', {'provider': 'aws'})
+    >>> parse("ais://@cluster#space/b/a.tar")
+    ('b', 'a.tar', {'provider': 'ais', 'namespace': '@cluster#space'})
+    """
+    scheme = scheme_of(url)
+    rest = url[len(scheme) + 3 :]
+    query = {"provider": _PROVIDERS.get(scheme, scheme)}
+    if rest.startswith("@"):
+        query["namespace"], _, rest = rest.partition("/")
+    rest, _, options = rest.partition("?")
+    found = dict(parse_qsl(options))
+    if set(found) - _OPTIONS:
+        raise SpecError(
+            f"AIStore has no options {sorted(set(found) - _OPTIONS)}",
+            Where(shard=url),
+            hint=f"there are {sorted(_OPTIONS)}",
+        )
+    bucket, _, name = rest.partition("/")
+    if not bucket:
+        raise SpecError("there is no bucket in this address", Where(shard=url), hint="write ais://bucket/object")
+    return bucket, name, {**query, **found}
+
+
+def _page(wanted: Request, value: dict[str, Any]) -> dict[str, Any]:
+    body = json.dumps({"action": "list", "name": "", "value": value}).encode()
+    asking = wanted.adding(**{"Content-Type": "application/json", "Accept": "application/json"})
+    with request("GET", asking, body=body) as response:
+        try:
+            page = json.loads(response.read())
+        except ValueError as error:
+            raise retryable(StoreError("the list of objects cannot be read")) from error
+    if not isinstance(page, dict):
+        raise StoreError("the list of objects is not what AIStore sends", hint="check AIS_ENDPOINT")
+    return page

@@ -1,0 +1,197 @@
+"""A fresh process that reads and writes for one that cannot.
+
+obstore runs threads of its own. They do not survive a fork: in a child of a process that has used it (a DataLoader
+worker, say), every call would wait for ever. Such a child lets a freshly started process do the work and talks to it
+over pipes, one request and one answer at a time. A broker serves one stream at once and is used again for the next.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any
+
+from webdataset.errors import StoreError
+
+from ._store import PIECE, Stat, Store
+from ._stream import Stream
+from ._upload import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from webdataset.stores._desk import serve; serve()"
+
+_idle: list[Broker] = []
+_lock = threading.Lock()
+
+
+class Broker:
+    """The near end: `ask(verb, *args)` returns the answer, or raises what went wrong there."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
+            [sys.executable, "-c", _PROGRAM.format(path=sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def ask(self, *request: Any) -> Any:
+        """One request, one answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            send(self._process.stdin, request)
+            good, answer = receive(self._process.stdout)
+        except (OSError, EOFError) as error:
+            self.close()
+            raise StoreError("the process that reads the cloud for this one ended", hint="see its messages") from error
+        if not good:
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """In a forked child: close our copies of the parent's pipes."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.returncode = 0  # it is the parent's child, not ours to wait for
+
+
+class BrokeredStore(Store):
+    """The same verbs, done by a broker."""
+
+    def open_read(self, url: str, start: int = 0) -> Stream:
+        return _BrokeredStream(url, start)
+
+    def open_write(self, url: str) -> Upload:
+        return _BrokeredUpload(url)
+
+    def read_range(self, url: str, start: int, length: int) -> bytes:
+        data: bytes = _once("read_range", url, start, length)
+        return data
+
+    def stat(self, url: str) -> Stat:
+        found: Stat = _once("stat", url)
+        return found
+
+    def list(self, prefix: str) -> Iterator[str]:
+        return iter(_once("list", prefix))
+
+
+class _BrokeredStream(Stream):
+    def __init__(self, url: str, start: int) -> None:
+        super().__init__(start)
+        self._broker: Broker | None = take()
+        try:
+            self.size, self.version = self._broker.ask("open_read", url, start)
+        except BaseException:
+            self._end()
+            raise
+
+    def pull(self, size: int) -> bytes:
+        assert self._broker is not None
+        piece: bytes = self._broker.ask("read", min(size, PIECE))
+        return piece
+
+    def close(self) -> None:
+        self._end()
+        super().close()
+
+    def _end(self) -> None:
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            give_back(broker)
+
+
+class _BrokeredUpload(Upload):
+    def __init__(self, url: str) -> None:
+        self._broker = take()
+        self._broker.ask("open_write", url)
+
+    def write(self, data: Any, /) -> int:
+        count: int = self._broker.ask("write", bytes(data))
+        return count
+
+    def publish(self) -> None:
+        self._broker.ask("publish")
+        give_back(self._broker)
+
+    def discard(self) -> None:
+        give_back(self._broker)
+
+
+def take() -> Broker:
+    """An idle broker, or a new one."""
+    with _lock:
+        if _idle:
+            return _idle.pop()
+    return Broker()
+
+
+def give_back(broker: Broker) -> None:
+    """The broker has no stream any more; whatever it had open is dropped there."""
+    try:
+        broker.ask("drop")
+    except StoreError:
+        return
+    with _lock:
+        _idle.append(broker)
+
+
+def close_brokers() -> None:
+    """End all idle brokers.
+
+    >>> close_brokers()
+    """
+    with _lock:
+        brokers, _idle[:] = list(_idle), []
+    for broker in brokers:
+        broker.close()
+
+
+def _once(*request: Any) -> Any:
+    broker = take()
+    try:
+        return broker.ask(*request)
+    finally:
+        give_back(broker)
+
+
+def send(pipe: IO[bytes], message: Any) -> None:
+    """Write one message."""
+    data = pickle.dumps(message)
+    pipe.write(struct.pack("<Q", len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> Any:
+    """Read one message, or raise EOFError."""
+    head = pipe.read(8)
+    if len(head) < 8:
+        raise EOFError
+    return pickle.loads(pipe.read(struct.unpack("<Q", head)[0]))  # noqa: S301 - from a process that we started
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - the parent's lock may have been held by a thread that does not exist here
+    _lock = threading.Lock()
+    for broker in _idle:
+        broker.forget()
+    _idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,169 @@
+"""Every other scheme that fsspec knows: sftp, ssh, ftp, hdfs, webdav, github, …"""
+
+from __future__ import annotations
+
+import io
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
+
+from ._address import scheme_of
+from ._guard import refuse_local
+from ._redact import redacted
+from ._resume import Body, Patience, ResumingStream, persist, retryable
+from ._store import Stat, Store
+from ._upload import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OURS = "http, https, s3, gs, az, hf, ais, file, pipe, memory"
+# Schemes of fsspec that lead to local files by another name.
+_DISGUISES = {"local", "dir", "simplecache", "filecache", "blockcache"}
+
+
+class FsspecStore(Store):
+    """Whatever fsspec can open.
+
+    >>> FsspecStore().open_read("nonsense://x")
+    Traceback (most recent call last):
+    webdataset.errors.UnknownScheme: nobody knows the scheme 'nonsense' – nonsense://x, byte 0 – ...
+    """
+
+    kind = "fsspec"
+
+    def __init__(self, patience: Patience | None = None) -> None:
+        self.patience = patience or Patience()
+
+    def open_read(self, url: str, start: int = 0) -> ResumingStream:
+        return ResumingStream(url, lambda at, _: _FsspecBody(url, at), start, self.patience, self.kind)
+
+    def stat(self, url: str) -> Stat:
+        return persist(lambda: _stat(url), url, self.patience, self.kind)
+
+    def open_write(self, url: str) -> _FsspecUpload:
+        return _FsspecUpload(url)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        fs, path = _place(prefix)
+        folder, _, _ = path.rpartition("/")
+        start = prefix[: len(prefix) - len(path)] if prefix.endswith(path) else f"{scheme_of(prefix)}://"
+        with explained(prefix):
+            names = sorted(fs.find(folder or "/"))
+        return (start + name for name in names if name.startswith(path))
+
+
+class _FsspecBody(Body):
+    def __init__(self, url: str, start: int) -> None:
+        fs, path = _place(url)
+        self._url, self.start, self.ranged = url, start, True
+        found = _stat(url)
+        self.size, self.version = found.size, found.etag
+        with explained(url):
+            self._file: Any = fs.open(path, "rb")
+            if start:
+                self._file.seek(start)
+
+    def read1(self, size: int) -> bytes:
+        with explained(self._url):
+            piece: bytes = self._file.read(size)
+        return piece
+
+    def close(self) -> None:
+        with suppress(Exception):  # a broken connection may not even close; it is being given up
+            self._file.close()
+
+
+class _FsspecUpload(Upload):
+    """Written beside the target and moved over it where the place can move, else sent in one go."""
+
+    def __init__(self, url: str) -> None:
+        self._finished = True  # until there is something to publish or discard
+        self._url = url
+        self._fs, self._path = _place(url)
+        self._temporary = f"{self._path}.part"
+        with explained(url):
+            self._file: Any = self._fs.open(self._temporary, "wb")
+        self._finished = False
+
+    def write(self, data: Any, /) -> int:
+        with explained(self._url):
+            self._file.write(bytes(data))
+        return len(data)
+
+    def publish(self) -> None:
+        with explained(self._url):
+            self._file.close()
+            if self._fs.exists(self._path):
+                self._fs.rm_file(self._path)
+            self._fs.mv(self._temporary, self._path)
+
+    def discard(self) -> None:
+        with explained(self._url):
+            self._file.close()
+            self._fs.rm_file(self._temporary)
+
+
+def _stat(url: str) -> Stat:
+    fs, path = _place(url)
+    with explained(url):
+        found = fs.info(path)
+    if found.get("type") == "directory":
+        raise StoreError(
+            "this is a directory", Where(shard=redacted(url)), hint="end it with / to mean the files in it"
+        )
+    version = found.get("ETag") or found.get("etag") or found.get("mtime") or found.get("modify")
+    return Stat(found.get("size"), None if version is None else str(version))
+
+
+def _place(url: str) -> tuple[Any, str]:
+    """The file system of an address and the path in it."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingDependency("fsspec", extra="fsspec", why=f"to open {redacted(url)}") from error
+    if "::" in url or scheme_of(url) in _DISGUISES:
+        refuse_local(url)
+    try:
+        fs, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise MissingDependency(
+            error.name or "a package", extra="fsspec", why=f"to open {redacted(url)}: {error}"
+        ) from error
+    except ValueError as error:
+        raise UnknownScheme(
+            f"nobody knows the scheme {scheme_of(url)!r}",
+            Where(shard=redacted(url)),
+            hint=f"use one of {_OURS}, one that fsspec knows, or add yours to stores.schemes",
+        ) from error
+    except OSError as error:
+        raise _meaning(error, url) from error
+    if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
+        refuse_local(url)
+    return fs, path
+
+
+@contextmanager
+def explained(url: str) -> Iterator[None]:
+    """Turn what file systems raise into ours."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (OSError, EOFError, io.UnsupportedOperation) as error:
+        raise _meaning(error, url) from error
+    except Exception as error:
+        # Each file system brings a library with exceptions of its own (paramiko, ftplib, …): treated as passing.
+        raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=redacted(url)))) from error
+
+
+def _meaning(error: BaseException, url: str) -> StoreError:
+    where = Where(shard=redacted(url))
+    if isinstance(error, FileNotFoundError):
+        return ShardNotFound("there is no such object", where, hint="check the address")
+    if isinstance(error, PermissionError):
+        return AccessDenied(f"no access: {error}", where, hint="check the credentials for this place")
+    if isinstance(error, io.UnsupportedOperation | NotImplementedError | IsADirectoryError):
+        return StoreError(f"this place cannot do that: {error}", where, hint="use another kind of address")
+    return retryable(StoreError(f"the connection failed: {error or type(error).__name__}", where))

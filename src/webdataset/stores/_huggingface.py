@@ -1,0 +1,155 @@
+"""`hf://`: datasets, models, spaces and buckets of the Hugging Face hub, by its own HTTP.
+
+The token goes into a header of the requests to the hub, never into a command line, a log or a request to another host.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from webdataset import config
+from webdataset.errors import MissingDependency, SpecError, StoreError, Where
+
+from ._http import HttpStore
+from ._request import Request, request
+from ._resume import persist, retryable
+from ._upload import SpooledUpload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ADDRESS = re.compile(
+    r"hf://(?:(datasets|models|spaces|buckets)/)?([^/@]+/[^/@]+)(?:@(refs/(?:pr|convert)/[^/]+|[^/]+))?(?:/(.*))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HubAddress:
+    """An `hf://` address taken apart.
+
+    >>> HubAddress.parse("hf://datasets/me/cats@refs/pr/1/train/0.tar")
+    HubAddress(kind='datasets', repository='me/cats', revision='refs/pr/1', path='train/0.tar')
+    >>> HubAddress.parse("hf://me/model/weights.tar").kind
+    'models'
+    """
+
+    kind: str
+    repository: str
+    revision: str
+    path: str
+
+    @classmethod
+    def parse(cls, url: str) -> HubAddress:
+        """Take an address apart."""
+        found = _ADDRESS.fullmatch(url)
+        if found is None:
+            raise SpecError(
+                "this is no address of the hub",
+                Where(shard=url),
+                hint="write hf://datasets/NAMESPACE/NAME[@REVISION]/PATH, hf://NAMESPACE/MODEL/PATH or hf://buckets/…",
+            )
+        kind, repository, revision, path = found.groups()
+        return cls(kind or "models", repository, unquote(revision or "main"), path or "")
+
+    @property
+    def root(self) -> str:
+        """The beginning of all addresses of the repository."""
+        kind = "" if self.kind == "models" else f"{self.kind}/"
+        revision = "" if self.revision == "main" else f"@{quote(self.revision, safe='/')}"
+        return f"hf://{kind}{self.repository}{revision}/"
+
+    def download(self) -> str:
+        """Where the hub sends the file from."""
+        if self.kind == "buckets":
+            return f"{_hub()}/buckets/{self.repository}/resolve/{quote(self.path, safe='')}"
+        kind = "" if self.kind == "models" else f"{self.kind}/"
+        return f"{_hub()}/{kind}{self.repository}/resolve/{quote(self.revision, safe='')}/{quote(self.path)}"
+
+    def tree(self, folder: str) -> str:
+        """Where the hub lists the files below a folder."""
+        base = f"{_hub()}/api/{self.kind}/{self.repository}/tree"
+        if self.kind == "buckets":
+            return f"{base}{'/' + quote(folder, safe='') if folder else ''}?recursive=true"
+        return f"{base}/{quote(self.revision, safe='')}{'/' + quote(folder) if folder else ''}?recursive=true"
+
+
+class HuggingFaceStore(HttpStore):
+    """The hub; `HF_TOKEN`, `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` mean what they mean to its own library."""
+
+    kind = "hf"
+
+    def target(self, url: str, method: str = "GET") -> Request:
+        address = HubAddress.parse(url)
+        if not address.path:
+            raise SpecError("there is no file in this address", Where(shard=url), hint=f"write {address.root}PATH")
+        return Request.to(address.download(), _authorization(url))
+
+    def open_write(self, url: str) -> SpooledUpload:
+        address = HubAddress.parse(url)
+        if not address.path:
+            raise SpecError("there is no file in this address", Where(shard=url), hint=f"write {address.root}PATH")
+
+        def send(spool: IO[bytes], size: int) -> None:
+            _upload(address, spool, url)
+
+        return SpooledUpload(send)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        address = HubAddress.parse(prefix)
+        folder = address.path.rpartition("/")[0]
+        page: str | None = address.tree(folder)
+        while page is not None:
+            here = page
+            items, page = persist(lambda here=here: _page(here, prefix), prefix, self.patience, self.kind)  # type: ignore[misc]
+            for item in items:
+                if item.get("type") == "file" and item["path"].startswith(address.path):
+                    yield address.root + item["path"]
+
+
+def _page(url: str, prefix: str) -> tuple[list[dict[str, str]], str | None]:
+    response = request("GET", Request.to(url, _authorization(prefix)))
+    with response:
+        try:
+            items = json.loads(response.read())
+        except ValueError as error:
+            raise retryable(StoreError("the hub's list cannot be read")) from error
+        following = re.search(r'<([^>]+)>;\s*rel="next"', response.headers.get("Link", ""))
+    return items, following[1] if following else None
+
+
+def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:
+    try:
+        from huggingface_hub import HfApi
+    except ImportError as error:
+        raise MissingDependency("huggingface_hub", extra="hf", why="to write to hf://") from error
+    hub = HfApi(endpoint=_hub(), token=config.hub_token() or False)
+    try:
+        if address.kind == "buckets":
+            hub.batch_bucket_files(address.repository, add=[(spool.read(), address.path)])
+        else:
+            hub.upload_file(
+                path_or_fileobj=spool.read(),
+                path_in_repo=address.path,
+                repo_id=address.repository,
+                repo_type=address.kind.removesuffix("s"),
+                revision=address.revision,
+                commit_message=f"Add {address.path}",
+            )
+    except (OSError, ValueError) as error:
+        raise StoreError(f"the hub did not take the file: {error}", Where(shard=url), hint="check HF_TOKEN") from error
+
+
+def _hub() -> str:
+    endpoint: str = config.read("HF_ENDPOINT")
+    return endpoint.rstrip("/")
+
+
+def _authorization(url: str) -> dict[str, str]:
+    if config.read("HF_HUB_OFFLINE"):
+        raise StoreError("HF_HUB_OFFLINE is set", Where(shard=url), hint="unset it, or use a local copy")
+    token = config.hub_token()
+    return {"Authorization": f"Bearer {token}"} if token else {}

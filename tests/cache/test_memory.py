@@ -1,0 +1,103 @@
+import dataclasses
+import os
+import pickle
+import threading
+
+import pytest
+from torch.utils.data import DataLoader
+
+import webdataset as wds
+from webdataset import stores
+from webdataset.cache import MemoryOpener
+from webdataset.errors import ShardNotFound, StoreError
+from webdataset.testing import make_shard
+
+SAMPLES = [{"__key__": f"{number:03}", "txt": f"text {number}" * 100} for number in range(20)]
+
+
+@pytest.fixture
+def shard():
+    url = "memory://in-memory/a.tar"
+    make_shard(url, SAMPLES)
+    return url
+
+
+class Counting:
+    """An opener that remembers, across processes, how often it was asked."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self, url, *, start=0):
+        with open(self.path, "a") as log:
+            log.write(f"{url}\n")
+        return stores.open_read(url, start=start)
+
+
+def test_a_shard_is_read_once_and_the_same(shard, tmp_path):
+    opener = MemoryOpener(Counting(tmp_path / "log"))
+    with stores.open_read(shard) as stream:
+        expected = stream.read()
+    for start in (0, 1, 512, len(expected), len(expected) + 5):
+        with opener(shard, start=start) as stream:
+            assert stream.read(10) + stream.read() == expected[start:]
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_worker_processes_share_what_one_of_them_has_read(shard, tmp_path):
+    dataset = wds.WebDataset(shard, in_memory=True, workersplitter=None).decode()
+    reader = dataset.pipeline.index(next(s for s in dataset.pipeline if "ReadSamples" in type(s).__name__))
+    dataset.pipeline[reader] = dataclasses.replace(
+        dataset.pipeline[reader], opener=MemoryOpener(Counting(tmp_path / "log"))
+    )
+    loader = DataLoader(dataset, batch_size=None, num_workers=2)
+    for _ in range(2):
+        assert sorted(sample["__key__"] for sample in loader) == sorted(s["__key__"] for s in SAMPLES * 2)
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_many_threads_read_it_once(shard, tmp_path):
+    opener = MemoryOpener(Counting(tmp_path / "log"))
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(opener(shard).read())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8 and len(set(found)) == 1
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_local_files_are_read_where_they_are(tmp_path):
+    path = tmp_path / "a.tar"
+    make_shard(str(path), SAMPLES)
+    assert [s["__key__"] for s in wds.WebDataset(str(path), in_memory=True)] == [s["__key__"] for s in SAMPLES]
+
+
+def test_a_failure_is_not_kept(tmp_path):
+    opener = MemoryOpener()
+    late = f"memory://in-memory/{tmp_path.name}.tar"
+    with pytest.raises(ShardNotFound):
+        opener(late)
+    make_shard(late, SAMPLES)
+    assert opener(late).read(1)
+
+
+def test_no_memory_is_an_error_with_a_remedy(shard, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    opener = MemoryOpener()
+    opener(shard)  # so that the table is written before
+    make_shard("memory://in-memory/b.tar", SAMPLES)
+    place = opener._place
+    monkeypatch.setattr(opener, "_place", lambda name: (place(name), monkeypatch.setattr(os, "pwrite", full))[0])
+    with pytest.raises(StoreError, match="no memory for this shard.*cache_dir"):
+        opener("memory://in-memory/b.tar")
+
+
+def test_a_copy_starts_empty_and_an_empty_shard_is_one(shard):
+    opener = pickle.loads(pickle.dumps(MemoryOpener()))
+    with stores.open_write("memory://in-memory/empty.tar"):
+        pass
+    assert opener("memory://in-memory/empty.tar").read() == b""

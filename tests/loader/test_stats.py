@@ -1,0 +1,173 @@
+"""The bottleneck is named rightly where it is known. Delays are sleeps that stand for work; nothing asserts how long."""
+
+import io
+import time
+
+import numpy as np
+import pytest
+
+import webdataset as wds
+from webdataset.errors import SpecError
+from webdataset.loader import WebLoader, profile, progress
+from webdataset.pipeline import DataPipeline
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+
+def slowly(number, seconds=0.003):
+    time.sleep(seconds)
+    return number
+
+
+def slow_store():
+    return map(slowly, range(100))
+
+
+def spin(number):
+    """Work that holds the GIL."""
+    end = time.thread_time() + 0.002
+    while time.thread_time() < end:
+        pass
+    return number
+
+
+def slow_batch(samples):
+    time.sleep(0.05)
+    return samples
+
+
+SETUPS = {
+    "slow store": (slow_store, [], wds.batched(10, collation_fn=None), "reading", "0 slow_store", "cache_dir"),
+    "slow decode": (
+        range(100),
+        [wds.map(slowly)],
+        wds.batched(10, collation_fn=None),
+        "functions",
+        "1 Map",
+        "more threads",
+    ),
+    "two functions": (
+        range(100),
+        [wds.map(abs), wds.map(slowly)],
+        wds.batched(10, collation_fn=None),
+        "functions",
+        "2 Map",
+        "more threads",
+    ),
+    "slow batching": (
+        range(100),
+        [wds.map(abs)],
+        wds.batched(10, collation_fn=slow_batch),
+        "shuffling, batching",
+        "2 Batched",
+        "one thread",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_the_bottleneck_of_threads_is_named(name):
+    source, functions, batched, part, stage, advice = SETUPS[name]
+    dataset = DataPipeline(source, *(functions or [wds.map(abs)]), batched)
+    loader = WebLoader(dataset, num_workers=2, workers="threads")
+    items = len(list(loader))
+    stats = loader.stats()
+    assert (stats.bottleneck, stats.items) == (part, items)
+    assert advice in stats.advice
+    closer = profile(loader)
+    assert closer.bottleneck == stage
+    assert advice in closer.advice
+    assert f"bottleneck: {stage} – " in str(closer)
+
+
+@pytest.mark.parametrize("name", ["slow store", "slow decode", "slow batching"])
+def test_the_bottleneck_without_workers_is_named(name):
+    source, functions, batched, _, stage, _ = SETUPS[name]
+    dataset = DataPipeline(source, *(functions or [wds.map(abs)]), batched)
+    assert profile(dataset).bottleneck == stage
+
+
+def test_the_bottleneck_of_processes_is_named():
+    loader = WebLoader(
+        DataPipeline(range(60), wds.map(slowly), wds.batched(10, collation_fn=None)), num_workers=1, batch_size=None
+    )
+    list(loader)
+    assert loader.stats().bottleneck == "workers"
+    assert profile(loader).bottleneck == "1 Map"
+
+
+@pytest.mark.parametrize("settings", [{"workers": "threads"}, {"batch_size": None}])
+def test_a_slow_consumer_is_named(settings):
+    loader = WebLoader(DataPipeline(range(40), wds.batched(4, collation_fn=None)), num_workers=1, **settings)
+    for _ in loader:
+        time.sleep(0.02)
+    stats = loader.stats()
+    assert stats.bottleneck == "consumer"
+    assert "keeps up" in stats.advice
+    assert profile(loader, step=lambda _: time.sleep(0.02)).bottleneck == "consumer"
+
+
+def test_tiny_items_are_named():
+    loader = WebLoader(DataPipeline(range(3000)), num_workers=1, batch_size=None)
+    list(loader)
+    stats = loader.stats()
+    assert stats.bottleneck == "handing over"
+    assert "batches" in stats.advice
+
+
+def test_functions_that_hold_the_gil_are_told_from_those_that_wait():
+    loader = WebLoader(DataPipeline(range(150), wds.map(spin)), num_workers=2, workers="threads")
+    list(loader)
+    assert loader.stats().bottleneck == "functions"
+    assert loader.stats().on_processor > 0.1
+
+
+def test_rates_and_shares_are_those_of_the_run():
+    loader = WebLoader(DataPipeline(range(50), wds.map(slowly)), num_workers=2, workers="threads")
+    list(loader)
+    stats = loader.stats()
+    functions = next(part for part in stats.parts if part.name == "functions")
+    assert functions.items == 50 and functions.rate <= 1 / 0.003
+    assert all(0 <= part.share <= 1.05 for part in stats.parts)
+    assert 0 <= stats.queue <= 1
+
+
+def test_profiling_leaves_the_loader_where_it_was():
+    dataset = DataPipeline(range(10), wds.map(abs)).with_epoch(4)
+    loader = WebLoader(dataset, num_workers=1, workers="threads")
+    profile(loader)
+    assert list(loader) == [0, 1, 2, 3]
+    dataset.close()
+
+
+def test_progress_shows_one_line_with_the_bottleneck():
+    screen = io.StringIO()
+    loader = WebLoader(DataPipeline(range(40), wds.map(slowly)).with_length(40), num_workers=1, workers="threads")
+    assert list(progress(loader, every=0.02, file=screen, mininterval=0)) == list(range(40))
+    assert "slowest: functions" in screen.getvalue() and "40/40" in screen.getvalue()
+
+
+def test_what_cannot_be_measured_is_refused():
+    class Letters:
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, i):
+            return "ab"[i]
+
+    with pytest.raises(SpecError, match="not a pipeline"):
+        WebLoader(Letters(), batch_size=None).stats()
+    with pytest.raises(SpecError, match="not a pipeline"):
+        profile(WebLoader(Letters(), batch_size=None))
+    with pytest.raises(SpecError, match="seconds"):
+        profile(DataPipeline(range(3)), seconds=0)
+
+
+def test_two_groups_of_functions_are_not_taken_for_reading():
+    dataset = DataPipeline(
+        range(100), wds.map(slowly), wds.shuffle(5), wds.map(slowly), wds.batched(10, collation_fn=None)
+    )
+    loader = WebLoader(dataset.repeat(2), num_workers=2, workers="threads")
+    list(loader)
+    assert loader.stats().bottleneck == "functions"
+    assert next(part for part in loader.stats().parts if part.name == "functions").items == 400

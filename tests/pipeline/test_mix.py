@@ -1,0 +1,143 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import webdataset as wds
+from webdataset import stages
+from webdataset.errors import SpecError, StateError
+from webdataset.pipeline import DataPipeline, RandomMix, RoundRobin, mix
+from webdataset.testing import assert_resumes_everywhere
+
+from .numbers import Numbers
+
+
+def numbers(n, base=0):
+    return DataPipeline(Numbers(n), stages.map(_Plus(base)), stages.shuffle(4))
+
+
+class _Plus:
+    def __init__(self, base):
+        self.base = base
+
+    def __call__(self, n):
+        return n + self.base
+
+
+MIXES = {
+    "turns": lambda: RoundRobin([numbers(5), numbers(9, 100)]),
+    "turns, longest": lambda: RoundRobin([numbers(5), numbers(9, 100), numbers(2, 200)], longest=True),
+    "random": lambda: RandomMix([numbers(15), numbers(9, 100)], [2, 1]),
+    "random, longest": lambda: RandomMix([numbers(5), numbers(9, 100)], longest=True),
+    "shares": lambda: mix([(numbers(5), 1), (numbers(9, 100), 3)]),
+    "shares, drop": lambda: mix([(numbers(5), 1), (numbers(9, 100), 3)], exhausted="drop"),
+    "shares, batches of one source": lambda: mix(
+        [(numbers(8), 1), (numbers(8, 100), 1)], per_batch=3, exhausted="drop"
+    ),
+    "shares that change": lambda: mix([(numbers(9), 1), (numbers(9, 100), 1)], schedule=[(5, [0, 1]), (9, [1, 0])]),
+    "a mix of mixes": lambda: mix(
+        [(RoundRobin([numbers(4), numbers(4, 50)]), 1), (numbers(9, 100), 2)], exhausted="drop"
+    ),
+    "a mix, then stages": lambda: mix([(numbers(9), 1), (numbers(9, 100), 1)]).shuffle(1).batched(4, collation_fn=None),
+}
+
+
+@pytest.mark.parametrize("make", MIXES.values(), ids=MIXES)
+def test_a_mix_resumes_everywhere(make):
+    assert len(assert_resumes_everywhere(make)) > 3
+
+
+def test_a_mix_that_repeats_resumes_everywhere():
+    make = lambda: mix([(numbers(3), 1), (numbers(4, 100), 1)], exhausted="repeat")
+    items = assert_resumes_everywhere(make, limit=40)
+    assert sum(n < 100 for n in items) == 20
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=4), st.booleans())
+def test_D53_a_mix_loses_nothing_and_repeats_nothing(sizes, random):
+    datasets = [[(source, n) for n in range(size)] for source, size in enumerate(sizes)]
+    mixed = RandomMix(datasets, longest=True) if random else RoundRobin(datasets, longest=True)
+    assert sorted(mixed) == sorted(pair for dataset in datasets for pair in dataset)
+
+
+def test_D53_a_dataset_of_probability_zero_is_never_asked_and_nothing_mixes_to_nothing():
+    assert 2 not in list(RandomMix([[1] * 9, [2] * 9], [1, 0], longest=True))
+    assert list(RoundRobin([])) == [] and list(RandomMix([])) == []
+
+
+def test_D52_mixing_leaves_the_global_generator_alone_and_repeats_itself():
+    import random
+
+    state = random.getstate()
+    make = lambda: RandomMix([["a"] * 50, ["b"] * 50])
+    first = list(make())
+    assert first == list(make()) and random.getstate() == state
+    mixed = make()
+    assert list(mixed) != list(mixed)
+
+
+def test_shares_are_kept_within_one_item_over_any_thousand():
+    mixed = mix([(["a"] * 9000, 5), (["b"] * 9000, 3), (["c"] * 9000, 0.7)])
+    drawn = np.array(list(mixed.slice(6000)))
+    for letter, weight in zip("abc", (5, 3, 0.7)):
+        sums = np.concatenate(([0], np.cumsum(drawn == letter)))
+        assert np.abs(sums[1000:] - sums[:-1000] - 1000 * weight / 8.7).max() <= 1
+
+
+def test_weights_set_in_the_middle_are_part_of_the_state():
+    make = lambda: mix([(numbers(50), 1), (numbers(50, 100), 1)])
+    mixed = make()
+    items = iter(mixed)
+    [next(items) for _ in range(6)]
+    mixed.set_weights([0, 1])
+    assert all(next(items) >= 100 for _ in range(6))
+    state, rest = mixed.state_dict(), list(items)
+    again = make()
+    again.load_state_dict(state)
+    assert list(again) == rest and all(n >= 100 for n in rest)
+
+
+def test_batches_of_one_source_each():
+    mixed = mix([(["a"] * 8, 1), (["b"] * 8, 1)], per_batch=4).batched(4, collation_fn=None)
+    assert all(len(set(batch)) == 1 for batch in mixed)
+
+
+def test_a_mix_goes_through_worker_processes():
+    mixed = RandomMix([wds.MockDataset(1, 6), [2] * 6], longest=True)
+    again = pickle.loads(pickle.dumps(mixed))
+    assert sorted(int(n) for n in DataLoader(mixed, batch_size=None, num_workers=2)) == [1] * 12 + [2] * 12
+    assert list(again) == list(RandomMix([[1] * 6, [2] * 6], longest=True))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        dict(sources=[]),
+        dict(sources=[[1, 2]]),
+        dict(sources=[([1], 0)]),
+        dict(sources=[([1], -1)]),
+        dict(sources=[([1], 1)], exhausted="never"),
+        dict(sources=[([1], 1)], per_batch=0),
+        dict(sources=[([1], 1)], schedule=[(3, [1, 2])]),
+        dict(sources=[([1], float("nan"))]),
+    ],
+)
+def test_wrong_mixes_are_refused_where_they_are_written(wrong):
+    with pytest.raises(SpecError):
+        mix(**wrong)
+    with pytest.raises(SpecError):
+        RandomMix([[1], [2]], [1])
+
+
+def test_a_checkpoint_of_another_mix_is_refused():
+    mixed = RoundRobin([numbers(3), numbers(3)])
+    next(iter(mixed))
+    with pytest.raises(StateError):
+        other = RoundRobin([numbers(3)])
+        other.load_state_dict(mixed.state_dict())
+        list(other)
+    mixed.close()

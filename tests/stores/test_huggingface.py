@@ -1,0 +1,124 @@
+"""The Hugging Face hub, on a fake that the hub's own library accepts."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fakes import FakeHub
+from webdataset import stores
+from webdataset.errors import ShardNotFound, SpecError, StoreError
+from webdataset.stores import HuggingFaceStore
+from webdataset.testing import StoreContract
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    with FakeHub() as fake:
+        monkeypatch.setenv("HF_ENDPOINT", fake.endpoint)
+        monkeypatch.setenv("WDS_RETRIES", "1")
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+        for name in ("HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE"):
+            monkeypatch.delenv(name, raising=False)
+        yield fake
+        stores.close_connections()
+
+
+class TestDatasets(StoreContract):
+    writes = False  # tested below: an upload needs the hub's library
+
+    @pytest.fixture(autouse=True)
+    def place(self, hub):
+        self.hub = hub
+
+    def store(self):
+        return HuggingFaceStore()
+
+    def address(self, name):
+        return f"hf://datasets/me/cats/{name}"
+
+    def put(self, name, data):
+        self.hub.files["datasets/me/cats", "main", name] = data
+        return self.address(name)
+
+
+class TestBuckets(TestDatasets):
+    def address(self, name):
+        return f"hf://buckets/me/pail/{name}"
+
+    def put(self, name, data):
+        self.hub.files["buckets/me/pail", "main", name] = data
+        return self.address(name)
+
+
+class TestRevisions(TestDatasets):
+    def address(self, name):
+        return f"hf://datasets/me/cats@refs/pr/7/{name}"
+
+    def put(self, name, data):
+        self.hub.files["datasets/me/cats", "refs/pr/7", name] = data
+        return self.address(name)
+
+
+@pytest.mark.leaks_allowed  # the hub's library keeps its connections
+def test_the_fake_satisfies_the_hubs_library(hub, tmp_path):
+    library = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    for n in range(5):
+        hub.files["datasets/me/cats", "main", f"train/{n}.tar"] = b"hello%d" % n
+    api = library.HfApi(endpoint=hub.endpoint, token=False)
+    names = [item.path for item in api.list_repo_tree("me/cats", repo_type="dataset", recursive=True)]
+    assert names == [f"train/{n}.tar" for n in range(5)]
+    path = api.hf_hub_download("me/cats", "train/3.tar", repo_type="dataset", cache_dir=tmp_path / "hub")
+    assert Path(path).read_bytes() == b"hello3"
+    assert stores.list_urls("hf://datasets/me/cats/train/*.tar") == [f"hf://datasets/me/cats/{name}" for name in names]
+
+
+@pytest.mark.leaks_allowed
+def test_writing(hub, monkeypatch):
+    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with stores.open_write("hf://datasets/me/cats/train/0.tar") as stream:
+        stream.write(b"hello")
+        assert not hub.files
+    with stores.open_read("hf://datasets/me/cats/train/0.tar") as stream:
+        assert stream.read() == b"hello"
+    with pytest.raises(ZeroDivisionError), stores.open_write("hf://datasets/me/cats/train/1.tar") as stream:
+        raise ZeroDivisionError
+    assert len(hub.files) == 1
+
+
+def test_D19_the_token_goes_to_the_hub_and_nowhere_else(hub, monkeypatch, caplog):
+    hub.files["datasets/me/cats", "main", "a.tar"] = b"hello"
+    with stores.open_read("hf://datasets/me/cats/a.tar") as stream:
+        stream.read()
+    assert hub.tokens == [None]  # no token, no header: never "Bearer None"
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setattr(subprocess, "Popen", None)  # no process, so no command line to show it
+    with caplog.at_level("DEBUG"):
+        with stores.open_read("hf://datasets/me/cats/a.tar") as stream:
+            assert stream.read() == b"hello"
+        with pytest.raises(ShardNotFound) as caught:
+            stores.open_read("hf://datasets/me/cats/none.tar")
+    assert hub.tokens[-1] == "Bearer hf_secret"
+    assert hub.leaked == []
+    assert "hf_secret" not in caplog.text + str(caught.value)
+
+
+def test_the_token_may_lie_in_a_file(hub, monkeypatch, tmp_path):
+    hub.files["models/me/net", "main", "a.tar"] = b"hello"
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "token").write_text("hf_filed\n")
+    with stores.open_read("hf://me/net/a.tar") as stream:
+        assert stream.read() == b"hello"
+    assert hub.tokens == ["Bearer hf_filed"]
+
+
+def test_bad_input(hub, monkeypatch):
+    for bad in ("hf://", "hf://nothing", "hf://datasets/@y"):
+        with pytest.raises(SpecError, match="no address of the hub"):
+            stores.open_read(bad)
+    with pytest.raises(SpecError, match="no file"):
+        stores.open_read("hf://datasets/me/cats")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(StoreError, match="HF_HUB_OFFLINE"):
+        stores.open_read("hf://datasets/me/cats/a.tar")

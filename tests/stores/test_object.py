@@ -1,0 +1,154 @@
+"""The clouds' stores beyond the contract: forks, uploads, secrets, and what goes wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import servers
+from webdataset import stores
+from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, SpecError, StoreError
+from webdataset.stores import CloudStore, Patience
+
+pytest.importorskip("obstore", reason="obstore is not installed")
+pytestmark = pytest.mark.leaks_allowed  # obstore's runtime and connections live as long as the process
+
+MB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    import boto3
+
+    with servers.moto() as port:
+        endpoint = f"http://127.0.0.1:{port}"
+        client = boto3.client(
+            "s3", endpoint_url=endpoint, aws_access_key_id="k", aws_secret_access_key="s", region_name="us-east-1"
+        )
+        client.create_bucket(Bucket="shards")
+        yield endpoint, client
+        client.close()
+
+
+@pytest.fixture(autouse=True)
+def s3(endpoint, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint[0])
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("WDS_RETRIES", "1")
+    return endpoint[1]
+
+
+def test_a_large_upload_goes_in_parts_and_appears_at_its_end(s3):
+    stream = stores.open_write("s3://shards/large.tar")
+    for _ in range(40):
+        stream.write(b"x" * MB)
+    assert s3.list_multipart_uploads(Bucket="shards")["Uploads"]
+    assert stores.list_urls("s3://shards/large*") == []
+    stream.close()
+    assert stores.stat("s3://shards/large.tar").size == 40 * MB
+    assert stores.stat("s3://shards/large.tar").etag.endswith('-3"')
+    aborted = stores.open_write("s3://shards/aborted.tar")
+    aborted.write(bytes(40 * MB))
+    aborted.abort()
+    assert not s3.list_multipart_uploads(Bucket="shards").get("Uploads")
+
+
+KILLED = """
+from webdataset import stores
+stream = stores.open_write("s3://shards/killed.tar")
+for _ in range(40):
+    stream.write(bytes(1 << 20))
+print("written", flush=True)
+import time; time.sleep(60)
+"""
+
+
+def test_a_killed_upload_is_never_seen():
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, env=env) as writer:
+        assert writer.stdout.readline() == b"written\n"
+        writer.send_signal(signal.SIGKILL)
+    with pytest.raises(ShardNotFound):
+        stores.open_read("s3://shards/killed.tar")
+
+
+def test_a_forked_child_can_do_everything_its_parent_can():
+    """obstore alone would hang there for ever."""
+    with stores.open_write("s3://shards/fork.tar") as stream:
+        stream.write(b"hello" * MB)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        try:
+            with stores.open_read("s3://shards/fork.tar", start=3) as stream:
+                assert stream.read() == (b"hello" * MB)[3:]
+                assert stream.size == 5 * MB
+            with stores.open_read("s3://shards/fork.tar") as stream:
+                stream.read(10)  # closed early
+            assert stores.read_range("s3://shards/fork.tar", 5, 5) == b"hello"
+            assert stores.stat("s3://shards/fork.tar").size == 5 * MB
+            assert stores.list_urls("s3://shards/fork*") == ["s3://shards/fork.tar"]
+            with stores.open_write("s3://shards/by-child.tar") as stream:
+                stream.write(b"from the child")
+            try:
+                stores.open_read("s3://shards/none.tar")
+            except ShardNotFound:
+                stores.close_connections()
+                os._exit(0)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with stores.open_read("s3://shards/by-child.tar") as stream:
+        assert stream.read() == b"from the child"
+
+
+def test_odd_names():
+    for name in ("sp ace.tar", "ünï.tar", "a#1.tar", "a?b.tar", "a%20b.tar"):
+        with stores.open_write(f"s3://shards/odd/{name}") as stream:
+            stream.write(name.encode())
+        with stores.open_read(f"s3://shards/odd/{name}") as stream:
+            assert stream.read() == name.encode()
+
+
+def test_bad_input(monkeypatch):
+    with pytest.raises(ShardNotFound, match="not found"):
+        stores.open_read("s3://shards/none.tar")
+    with pytest.raises(ShardNotFound):
+        stores.open_read("s3://no-such-bucket/none.tar")
+    with pytest.raises(ShardNotFound):
+        stores.list_urls("s3://no-such-bucket/*.tar")
+    with pytest.raises(SpecError, match="no bucket"):
+        stores.open_read("s3:///a.tar")
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    from webdataset.stores import _object
+
+    _object._store.cache_clear()
+    with pytest.raises(MissingDependency, match=r"webdataset\[cloud\]"):
+        stores.open_read("s3://other/a.tar")
+
+
+def test_an_endpoint_that_is_not_there(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{servers.free_port()}")
+    with pytest.raises(StoreError) as caught:
+        CloudStore(Patience(tries=1, first=0.01)).open_read("s3://shards/a.tar")
+    assert caught.value.where.shard == "s3://shards/a.tar"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_bad_credentials_and_buckets_that_may_not_be_listed(monkeypatch, status):
+    from fakes import answer
+
+    from webdataset.testing import LoopbackServer
+
+    body = b'<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>'
+    with LoopbackServer(lambda handler: answer(handler, status, body)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url("").rstrip("/"))
+        for act in (stores.open_read, stores.stat, stores.list_urls):
+            with pytest.raises(AccessDenied, match="credentials") as caught:
+                act("s3://shards/a*.tar" if act is stores.list_urls else "s3://shards/a.tar")
+        assert "AWS_SKIP_SIGNATURE" in caught.value.hint

@@ -1,0 +1,18 @@
+"""The types that users see."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[1] / "src"
+
+
+def test_the_public_names_have_types(tmp_path):
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", "--cache-dir", str(tmp_path)]
+    command += ["--config-file", str(HERE.parents[1] / "pyproject.toml"), str(HERE / "api.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env={"MYPYPATH": str(SOURCE), "PATH": ""})
+    assert done.returncode == 0, done.stdout + done.stderr
