@@ -55,7 +55,11 @@ class IndexBuilder:
 
     def add(self, name: str, data_offset: int, size: int) -> None:
         """One more member, in the order of the archive."""
-        self.add_run((name,), (data_offset,), (size,))
+        self._names.append(name)
+        self._offsets.append(data_offset)
+        self._sizes.append(size)
+        if len(self._names) >= _AT_A_TIME:
+            self._look()
 
     def add_run(self, names: Iterable[str], data_offsets: Iterable[int], sizes: Iterable[int]) -> None:
         """More members, as columns: what `tar.read_runs` hands out."""
