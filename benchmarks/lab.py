@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -58,8 +59,8 @@ def install(folder, wanted, failed):
         command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *words]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
-            lines = [line for line in result.stderr.splitlines() if "error" in line.lower()] or ["pip failed"]
-            reason = f"does not install: {lines[-1].strip():.120}"
+            lines = re.findall(r"\w*Error: .*|ERROR: .*", result.stdout + result.stderr) or ["pip failed"]
+            reason = f"does not install: {lines[0].strip():.120}"
             failed.write_text(wanted + reason)
             raise Skip(reason)
 
@@ -184,6 +185,7 @@ def prepare(row, peer, label, found):
             measure(peer, row, label, prepare=True)
     except Skip as reason:
         found[label] = {"skipped": str(reason), "peer": peer}
+        print(f"# {row}: {label}: {reason}", file=sys.stderr)
 
 
 def brief(found):

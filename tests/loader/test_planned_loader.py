@@ -43,7 +43,15 @@ def keys_of(batches):
     return [key for (keys,) in batches for key in keys]
 
 
-LOADERS = [(0, "processes"), (1, "processes"), (2, "processes"), (3, "processes"), (0, "threads"), (1, "threads"), (3, "threads")]
+LOADERS = [
+    (0, "processes"),
+    (1, "processes"),
+    (2, "processes"),
+    (3, "processes"),
+    (0, "threads"),
+    (1, "threads"),
+    (3, "threads"),
+]
 
 
 def stopped(loader, steps):
@@ -259,7 +267,9 @@ with open(log, "w") as out:
 def test_a_training_loop_that_is_killed_goes_on_from_its_last_checkpoint(shards, tmp_path):
     for workers, kind, stop in ((4, "processes", 7), (3, "processes", 20), (2, "threads", 33), (0, "processes", None)):
         argument = json.dumps([shards, str(tmp_path), workers, kind, 0])
-        process = subprocess.Popen([sys.executable, "-c", TRAINING, argument], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", TRAINING, argument], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         try:
             for line in process.stdout:
                 if stop is not None and int(line) >= stop:

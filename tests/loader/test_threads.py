@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 import subprocess
@@ -366,3 +367,22 @@ def test_everything_but_processes_works_without_torch():
         "[{'x': 1}, {'x': 2}, {'x': 3}]",
         "the package 'torch' is needed to start worker processes – pip install 'webdataset[torch]'",
     ], done.stderr
+
+
+def test_garbage_collected_in_a_thread_of_a_loader_does_not_wait_for_itself():
+    """A forgotten iterator in a cycle is found by whichever thread collects the garbage."""
+    forgotten = iter(threads(numbers(10_000).map(uneven), 2))
+    next(forgotten)
+    cycle = [forgotten]
+    cycle.append(cycle)
+    del forgotten, cycle
+    before = [thread for thread in threading.enumerate() if thread.name.startswith("webdataset-")]
+
+    def collect(number):
+        gc.collect()
+        return number
+
+    assert list(threads(numbers(5).map(collect), 1)) == list(range(5))
+    for thread in before:
+        thread.join(20)
+        assert not thread.is_alive()

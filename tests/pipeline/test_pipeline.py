@@ -235,3 +235,14 @@ def test_a_loaded_pipeline_cannot_be_made_longer():
 def test_what_is_no_state_is_refused(state):
     with pytest.raises(StateError, match="what state_dict returned"):
         DataPipeline([1]).load_state_dict(state)
+
+
+@pytest.mark.parametrize("wrong", ["3", None, 2.5])
+def test_counts_that_are_none_are_refused_where_they_are_written(wrong):
+    for method in ("with_epoch", "repeat", "shuffle"):
+        with pytest.raises(SpecError, match="whole number"):
+            getattr(FluidWrapper([1]), method)(wrong)
+
+
+def test_counts_may_be_whole_floats():
+    assert list(DataPipeline([0, 1]).with_epoch(3e0)) == [0, 1, 0]

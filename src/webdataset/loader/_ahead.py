@@ -21,6 +21,18 @@ T = TypeVar("T")
 _GROUP_SECONDS = 0.002
 
 
+AHEAD, POOL = "webdataset-ahead", "webdataset-pool"  # names of threads
+
+
+def runs_in(*threads: str) -> bool:
+    """Whether this is such a thread: garbage may be collected in it, and must not wait for itself.
+
+    >>> runs_in(AHEAD, POOL)
+    False
+    """
+    return threading.current_thread().name.startswith(threads)
+
+
 class Ahead(Generic[T]):
     """The items of an iterator, made in a thread; to be used with `with`, which ends the thread.
 
@@ -55,7 +67,7 @@ class Ahead(Generic[T]):
         self._stopped = self._ended = False
         self._error: BaseException | None = None
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._produce,), name="webdataset-ahead", daemon=True)
+        self._thread = threading.Thread(target=context.run, args=(self._produce,), name=AHEAD, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -65,7 +77,8 @@ class Ahead(Generic[T]):
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        self._thread.join()
+        if not runs_in(AHEAD, POOL):
+            self._thread.join()
         self._waiting.clear()
 
     def __iter__(self) -> Iterator[T]:

@@ -43,8 +43,8 @@ class WebLoader(DataPipeline, FluidInterface):
 
     Either way `state_dict()` tells where the item that was handed on last left the dataset.
 
-    Over indexed shards (docs/order.md) a checkpoint is the same on every rank and goes on with any number of ranks, processes
-    and threads; and `batch_size` makes batches in the dataset (`loader.dataset`), so that steps stay whole.
+    Over indexed shards (docs/order.md) a checkpoint is the same on every rank and goes on with any number of ranks,
+    processes and threads; and `batch_size` makes batches in the dataset (`loader.dataset`), so that steps stay whole.
 
     Args:
         dataset: a pipeline; for processes any dataset, for threads any iterable.
@@ -81,7 +81,7 @@ class WebLoader(DataPipeline, FluidInterface):
         return super().__len__()
 
     def seek(self, step: int) -> None:
-        """Let the next `iter()` begin with this step of its epoch (a batch on every rank); nothing before it is read."""
+        """Let the next `iter()` begin with this step of its epoch (a batch on every rank); nothing before is read."""
         self.skip(range(step))
 
     def skip(self, steps: range) -> None:

@@ -82,7 +82,6 @@ class Threads(Resumable):
             complete = True
         finally:
             if not complete:
-                stream.close()
                 self._leave(at)
 
     def stats(self) -> Stats:
@@ -100,17 +99,26 @@ class Threads(Resumable):
         return how
 
     def _ahead(self, stream: Stream) -> Iterator[Tagged]:
-        def items() -> Iterator[Tagged]:
-            tags = batched(tagged(stream, self.dataset.nsamples), self.batching)
-            return (tag._replace(item=pinned(tag.item)) for tag in tags) if self.pin_memory else tags
-
         if not self.threads:
-            yield from timed(items(), self.meter, "wait")
+            yield from timed(self._tags(stream), self.meter, "wait")
             return
         with Ahead(
-            items, items=self.prefetch, memory=self.memory // 2, measure=_size_of_item, meter=self.meter
+            lambda: self._tags(stream),
+            items=self.prefetch,
+            memory=self.memory // 2,
+            measure=_size_of_item,
+            meter=self.meter,
         ) as ahead:
             yield from ahead
+
+    def _tags(self, stream: Stream) -> Iterator[Tagged]:
+        """The items of the epoch; a stream that is left early is closed by the thread that runs it."""
+        tags = batched(tagged(stream, self.dataset.nsamples), self.batching)
+        try:
+            yield from (tag._replace(item=pinned(tag.item)) for tag in tags) if self.pin_memory else tags
+        except BaseException:
+            stream.close()
+            raise
 
     def _leave(self, at: Place) -> None:
         """What the thread had made ahead is not lost: the next epoch of a dataset whose epochs go on has it."""

@@ -27,7 +27,7 @@ def batch_behind(stages: Iterable[Any]) -> int:
 
 
 def is_even_chain(stages: Sequence[Any]) -> bool:
-    """Whether nothing behind a plan holds samples between two items: functions of one item, and at most one `batched`."""
+    """Whether nothing behind a plan holds samples between two items: functions of one item, at most one `batched`."""
     if not stages or not isinstance(stages[0], ReadPlanned):
         return False
     others = [stage for stage in stages[1:] if not isinstance(stage, PerItem)]

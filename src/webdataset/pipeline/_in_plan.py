@@ -25,6 +25,7 @@ class InPlan(Progress):
         self.number: int | None = None  # of the sample that was handed on last, where that is not plain from the count
         self.mark = ""  # of that sample
         self._batch, self._last = batch, last
+        self._me = self.reader()[:-1]
         self._begun = 0
         self._even = True
         self._saved = self.rest.save()
@@ -35,11 +36,10 @@ class InPlan(Progress):
         number = self.rest.position + self.taken - 1 if self.number is None else self.number
         return Origin(self.mark, number, self.taken) if self.taken else None
 
-    def reader(self, taken: int | None = None) -> Reader:
+    def reader(self) -> Reader:
         """Who this is and how much it took."""
         here = self.during.world
-        taken = self.taken if taken is None else taken
-        return Reader(here.rank, here.ranks, here.worker, here.workers, self._batch, taken)
+        return Reader(here.rank, here.ranks, here.worker, here.workers, self._batch, self.taken)
 
     def turns(self) -> int:
         """How many positions, padding included, are this reader's in all."""
@@ -52,10 +52,12 @@ class InPlan(Progress):
 
         `even` says that every position taken was handed on, in batches: then all ranks are at the same step.
         """
-        oldest = min((next(_samples(each.origins[0]))[2] for each in in_flight if each.origins), default=None)
-        taken = self.taken if oldest is None else oldest - 1
+        taken = self.taken
+        for each in in_flight:
+            if each.origins:
+                taken = min(taken, next(_samples(each.origins[0]))[2] - 1)
         even = self._even and not drops and taken - self._begun == handed_on * self._batch
-        return {"rest": self._saved, "readers": [list(self.reader(taken))], "even": even}
+        return {"rest": self._saved, "readers": [[*self._me, taken]], "even": even}
 
     def save(self) -> Json:
         """The rest, and how much of it this reader took."""

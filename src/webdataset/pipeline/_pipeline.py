@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import warnings
 from collections.abc import Iterator
 from typing import Any, Self
@@ -99,7 +100,7 @@ class DataPipeline(TorchIterable):
         >>> [list(dataset) for _ in range(3)]
         [[0, 1], [2, 0], [1, 2]]
         """
-        size = max(nsamples, nbatches)
+        size = max(_whole("with_epoch", nsamples), _whole("with_epoch", nbatches))
         if size < 1:
             raise SpecError(f"with_epoch({size})", hint="say how many items an epoch has; .repeat() goes on for ever")
         result = self._copy()
@@ -114,9 +115,15 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([0, 1]).repeat(nbatches=3))
         [0, 1, 0]
         """
+        passes, size = _whole("repeat", nepochs), _whole("repeat", nbatches)
         result = self._copy()
+<<<<<<< HEAD
         result.repetitions = nepochs if nepochs > 0 else ENDLESS
         result.nsamples, result._restart = nbatches, True
+=======
+        result.repetitions = passes if passes > 0 else _ENDLESS
+        result.nsamples, result._restart = size, True
+>>>>>>> review1
         return result
 
     def ddp_equalize(self, length: int, with_length: bool = True) -> Self:
@@ -287,3 +294,11 @@ class DataPipeline(TorchIterable):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(fingerprint(self.pipeline))})"
+
+
+def _whole(method: str, value: Any) -> int:
+    """A whole number, also when it came as `1e4` or as a NumPy integer."""
+    try:
+        return int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    except TypeError as error:
+        raise SpecError(f"{method}({value!r})", hint="give a whole number; `//` divides into whole numbers") from error

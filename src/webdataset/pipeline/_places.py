@@ -1,8 +1,9 @@
 """Places in planned epochs: out of what every reader knows of itself, what all of them have done.
 
-A pass over a plan says where it is as `{"plan": {"rest": …, "readers": […], "even": …}}`: what was left when it began, and
-what each reader took of it. *Settled*, that is one rest, without readers, for any others to go on with; or, where samples
-were dropped and other ranks may be further than this one, still with readers, to be joined with those of the other ranks.
+A pass over a plan says where it is as `{"plan": {"rest": …, "readers": […], "even": …}}`: what was left when it began,
+and what each reader took of it. *Settled*, that is one rest, without readers, for any others to go on with; or, where
+samples were dropped and other ranks may be further than this one, still with readers, to be joined with those of the
+other ranks.
 """
 
 from __future__ import annotations
@@ -91,10 +92,8 @@ def merge_states(states: Sequence[dict[str, Json]]) -> dict[str, Json]:
     """One checkpoint out of those of all ranks, for a dataset whose filters let ranks run ahead of each other.
 
     >>> rest = {"samples": 10, "position": 0, "also": []}
-    >>> states = [
-    ...     {"stages": [], "seed": 0, "at": {"epoch": 0, "pass": {"plan": {"rest": rest, "readers": [[rank, 2, 0, 1, 2, taken]]}}}}
-    ...     for rank, taken in ((0, 4), (1, 2))
-    ... ]
+    >>> plans = [{"rest": rest, "readers": [[rank, 2, 0, 1, 2, taken]]} for rank, taken in ((0, 4), (1, 2))]
+    >>> states = [{"stages": [], "seed": 0, "at": {"epoch": 0, "pass": {"plan": plan}}} for plan in plans]
     >>> merge_states(states)["at"]["pass"]["plan"]["rest"]
     {'samples': 10, 'position': 6, 'also': []}
 

@@ -26,6 +26,8 @@ from ._in_plan import COUNTED, PADDING, InPlan
 
 # Samples that are looked up together when batches are small: enough to join requests, few enough to come soon.
 _AT_A_TIME = 64
+# Positions that are located together: a permutation has a price per call, about that of 200 positions.
+_LOCATED = 2048
 
 Sample = dict[str, Any]
 
@@ -47,8 +49,8 @@ class ReadPlanned(Source):
         window: how many shards are mixed at a time; 0 keeps the order of storage, None mixes all.
         chunk: mix runs of so many samples instead of shards, twice as many as a batch has samples at a time.
         batch: how many consecutive positions make a step of one rank.
-        last: what several ranks do with an uneven end: "pad" or "drop"; None pads, and marks samples with `__pad__` only
-            where there are several ranks.
+        last: what several ranks do with an uneven end: "pad" or "drop"; None pads, and marks samples with `__pad__`
+            only where there are several ranks.
         fields: the dataset reads only these fields.
         handler: asked about samples that cannot be read.
         strict: a shard without its end-of-archive marker is an error.
@@ -153,17 +155,18 @@ class ReadPlanned(Source):
         """The numbers, in the order of storage, of my samples behind those that were taken: some steps at a time."""
         starts = np.concatenate(([0], np.cumsum(self.dataset.counts, dtype=np.int64)))
         group = self.batch * max(1, _AT_A_TIME // self.batch)
-        turns = at.turns()
-        first = at.taken
+        block = group * max(1, _LOCATED // group)
+        first, turns = at.taken, at.turns()
         while first < turns:
-            stop = min(turns, (first // group + 1) * group)
+            stop = min(turns, (first // block + 1) * block)
             wanted = numbers_of(at.reader(), np.arange(first, stop))
-            first = stop
-            padding = wanted >= len(at.rest)
             if at.during.world.ranks == 1:  # nobody to be equal to: the end is simply short
-                wanted = wanted[~padding]
+                wanted = wanted[wanted < len(at.rest)]
             shards, numbers = at.order.locate(at.rest.positions(wanted % max(1, len(at.rest))))
-            yield (starts[shards] + numbers).tolist(), padding.tolist()[: len(wanted)]
+            stored, padding = (starts[shards] + numbers).tolist(), (wanted >= len(at.rest)).tolist()
+            for some in range(0, len(stored), group):
+                yield stored[some : some + group], padding[some : some + group]
+            first = stop
 
     def _read(self, numbers: list[int]) -> list[Sample | None]:
         try:

@@ -7,8 +7,8 @@ A stage of unknown kind (a generator function, a foreign `PipelineStage`) may ho
 cannot say where it is; such a pipeline resumes by replay: the same pass from its beginning, without the items that were
 handed on already. That is exact for every deterministic pipeline, and costs the reading again.
 
-A pass over a plan (`ReadPlanned`) through functions of one sample and one `batched` holds nothing that the plan could not
-give again, so its state is the plan's alone: how much of the epoch is left, for whoever goes on.
+A pass over a plan (`ReadPlanned`) through functions of one sample and one `batched` holds nothing that the plan could
+not give again, so its state is the plan's alone: how much of the epoch is left, for whoever goes on.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Running:
         self._handed_on = [0]  # in a list, because the generator that counts must not refer to what holds it
         self._exact = not any(is_opaque(stage) for stage in stages)
         self.by_plan = is_even_chain(stages)
+        self._in_plan: tuple[InPlan, list[InFlight], bool] | None = None
         self.handed_on = 0  # items of this pass, counted by who takes them
         saved = self._saved(state)
         if saved is not None and not self._exact:
@@ -93,10 +94,12 @@ class Running:
         return {"replay": self._handed_on[0]}
 
     def _place_in_plan(self) -> Json:
-        plan, *others = self._progress
-        assert isinstance(plan, InPlan)
-        in_flight = [at for at in others if isinstance(at, InFlight)]
-        return plan.place(in_flight, self.handed_on, drops=may_drop(self._stages))
+        if self._in_plan is None:  # a loader asks at every item, so what does not change is looked up once
+            plan, *others = self._progress
+            assert isinstance(plan, InPlan)
+            self._in_plan = plan, [at for at in others if isinstance(at, InFlight)], may_drop(self._stages)
+        plan, in_flight, drops = self._in_plan
+        return plan.place(in_flight, self.handed_on, drops=drops)
 
     def _saved(self, state: Json) -> Iterator[Json] | None:
         if not state:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -75,7 +77,8 @@ class ReadSamples(Source):
         for name in ("handler", "keys", "opener", "rename_files"):
             value = getattr(self, name)
             if not callable(value) and not (name == "rename_files" and value is None):
-                raise SpecError(f"ReadSamples({name}={value!r}) is not a function")
+                hint = "for example wds.warn_and_continue" if name == "handler" else None
+                raise SpecError(f"ReadSamples({name}={value!r}) is not a function", hint=hint)
         if isinstance(self.suffixes, str) or not isinstance(self.suffixes, Collection | None):
             raise SpecError(f"ReadSamples(suffixes={self.suffixes!r}) is no list", hint='for example ["jpg", "cls"]')
 
@@ -108,11 +111,9 @@ class ReadSamples(Source):
 
     def recall(self, origin: Json) -> Sample:
         """Read one sample again: by its offset where the shard allows it, else by counting."""
-        if self.handler is not reraise_exception:
-            return replace(self, handler=reraise_exception).recall(origin)
         url, number, offset = origin
         start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
-        with closing(self._batches({"url": url}, start)) as batches:
+        with closing(self._batches({"url": url}, start, alone=True)) as batches:
             for sample in chain.from_iterable(batch.samples for batch in batches):
                 if not skip:
                     return sample
@@ -138,23 +139,27 @@ class ReadSamples(Source):
         start, skip = 0, at.taken
         if skip and "stream" not in shard and self._can_start_at(at.offset):
             start, skip = at.offset, 1  # the sample that begins there was handed on last
-        for samples, offsets in self._batches(shard, start):
-            if skip < len(samples):
-                yield Gathered(samples[skip:], offsets[skip:]) if skip else Gathered(samples, offsets)
-            skip = max(0, skip - len(samples))
+        for batch in self._batches(shard, start):
+            if skip < len(batch.samples):
+                yield Gathered(batch.samples[skip:], batch.offsets[skip:]) if skip else batch
+            skip = max(0, skip - len(batch.samples)) if skip else 0
 
-    def _batches(self, shard: ShardItem, start: int) -> Generator[Gathered, None, None]:
-        """The samples of one shard, as many at a time as a window of the archive holds."""
-        lesson = _Attended(self.handler, self._lesson(shard, start))
-        gatherer = self._gatherer(shard, lesson.handler)
+    def _batches(self, shard: ShardItem, start: int, *, alone: bool = False) -> Generator[Gathered, None, None]:
+        """The samples of one shard, as many at a time as a window of the archive holds.
+
+        Where one sample `alone` is wanted, a shard that cannot be read is an error whatever the handler says, and what
+        stands before it does not matter. The handler still decides about members, as it did the first time.
+        """
+        lesson = _Attended(self.handler, None if alone else self._lesson(shard, start))
+        gatherer = self._gatherer(shard, 0 if alone else start, lesson.handler)
+        handler = reraise_exception if alone else self.handler
         with closing(self._runs(shard, start)) as runs:
             while True:
                 try:
                     run = next(runs, None)
                 except Exception as error:
-                    if not self.handler(error):
-                        raise EndOfStreamError from error
-                    return
+                    _ask(handler, error)
+                    return  # without the sample that was being put together: it may lack members
                 batch, failure = Gathered([], []), None
                 if run is None:
                     gatherer.finish(batch)
@@ -167,7 +172,8 @@ class ReadSamples(Source):
                         gatherer.feed(run, batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
                         failure = error
-                yield batch
+                if batch.samples:
+                    yield batch
                 if failure is not None:
                     raise failure
                 if run is None:
@@ -205,7 +211,16 @@ class ReadSamples(Source):
             return None
         return self.learn.begin(shard["url"])
 
-    def _gatherer(self, shard: ShardItem, handler: Handler) -> Gatherer:
+    def _names_before(self, shard: ShardItem, end: int) -> Iterator[str]:
+        """The names of the members that begin before `end`."""
+        with closing(self._runs(shard, 0)) as runs:
+            for run in runs:
+                if run.offsets and run.offsets[-1] >= end:
+                    yield from run.names[: bisect_left(run.offsets, end)]
+                    return
+                yield from run.names
+
+    def _gatherer(self, shard: ShardItem, start: int, handler: Handler) -> Gatherer:
         path = shard.get("local_path") or stores.is_local(shard["url"]) or self._copy_of(shard["url"])
         return Gatherer(
             url=shard["url"],
@@ -215,6 +230,7 @@ class ReadSamples(Source):
             suffixes=self.suffixes,
             allow_split=self.allow_split,
             handler=handler,
+            earlier=partial(self._names_before, shard, start) if start else tuple,
         )
 
     def _copy_of(self, url: str) -> str | None:
@@ -238,6 +254,12 @@ def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
     'nothing'
     """
     return ReadSamples(**options)([shard])
+
+
+def _ask(handler: Handler, error: Exception) -> None:
+    """Return if the handler goes on behind the failure; otherwise the stream ends, or it raises."""
+    if not handler(error):
+        raise EndOfStreamError from error
 
 
 class _Attended:

@@ -14,7 +14,7 @@ what is written appears at its address complete or not at all.
     _globs        patterns                           _redact     addresses without secrets
     _resume       the only file that waits, tries again and goes on from the next byte
     _local  _memory  _standard  _pipe  _http         one kind of place each
-    _object       s3, gs, az                         _broker     the same for forked children
+    _object       s3, gs, az                         _broker     the same for forked children, done by a _desk
     _huggingface  hf                                 _ais        AIStore
     _fsspec       everything else
     _handler      a user's own opener
