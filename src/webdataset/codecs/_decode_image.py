@@ -171,11 +171,15 @@ class DecodeImage:
     def _converted(self, pixels: Pixels) -> Any:
         plan = self._plan
         pixels = planes_of(pixels) if plan.layout == "chw" else np.ascontiguousarray(pixels)
-        if plan.torch:
-            return plan.tensor(pixels)
+        # NumPy's arithmetic even for tensors: 35 µs for 224 × 224 in planes, as torch's, and without torch's own
+        # threads, which wait, spinning, for the cores that decode other images (up to 20 ms an image).
         if plan.factor is not None:
-            return scaled(pixels, plan.factor, plan.offset)
-        return as_float(pixels) if plan.floats else pixels
+            pixels = scaled(pixels, plan.factor, plan.offset)
+        elif plan.floats:
+            pixels = as_float(pixels)
+        if not plan.torch:
+            return pixels
+        return require("torch", extra="torch", why="to decode images to tensors").from_numpy(pixels)
 
     @cached_property
     def _plan(self) -> _Plan:
@@ -219,14 +223,6 @@ class _Plan:
             offset=offset,
             extensions=frozenset(each.lower().lstrip(".") for each in wanted.extensions),
         )
-
-    def tensor(self, pixels: Pixels) -> Any:
-        """The pixels as a tensor; 26 µs for floats of 224 × 224, where NumPy takes 100 µs."""
-        torch = require("torch", extra="torch", why="to decode images to tensors")
-        tensor = torch.from_numpy(pixels)
-        if self.factor is not None:
-            return tensor.float().mul_(torch.from_numpy(self.factor)).add_(torch.from_numpy(self.offset))
-        return tensor.float().div_(255) if self.floats else tensor
 
 
 def _normalizing(normalize: Any, channels: int, layout: str) -> tuple[Any, Any]:

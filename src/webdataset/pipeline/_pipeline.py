@@ -13,12 +13,13 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
 from ._epochs import EpochCounter
+from ._places import settled
 from ._running import fingerprint
 from ._stages import check_stage
 from ._stream import Passes, Stream
 from ._torch import TorchIterable
 
-_ENDLESS = 10**18
+ENDLESS = 10**18
 
 
 class DataPipeline(TorchIterable):
@@ -103,7 +104,7 @@ class DataPipeline(TorchIterable):
         if size < 1:
             raise SpecError(f"with_epoch({size})", hint="say how many items an epoch has; .repeat() goes on for ever")
         result = self._copy()
-        result.repetitions, result.nsamples, result._restart = _ENDLESS, size, restart
+        result.repetitions, result.nsamples, result._restart = ENDLESS, size, restart
         return result
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
@@ -116,7 +117,7 @@ class DataPipeline(TorchIterable):
         """
         passes, size = _whole("repeat", nepochs), _whole("repeat", nbatches)
         result = self._copy()
-        result.repetitions = passes if passes > 0 else _ENDLESS
+        result.repetitions = passes if passes > 0 else ENDLESS
         result.nsamples, result._restart = size, True
         return result
 
@@ -220,7 +221,7 @@ class DataPipeline(TorchIterable):
         """
         at, following = self._resume_from, self.epochs.peek()
         if at is None and self._stream is not None:
-            at = self._stream.state()
+            at = settled([self._stream.state()])
             if at["pass"] is None:  # between two epochs, where `set_epoch` has the last word
                 at["epoch"] = following
         return {"version": 1, **self.identity(), "next_epoch": following, "at": at}

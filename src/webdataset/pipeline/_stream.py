@@ -17,6 +17,7 @@ from webdataset.errors import StateError
 from webdataset.flow import Json, Pass
 
 from ._epochs import EpochCounter
+from ._places import is_portable
 from ._running import Running
 
 
@@ -72,9 +73,16 @@ class Stream:
 
     def state(self) -> Json:
         """Where the stream is, as JSON; after the last item of the last pass, the beginning of the next pass."""
-        here = world.current()
-        state = {**self._at.state(), "in_epoch": self._in_epoch, "world": [here.ranks, here.workers]}
+        state = {**self._at.state(), "in_epoch": self._in_epoch}
+        if not is_portable(state["pass"]):
+            here = world.current()
+            state["world"] = [here.ranks, here.workers]
         return {**state, "skip": self._skip} if self._skip else state
+
+    @property
+    def pass_number(self) -> int:
+        """The number of the pass that is being read."""
+        return self._at.running.during.epoch
 
     def close(self) -> None:
         """Close what the current pass holds open."""
@@ -90,7 +98,8 @@ class _At:
         self._done = state["passes"] if state else 0
         self.finished = False
         if state:
-            _check_world(state["world"])
+            if "world" in state:
+                _check_world(state["world"])
             passes.epochs.go_on(state["epoch"])
             self.running = passes.run(state["epoch"], state["pass"])
         else:
@@ -104,7 +113,9 @@ class _At:
                 first = list(islice(self.running.items, 1))
                 empty = empty and not first
                 while first:
+                    self.running.handed_on += 1
                     yield first.pop()  # and keep no name for it: a batch that the user has forgotten must not live on
+                    first = list(islice(self.running.items, 1)) if self.running.by_plan else []
                 yield from self.running.items
                 self._done += 1
                 if empty or self._done >= self._passes.repetitions:

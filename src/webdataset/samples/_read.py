@@ -22,6 +22,7 @@ from webdataset import stores
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.index import LearnIndexes, Lesson
 from webdataset.names import split_name
 from webdataset.tar import Header, Run, read_runs
 
@@ -56,6 +57,7 @@ class ReadSamples(Source):
         allow_split: a key that comes back later in its shard starts another sample instead of being an error.
         opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle, and one
             that has `local_path(url)` tells where its copy of a shard lies.
+        learn: keep the index of every shard that is read from its beginning to its end without a failure.
     """
 
     handler: Handler = reraise_exception
@@ -68,6 +70,7 @@ class ReadSamples(Source):
     concatenated: bool = True
     allow_split: bool = False
     opener: Opener = stores.open_read
+    learn: LearnIndexes | None = None
 
     def __post_init__(self) -> None:
         as_predicate(self.select_files)
@@ -136,10 +139,10 @@ class ReadSamples(Source):
         start, skip = 0, at.taken
         if skip and "stream" not in shard and self._can_start_at(at.offset):
             start, skip = at.offset, 1  # the sample that begins there was handed on last
-        for samples, offsets in self._batches(shard, start):
-            if skip < len(samples):
-                yield Gathered(samples[skip:], offsets[skip:]) if skip else Gathered(samples, offsets)
-            skip = max(0, skip - len(samples))
+        for batch in self._batches(shard, start):
+            if skip < len(batch.samples):
+                yield Gathered(batch.samples[skip:], batch.offsets[skip:]) if skip else batch
+            skip = max(0, skip - len(batch.samples)) if skip else 0
 
     def _batches(self, shard: ShardItem, start: int, *, alone: bool = False) -> Generator[Gathered, None, None]:
         """The samples of one shard, as many at a time as a window of the archive holds.
@@ -147,28 +150,30 @@ class ReadSamples(Source):
         Where one sample `alone` is wanted, a shard that cannot be read is an error whatever the handler says, and what
         stands before it does not matter. The handler still decides about members, as it did the first time.
         """
-        gatherer = self._gatherer(shard, 0 if alone else start)
+        lesson = _Attended(self.handler, None if alone else self._lesson(shard, start))
+        gatherer = self._gatherer(shard, 0 if alone else start, lesson.handler)
+        handler = reraise_exception if alone else self.handler
         with closing(self._runs(shard, start)) as runs:
             while True:
                 try:
                     run = next(runs, None)
                 except Exception as error:
-                    if alone:
-                        raise
-                    if not self.handler(error):
-                        raise EndOfStreamError from error
-                    return
+                    _ask(handler, error)
+                    return  # without the sample that was being put together: it may lack members
                 batch, failure = Gathered([], []), None
                 if run is None:
                     gatherer.finish(batch)
+                    lesson.finish()
                 else:
+                    lesson.feed(run)
                     if not run.restartable:
                         run = run._replace(offsets=[UNKNOWN] * len(run.offsets))
                     try:
                         gatherer.feed(run, batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
                         failure = error
-                yield batch
+                if batch.samples:
+                    yield batch
                 if failure is not None:
                     raise failure
                 if run is None:
@@ -196,6 +201,16 @@ class ReadSamples(Source):
         parameters = inspect.signature(self.opener).parameters.values()
         return any(p.name == "start" or p.kind is p.VAR_KEYWORD for p in parameters)
 
+    def _lesson(self, shard: ShardItem, start: int) -> Lesson | None:
+        """What is to be learned of this shard: something if all its members will come by, and this reader is to do it.
+
+        Of readers that share a shard the first one learns it.
+        """
+        everything = self.select_files is None and self.rename_files is None and self.strict and self.concatenated
+        if self.learn is None or start or not everything or shard.get("first"):
+            return None
+        return self.learn.begin(shard["url"])
+
     def _names_before(self, shard: ShardItem, end: int) -> Iterator[str]:
         """The names of the members that begin before `end`."""
         with closing(self._runs(shard, 0)) as runs:
@@ -205,7 +220,7 @@ class ReadSamples(Source):
                     return
                 yield from run.names
 
-    def _gatherer(self, shard: ShardItem, start: int) -> Gatherer:
+    def _gatherer(self, shard: ShardItem, start: int, handler: Handler) -> Gatherer:
         path = shard.get("local_path") or stores.is_local(shard["url"]) or self._copy_of(shard["url"])
         return Gatherer(
             url=shard["url"],
@@ -214,7 +229,7 @@ class ReadSamples(Source):
             lcase=self.lcase,
             suffixes=self.suffixes,
             allow_split=self.allow_split,
-            handler=self.handler,
+            handler=handler,
             earlier=partial(self._names_before, shard, start) if start else tuple,
         )
 
@@ -239,6 +254,33 @@ def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
     'nothing'
     """
     return ReadSamples(**options)([shard])
+
+
+def _ask(handler: Handler, error: Exception) -> None:
+    """Return if the handler goes on behind the failure; otherwise the stream ends, or it raises."""
+    if not handler(error):
+        raise EndOfStreamError from error
+
+
+class _Attended:
+    """A lesson that ends without result when the handler is asked about anything."""
+
+    def __init__(self, handler: Handler, lesson: Lesson | None) -> None:
+        self._lesson = lesson
+        self._handler = handler
+        self.handler = handler if lesson is None else self._ask
+
+    def feed(self, run: Run) -> None:
+        if self._lesson is not None:
+            self._lesson.add(run)
+
+    def finish(self) -> None:
+        if self._lesson is not None:
+            self._lesson.keep()
+
+    def _ask(self, error: Exception) -> bool | None:
+        self._lesson = None
+        return self._handler(error)
 
 
 class _LinkWarning:

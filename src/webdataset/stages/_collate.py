@@ -77,8 +77,7 @@ def combine_values(b: Sequence[Any], combine_tensors: bool = True, combine_scala
         return _stacked_arrays(b)
     torch = sys.modules.get("torch")  # a tensor cannot exist before torch is imported
     if combine_tensors and torch is not None and isinstance(first, torch.Tensor):
-        _require_one_shape(b)
-        return torch.stack(list(b))
+        return _stacked_tensors(torch, list(b))
     return list(b)
 
 
@@ -167,6 +166,18 @@ def _stacked_arrays(arrays: Sequence[Any]) -> Any:
     for number, array in enumerate(arrays):
         stacked[number] = array
     return stacked
+
+
+def _stacked_tensors(torch: Any, tensors: list[Any]) -> Any:
+    """Without torch's own threads where possible: in a loader they wait, spinning, for cores that decode images."""
+    dtype = tensors[0].dtype
+    try:
+        if all(type(tensor) is torch.Tensor and tensor.dtype == dtype for tensor in tensors):
+            return torch.from_numpy(_stacked_arrays([tensor.numpy() for tensor in tensors]))
+    except (TypeError, RuntimeError):
+        pass  # on a device, with a gradient, or of a type that NumPy has not
+    _require_one_shape(tensors)
+    return torch.stack(tensors)
 
 
 def _require_one_shape(values: Sequence[Any]) -> None:

@@ -1,0 +1,130 @@
+"""The data that all peers read: made once, in bench-data/, as plain tar shards (and as a folder of pictures).
+
+* photos: 2,048 JPEGs of about 100 kB, 500 × 375, with labels; 128 different ones
+* raw:    the same pictures, decoded, the shorter side brought to 256 and cut to 256 × 256, as PPM files
+* small:  60,000 samples of about 1 kB: json + npy
+* tokens: 400,000 samples: one npy of 512 uint16
+* blobs:  128 blobs of 4 MB
+"""
+
+import io
+import json
+import os
+import tarfile
+
+COUNTS = {"photos": 2048, "raw": 8192, "small": 60_000, "tokens": 400_000, "blobs": 128}
+SHARDS = {"photos": 4, "raw": 4, "small": 4, "tokens": 4, "blobs": 2}
+KIND = {
+    "limits": "photos",
+    "antialiased": "photos",
+    "plain": "photos",
+    "float": "photos",
+    "raw": "raw",
+    "small": "small",
+    "tokens": "tokens",
+    "blobs": "blobs",
+}
+
+
+def count(row):
+    return COUNTS[KIND[row]]
+
+
+def shards(folder, kind):
+    return [str(folder / f"{kind}-{number}.tar") for number in range(SHARDS[kind])]
+
+
+def generate(folder, row):
+    kind = KIND[row]
+    folder.mkdir(exist_ok=True)
+    each = COUNTS[kind] // SHARDS[kind]
+    for number, path in enumerate(shards(folder, kind)):
+        if not os.path.exists(path):
+            write(path, MEMBERS[kind](folder, range(number * each, (number + 1) * each)))
+
+
+def write(path, members):
+    with tarfile.open(f"{path}.part", "w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, payload in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(payload)
+            tar.addfile(info, io.BytesIO(payload))
+    os.rename(f"{path}.part", path)
+
+
+def photo(number):
+    """Soft shapes under fine grain, as much of both as gives a JPEG of about 100 kB."""
+    import numpy as np
+    from PIL import Image
+
+    rng = np.random.default_rng(number)
+    picture = np.zeros((375, 500, 3))
+    for cells in (3, 8, 20, 60):
+        noise = Image.fromarray(rng.integers(0, 256, (cells, cells, 3), dtype="uint8"))
+        picture += np.asarray(noise.resize((500, 375), Image.Resampling.BICUBIC)) / cells**0.5
+    picture = 255 * (picture - picture.min()) / np.ptp(picture) + rng.normal(0, 12, picture.shape)
+    encoded = io.BytesIO()
+    Image.fromarray(picture.clip(0, 255).astype("uint8")).save(encoded, "JPEG", quality=94)
+    return encoded.getvalue()
+
+
+def photos(folder, numbers):
+    different = [photo(number) for number in range(128)]
+    for number in numbers:
+        yield f"{number:08d}.jpg", different[number % 128]
+        yield f"{number:08d}.cls", str(number % 1000).encode()
+
+
+def raw(folder, numbers):
+    from PIL import Image
+
+    different = []
+    for number in range(128):
+        image = Image.open(io.BytesIO(photo(number))).convert("RGB").resize((341, 256), Image.Resampling.BILINEAR)
+        different.append(b"P6\n256 256\n255\n" + image.crop((42, 0, 298, 256)).tobytes())
+    for number in numbers:
+        yield f"{number:08d}.ppm", different[number % 128]
+        yield f"{number:08d}.cls", str(number % 1000).encode()
+
+
+def small(folder, numbers):
+    import numpy as np
+
+    rng = np.random.default_rng(numbers[0])
+    for number in numbers:
+        text = {"id": number, "label": number % 1000, "caption": "a caption of some words " * 6}
+        yield f"{number:08d}.json", json.dumps(text).encode()
+        yield f"{number:08d}.npy", npy(rng.random(96))
+
+
+def tokens(folder, numbers):
+    import numpy as np
+
+    rng = np.random.default_rng(numbers[0])
+    for number in numbers:
+        yield f"{number:08d}.npy", npy(rng.integers(0, 50_000, 512, dtype="uint16"))
+
+
+def blobs(folder, numbers):
+    for number in numbers:
+        yield f"{number:08d}.bin", os.urandom(4_000_000)
+
+
+def npy(array):
+    import numpy as np
+
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+MEMBERS = {"photos": photos, "raw": raw, "small": small, "tokens": tokens, "blobs": blobs}
+
+
+def pairs(folder, kind="photos"):
+    """(bytes, label) of every sample, for peers that keep the data in a format of their own."""
+    for path in shards(folder, kind):
+        with tarfile.open(path) as tar:
+            members = iter(tar)
+            for member in members:
+                yield tar.extractfile(member).read(), int(tar.extractfile(next(members)).read())

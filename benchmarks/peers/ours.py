@@ -1,0 +1,126 @@
+"""This library, through its public names. And what the machine can do at most, measured in the same run."""
+
+import data
+
+VERSIONS = ["numpy", "torch", "simplejpeg", "opencv-python-headless", "orjson"]
+
+
+def photos(folder, **image):
+    import webdataset as wds
+
+    spec = image.pop("spec", "rgb8")
+    dataset = wds.WebDataset(data.shards(folder, "photos"), shardshuffle=False)
+    return dataset.decode(spec, size=224, crop="random", flip=True, **image).to_tuple("jpg", "cls").batched(64)
+
+
+def threads(dataset):
+    import webdataset as wds
+
+    return wds.WebLoader(dataset, num_workers=2, workers="threads")
+
+
+def processes(dataset):
+    import webdataset as wds
+
+    return wds.WebLoader(dataset, batch_size=None, num_workers=2)
+
+
+def small(folder):
+    import webdataset as wds
+
+    dataset = wds.WebDataset(data.shards(folder, "small"), shardshuffle=False)
+    return dataset.decode().to_tuple("json", "npy").batched(256)
+
+
+def blobs(folder):
+    import webdataset as wds
+
+    dataset = wds.WebDataset(data.shards(folder, "blobs"), shardshuffle=False)
+    return dataset.to_tuple("bin").batched(1)
+
+
+# The machine.
+
+
+def by_hand(folder):
+    """The kernels of the antialiased row in two bare threads, from memory: no reading, no order, no samples."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+    import simplejpeg
+    import torch
+    from crops import SIZE, random_box
+
+    torch.set_num_threads(1)
+    encoded = [data.photo(number) for number in range(64)]
+
+    def batch(_):
+        out, buffer = np.empty((64, SIZE, SIZE, 3), "u1"), bytearray(375 * 500 * 3)
+        for number, jpeg in enumerate(encoded):
+            pixels = simplejpeg.decode_jpeg(jpeg, buffer=buffer)
+            x, y, w, h = random_box(500, 375)
+            part = np.ascontiguousarray(pixels[y : y + h, x : x + w]).reshape(1, h, w, 3)
+            planes = torch.from_numpy(part).permute(0, 3, 1, 2)
+            made = torch.nn.functional.interpolate(planes, (SIZE, SIZE), mode="bilinear", antialias=True)
+            out[number] = made[0].permute(1, 2, 0).numpy()
+        return out
+
+    with ThreadPoolExecutor(2) as pool:
+        yield from pool.map(batch, range(32))
+
+
+def decode_one_core(folder):
+    """libjpeg-turbo into one buffer, nothing else."""
+    import simplejpeg
+
+    encoded, buffer = [data.photo(number) for number in range(64)], bytearray(375 * 500 * 3)
+    for _ in range(32):
+        for jpeg in encoded:
+            simplejpeg.decode_jpeg(jpeg, buffer=buffer)
+        yield [encoded]
+
+
+def page_cache(folder):
+    """The photos' shards read into one buffer; a sample here is 100 kB."""
+    return _page_cache(folder, "photos")
+
+
+def page_cache_blobs(folder):
+    return _page_cache(folder, "blobs")
+
+
+def _page_cache(folder, kind):
+    buffer, paths = bytearray(1 << 20), data.shards(folder, kind)
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+        yield [range(data.COUNTS[kind] // len(paths))]
+
+
+def memcpy(folder):
+    """100 kB from one place to another."""
+    import numpy as np
+
+    source, target = np.zeros(64 * 100_000, "u1"), np.empty(64 * 100_000, "u1")
+    for _ in range(32):
+        target[:] = source
+        yield [range(64)]
+
+
+ROWS = {
+    "limits": {
+        "page cache read, 100 kB a sample": page_cache,
+        "memcpy, 100 kB a sample": memcpy,
+        "libjpeg-turbo decode alone, one core": decode_one_core,
+        "kernels by hand, from memory, two threads": by_hand,
+    },
+    "antialiased": {
+        "ours, 2 threads": lambda folder: threads(photos(folder)),
+        "ours, 2 processes": lambda folder: processes(photos(folder)),
+    },
+    "plain": {"ours, 2 threads": lambda folder: threads(photos(folder, antialias=False))},
+    "float": {"ours, 2 threads": lambda folder: threads(photos(folder, spec="torchrgb", normalize="imagenet"))},
+    "small": {"ours": small},
+    "blobs": {"ours": blobs, "page cache read": page_cache_blobs},
+}

@@ -1,0 +1,68 @@
+"""The public webdataset 1.0.2 under torch's DataLoader: two worker processes, whole batches made in the workers."""
+
+import data
+
+VERSIONS = ["webdataset", "torch", "numpy", "pillow", "simplejpeg", "opencv-python-headless"]
+
+
+def photos(folder, decode):
+    import torch
+    import webdataset as wds
+
+    torch.set_num_threads(1)
+
+    def jpg(key, encoded):
+        return decode(encoded) if key == ".jpg" else None
+
+    shards = data.shards(folder, "photos")
+    dataset = wds.WebDataset(shards, shardshuffle=False).decode(jpg).to_tuple("jpg", "cls").batched(64)
+    return wds.WebLoader(dataset, batch_size=None, num_workers=2)
+
+
+def pillow(folder):
+    import crops
+
+    return photos(folder, crops.with_pillow)
+
+
+def floats(folder):
+    import crops
+
+    return photos(folder, crops.with_pillow_as_floats)
+
+
+def opencv(folder):
+    import crops
+    import cv2
+
+    cv2.setNumThreads(1)
+    return photos(folder, crops.with_opencv)
+
+
+def small(folder):
+    import webdataset as wds
+
+    dataset = wds.WebDataset(data.shards(folder, "small"), shardshuffle=False)
+    return dataset.decode().to_tuple("json", "npy").batched(256)
+
+
+def tokens(folder):
+    import webdataset as wds
+
+    return wds.WebDataset(data.shards(folder, "tokens"), shardshuffle=False).decode().to_tuple("npy").batched(256)
+
+
+def blobs(folder):
+    import webdataset as wds
+
+    return wds.WebDataset(data.shards(folder, "blobs"), shardshuffle=False).to_tuple("bin").batched(1)
+
+
+ROWS = {
+    "antialiased": {"public webdataset + DataLoader, PIL, 2 processes": pillow},
+    "plain": {"public webdataset, simplejpeg + OpenCV, 2 processes": opencv},
+    "float": {"public webdataset + DataLoader, PIL, 2 processes": floats},
+    "small": {"public webdataset": small},
+    "tokens": {"public webdataset": tokens},
+    "blobs": {"public webdataset": blobs},
+}
