@@ -139,7 +139,9 @@ def test_a_batch_size_that_is_not_given_is_one_for_processes_and_none_for_thread
         for number in range(3):
             sink.write({"__key__": str(number), "cls": number})
     wds.index_shards([str(tmp_path / "a.tar")])
-    planned = wds.WebDataset(str(tmp_path / "a.tar"), shardshuffle=False).decode().map(lambda sample: {"x": sample["cls"]})
+    planned = (
+        wds.WebDataset(str(tmp_path / "a.tar"), shardshuffle=False).decode().map(lambda sample: {"x": sample["cls"]})
+    )
     assert planned.plan is not None
     assert [batch["x"].tolist() for batch in WebLoader(planned)] == [[0], [1], [2]]
     assert [sample["x"] for sample in WebLoader(planned, workers="threads")] == [0, 1, 2]
