@@ -117,13 +117,8 @@ class DataPipeline(TorchIterable):
         """
         passes, size = _whole("repeat", nepochs), _whole("repeat", nbatches)
         result = self._copy()
-<<<<<<< HEAD
-        result.repetitions = nepochs if nepochs > 0 else ENDLESS
-        result.nsamples, result._restart = nbatches, True
-=======
-        result.repetitions = passes if passes > 0 else _ENDLESS
+        result.repetitions = passes if passes > 0 else ENDLESS
         result.nsamples, result._restart = size, True
->>>>>>> review1
         return result
 
     def ddp_equalize(self, length: int, with_length: bool = True) -> Self:
