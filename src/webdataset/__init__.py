@@ -102,6 +102,7 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.legacy.tariterators import tarfile_to_samples as tarfile_to_samples
     from webdataset.legacy.tariterators import url_opener as url_opener
     from webdataset.loader import WebLoader as WebLoader
+    from webdataset.pipeline import ArrayBatches as ArrayBatches
     from webdataset.pipeline import DataPipeline as DataPipeline
     from webdataset.pipeline import FluidInterface as FluidInterface
     from webdataset.pipeline import FluidWrapper as FluidWrapper
@@ -188,8 +189,8 @@ _HOME = {
     "webdataset.index": ("IndexedDataset index_shards"),
     "webdataset.loader": ("WebLoader"),
     "webdataset.pipeline": (
-        "DataPipeline FluidInterface FluidWrapper MockDataset PipelineStage RandomMix RoundRobin WebDataset "
-        "with_epoch with_length"
+        "ArrayBatches DataPipeline FluidInterface FluidWrapper MockDataset PipelineStage RandomMix RoundRobin "
+        "WebDataset with_epoch with_length"
     ),
     "webdataset.shards": (
         "DirectoryShardList MultiShardSample ResampledShardList ResampledShards SimpleShardList non_empty "

@@ -13,11 +13,13 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_fluid.py`: every stage as a method
 * `_webdataset.py`: `WebDataset`
 * `_planned.py`: indexed shards, read by plan
+* `_array_batches.py`: arrays of indexed shards, whole batches at a time
 * `_mix.py`: several datasets as one
 * `_extra.py`: datasets around datasets: an epoch, a length, a constant
 * `_torch.py`: be torch's `IterableDataset` without importing torch
 """
 
+from ._array_batches import ArrayBatches
 from ._epochs import EpochCounter
 from ._extra import MockDataset, repeatedly, with_epoch, with_length
 from ._fluid import FluidInterface
@@ -31,6 +33,7 @@ from ._torch import TorchIterable
 from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
 
 __all__ = [
+    "ArrayBatches",
     "CheckEmpty",
     "DataPipeline",
     "EpochCounter",
