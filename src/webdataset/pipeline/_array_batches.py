@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayBatches(Sequence[Any]):
+class ArrayBatches:
     """Batches of the npy arrays under one field: tokens, embeddings, anything of one shape.
 
     >>> import numpy as np
@@ -62,9 +62,9 @@ class ArrayBatches(Sequence[Any]):
         return None if self.seed is None else Order(self._dataset.counts, self.seed, self.epoch, None)
 
     def __len__(self) -> int:
-        return -(-len(self._dataset) // self.batchsize)
+        return len(range(0, len(self._dataset), self.batchsize))
 
-    def __getitem__(self, number: Any) -> Array:
+    def __getitem__(self, number: int) -> Array:
         """One batch."""
         first = range(0, len(self._dataset), self.batchsize)[number]
         positions = np.arange(first, min(first + self.batchsize, len(self._dataset)))
