@@ -3,6 +3,7 @@
 import data
 
 VERSIONS = ["numpy", "torch", "simplejpeg", "opencv-python-headless", "orjson"]
+PREPARED = {"tokens": "tokens-0.idx"}
 
 
 def photos(folder, **image):
@@ -30,6 +31,25 @@ def small(folder):
 
     dataset = wds.WebDataset(data.shards(folder, "small"), shardshuffle=False)
     return dataset.decode().to_tuple("json", "npy").batched(256)
+
+
+def tokens(folder, seed=None):
+    import webdataset as wds
+
+    return ([batch] for batch in wds.ArrayBatches(data.shards(folder, "tokens"), "npy", 256, seed=seed))
+
+
+def tokens_one_by_one(folder):
+    import webdataset as wds
+
+    return wds.WebDataset(data.shards(folder, "tokens"), shardshuffle=False).decode().to_tuple("npy").batched(256)
+
+
+def prepare(row, folder):
+    """Write the indexes beside the shards."""
+    import webdataset as wds
+
+    wds.index_shards(data.shards(folder, "tokens"))
 
 
 def blobs(folder):
@@ -122,5 +142,10 @@ ROWS = {
     "plain": {"ours, 2 threads": lambda folder: threads(photos(folder, antialias=False))},
     "float": {"ours, 2 threads": lambda folder: threads(photos(folder, spec="torchrgb", normalize="imagenet"))},
     "small": {"ours": small},
+    "tokens": {
+        "ours, whole batches, in order": tokens,
+        "ours, whole batches, globally shuffled": lambda folder: tokens(folder, seed=1),
+        "ours, sample by sample": tokens_one_by_one,
+    },
     "blobs": {"ours": blobs, "page cache read": page_cache_blobs},
 }

@@ -392,8 +392,14 @@ def test_with_filters_nothing_is_repeated_or_lost(few, data):
     kept = data.draw(st.sets(st.integers(0, 30), min_size=5))
     batch = data.draw(st.integers(1, 4))
 
+    explicit = data.draw(st.booleans())
+
     def make():
-        dataset = wds.WebDataset(few, order="random", last="pad").select(lambda sample: int(sample["__key__"]) in kept)
+        dataset = wds.WebDataset(few, order="random", last="pad")
+        if explicit:
+            dataset = dataset.select(lambda sample: int(sample["__key__"]) in kept)
+        else:  # a function that drops cannot be told from one that does not, but by what it did
+            dataset = dataset.map(lambda sample: sample if int(sample["__key__"]) in kept else None)
         return dataset.to_tuple("__key__", "__pad__").batched(batch, collation_fn=_columns)
 
     state, seen = None, []
@@ -411,6 +417,25 @@ def test_with_filters_nothing_is_repeated_or_lost(few, data):
     assert len(seen) == len(set(seen)) and set(map(int, seen)) <= kept
     if stop is None:
         assert set(map(int, seen)) == kept
+
+
+def test_ranks_that_dropped_nothing_are_merged_with_those_that_did(few):
+    """Rank 0 keeps all and speaks for all; rank 1 drops, and says so."""
+    order = [key for key in keys(wds.WebDataset(few, order="random"))]
+    dropped = {order[2], order[7]}  # of rank 1: positions 2, 3, 6, 7, …
+
+    def make():
+        dataset = wds.WebDataset(few, order="random", last="pad").map(lambda s: None if s["__key__"] in dropped else s)
+        return dataset.to_tuple("__key__", "__pad__").batched(2, collation_fn=_columns)
+
+    played = play(make, 2, 1, steps=4)
+    states = [state for _, state in played[-1]]
+    assert ["readers" in state["at"]["pass"]["plan"] for state in states] == [False, True]
+    merged = wds.merge_states(states)
+    seen = samples_of(played) + samples_of(play(make, 3, 2, state=merged))
+    assert sorted(seen) == sorted(set(order) - dropped)
+    resumed = play(make, 2, 1, state=[states[0], states[1]], steps=2)  # and on their own: still not in step
+    assert "readers" in resumed[-1][1][1]["at"]["pass"]["plan"]
 
 
 def test_a_filtered_rank_resumes_its_own_checkpoint_and_no_other(few):
@@ -512,13 +537,14 @@ def test_counts_that_do_not_match_are_refused(tmp_path, options):
     from webdataset.index import Description, ShardEntry, write_description
 
     urls = write_shards(tmp_path, [4, 6])
-    (tmp_path / "all.json").write_bytes(
-        write_description(Description([ShardEntry(urls[0], 4), ShardEntry(urls[1], 7)]))
-    )
-    dataset = wds.WebDataset(tmp_path / "all.json", **options)
-    with pytest.raises(StaleIndex, match=r"part-001\.tar"):
-        list(dataset)
-    dataset.close()
+    for wrong in (5, 7):
+        entries = [ShardEntry(urls[0], 4), ShardEntry(urls[1], wrong)]
+        (tmp_path / "all.json").write_bytes(write_description(Description(entries)))
+        dataset, seen = wds.WebDataset(tmp_path / "all.json", **options), []
+        with pytest.raises(StaleIndex, match=r"part-001\.tar"):
+            seen.extend(sample["__key__"] for sample in dataset)
+        assert len(set(seen)) == len(seen) and "00009" not in seen or wrong == 7
+        dataset.close()
 
 
 def test_a_world_of_nobody_is_refused(few, monkeypatch):

@@ -101,6 +101,20 @@ class ShardIndex:
         members = range(self.firsts.item(number), self.firsts.item(number + 1))
         return tuple([Extent(self.fields[field(each)], offset(each), size(each)) for each in members])
 
+    def column(self, name: str) -> tuple[Ints, Ints]:
+        """Offsets and sizes of one field, sample by sample; every sample must have it once.
+
+        >>> from webdataset.index import build
+        >>> build([("a.npy", 512, 600), ("b.npy", 2048, 600)]).column("npy")
+        (array([ 512, 2048]), array([600, 600]))
+        """
+        spelt = [number for number, field in enumerate(self.fields) if field.lower() == name]
+        members = np.flatnonzero(np.isin(self.field_numbers, spelt))
+        owners = np.searchsorted(self.firsts, members, side="right") - 1
+        if not np.array_equal(owners, np.arange(len(self))):
+            raise FormatError(f"not every sample has one field {name!r}", hint=f"the fields are {self.fields}")
+        return self.offsets[members], self.sizes[members]
+
     def rows(self) -> Iterator[tuple[Extent, ...]]:
         """The fields of all samples."""
         return (self.extents(number) for number in range(len(self)))
