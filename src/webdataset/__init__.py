@@ -101,12 +101,9 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.legacy.tariterators import tarfile_to_samples as tarfile_to_samples
     from webdataset.legacy.tariterators import url_opener as url_opener
     from webdataset.loader import WebLoader as WebLoader
-<<<<<<< HEAD
     from webdataset.loader import profile as profile
     from webdataset.loader import progress as progress
-=======
     from webdataset.pipeline import ArrayBatches as ArrayBatches
->>>>>>> lab
     from webdataset.pipeline import DataPipeline as DataPipeline
     from webdataset.pipeline import FluidInterface as FluidInterface
     from webdataset.pipeline import FluidWrapper as FluidWrapper
@@ -195,13 +192,8 @@ _HOME = {
     "webdataset.index": ("index_shards"),
     "webdataset.loader": ("WebLoader profile progress"),
     "webdataset.pipeline": (
-<<<<<<< HEAD
-        "DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix RoundRobin "
-        "WebDataset merge_states with_epoch with_length"
-=======
-        "ArrayBatches DataPipeline FluidInterface FluidWrapper MockDataset PipelineStage RandomMix RoundRobin "
-        "WebDataset with_epoch with_length"
->>>>>>> lab
+        "ArrayBatches DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix "
+        "RoundRobin WebDataset merge_states with_epoch with_length"
     ),
     "webdataset.shards": (
         "DirectoryShardList MultiShardSample ResampledShardList ResampledShards SimpleShardList non_empty "

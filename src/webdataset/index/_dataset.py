@@ -115,7 +115,6 @@ class IndexedDataset(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         return (self[number] for number in range(len(self)))
 
-<<<<<<< HEAD
     def map(self, function: Callable[[Any], Any]) -> Self:
         """The same samples after one more function."""
         if not callable(function):
@@ -123,7 +122,7 @@ class IndexedDataset(Sequence[Any]):
         mapped = copy(self)
         mapped._transform = function if self._transform is None else _Both(self._transform, function)
         return mapped
-=======
+
     def column(self, numbers: Sequence[int] | NDArray[np.int64], field: str) -> NDArray[np.uint8]:
         """The bytes of one field of many samples, one a row, without a step per sample; all must be of one size."""
         wanted = np.asarray(numbers, np.int64)
@@ -142,7 +141,6 @@ class IndexedDataset(Sequence[Any]):
         for (_, places), part in zip(parts, rows, strict=True):
             joined[places] = part
         return joined
->>>>>>> lab
 
     def find(self, key: str) -> int:
         """The number of the sample with this key."""

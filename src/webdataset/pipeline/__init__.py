@@ -15,14 +15,11 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_indexed_dataset.py`: a map-style dataset out of whatever names shards
 * `_indexed.py`: which datasets are read by plan
 * `_planned.py`: indexed shards, read by plan
-<<<<<<< HEAD
 * `_in_plan.py`: how far a reader is in its part of an epoch
 * `_chain.py`: what stands behind a plan
 * `_places.py`: what all readers of a plan have done, out of what each says
 * `_plannable.py`: what a dataset can do when it starts with a plan
-=======
 * `_array_batches.py`: arrays of indexed shards, whole batches at a time
->>>>>>> lab
 * `_mix.py`: several datasets as one
 * `_extra.py`: datasets around datasets: an epoch, a length, a constant
 * `_torch.py`: be torch's `IterableDataset` without importing torch
