@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from webdataset import stores, tar
 from webdataset.errors import located
 
-from ._fetch import Mapped
 from ._names import split_name
 from ._shard_index import Keys, ShardIndex
-from ._walk import GiveUpError, walk
+from ._walk import GiveUpError, Opened, walk
 
 _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]
@@ -147,7 +146,7 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
         checksum: is given all bytes on the way, such as `hashlib.md5()`.
     """
     path = stores.is_local(url)
-    if checksum is None and path is not None and (index := _walked(path, url)) is not None:
+    if checksum is None and path is not None and (index := _walked(path)) is not None:
         return index
     builder = IndexBuilder()
     with located(shard=url), stores.open_read(url) as stream:
@@ -158,12 +157,12 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
     return builder.finish()
 
 
-def _walked(path: str, url: str) -> ShardIndex | None:
+def _walked(path: str) -> ShardIndex | None:
     """The index of a plain local archive from its headers alone, None if it is not one."""
     if not Path(path).is_file():
         return None  # a named pipe can be opened only once
     try:
-        with closing(Mapped(path, url)) as shard:
+        with closing(Opened(path)) as shard:
             return build(walk(shard))
     except (GiveUpError, OSError):
         return None  # reading it as a stream says what there is to say
