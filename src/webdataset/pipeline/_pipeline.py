@@ -219,12 +219,14 @@ class DataPipeline(TorchIterable):
         >>> list(again)
         [1, 2]
         """
-        at, following = self._resume_from, self.epochs.peek()
+        state, at = {"version": 1, **self.identity()}, self._resume_from
+        if at is None and self._stream is None:
+            return {**state, "next_epoch": self.epochs.peek(), "at": None}
         if at is None and self._stream is not None:
             at = settled([self._stream.state()])
             if at["pass"] is None:  # between two epochs, where `set_epoch` has the last word
-                at["epoch"] = following
-        return {"version": 1, **self.identity(), "next_epoch": following, "at": at}
+                at["epoch"] = self.epochs.peek()
+        return {**state, "at": at}
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
