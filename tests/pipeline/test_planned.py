@@ -385,7 +385,7 @@ def _key(sample):
     return sample["__key__"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_with_filters_nothing_is_repeated_or_lost(few, data):
     """Random drops, topologies and stop points, several stops in a row; the states of all ranks are merged."""

@@ -58,12 +58,19 @@ def _settled(plans: Sequence[Json], begun: Json) -> Json:
     first = Reader(*begun["readers"][0])
     readers = [_reader(plan, worker, first) for worker, plan in enumerate(plans)] if len(plans) > 1 else _readers(plans)
     everybody = {reader.worker for reader in readers} == set(range(first.workers))
-    if everybody and first.ranks > 1 and all(plan.get("even", "readers" not in plan) for plan in plans):
+    even = all(plan.get("even", "readers" not in plan) for plan in plans)
+    if everybody and first.ranks > 1 and even and _are_in_step(readers):
         # Readers that go in step: one rank speaks for all.
         readers = [reader._replace(rank=rank) for reader in readers for rank in range(first.ranks)]
     elif not everybody or first.ranks > 1:
         return {"rest": begun["rest"], "readers": [list(reader) for reader in readers]}
     return {"rest": _rest(begun).after(readers).save()}
+
+
+def _are_in_step(readers: Sequence[Reader]) -> bool:
+    """Whether the workers took their turns: one that dropped all it had left is passed over, and others get ahead."""
+    steps = sum(reader.taken for reader in readers) // readers[0].batch
+    return all(reader.taken == len(range(reader.worker, steps, reader.workers)) * reader.batch for reader in readers)
 
 
 def _reader(plan: Json, worker: int, like: Reader) -> Reader:
