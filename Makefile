@@ -32,7 +32,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.test
-	$(BIN)/python benchmarks/read.py
+	$(BIN)/python benchmarks/bench.py
 
 clean:
 	rm -rf $(VENV) demo-data bench-data

@@ -1,5 +1,7 @@
 """This library, through its public names. And what the machine can do at most, measured in the same run."""
 
+from itertools import islice
+
 import data
 
 VERSIONS = ["numpy", "torch", "simplejpeg", "opencv-python-headless", "orjson"]
@@ -12,6 +14,13 @@ def photos(folder, **image):
     spec = image.pop("spec", "rgb8")
     dataset = wds.WebDataset(data.shards(folder, "photos"), shardshuffle=False)
     return dataset.decode(spec, size=224, crop="random", flip=True, **image).to_tuple("jpg", "cls").batched(64)
+
+
+def raw(folder):
+    import webdataset as wds
+
+    dataset = wds.WebDataset(data.shards(folder, "raw"), shardshuffle=False)
+    return dataset.decode("rgb8", size=224, crop="window", flip=True).to_tuple("ppm", "cls").batched(64)
 
 
 def threads(dataset):
@@ -52,11 +61,12 @@ def prepare(row, folder):
     wds.index_shards(data.shards(folder, "tokens"))
 
 
-def blobs(folder):
+def read(folder, kind, at_once):
     import webdataset as wds
 
-    dataset = wds.WebDataset(data.shards(folder, "blobs"), shardshuffle=False)
-    return dataset.to_tuple("bin").batched(1)
+    samples = iter(wds.WebDataset(data.shards(folder, kind), shardshuffle=False))
+    while some := list(islice(samples, at_once)):
+        yield [some]
 
 
 # The machine.
@@ -102,14 +112,10 @@ def decode_one_core(folder):
 
 def page_cache(folder):
     """The photos' shards read into one buffer; a sample here is 100 kB."""
-    return _page_cache(folder, "photos")
+    return cached(folder, "photos")
 
 
-def page_cache_blobs(folder):
-    return _page_cache(folder, "blobs")
-
-
-def _page_cache(folder, kind):
+def cached(folder, kind):
     buffer, paths = bytearray(1 << 20), data.shards(folder, kind)
     for path in paths:
         with open(path, "rb", buffering=0) as file:
@@ -141,11 +147,17 @@ ROWS = {
     },
     "plain": {"ours, 2 threads": lambda folder: threads(photos(folder, antialias=False))},
     "float": {"ours, 2 threads": lambda folder: threads(photos(folder, spec="torchrgb", normalize="imagenet"))},
+    "raw": {"ours, 2 threads": lambda folder: threads(raw(folder)), "ours, no threads": raw},
     "small": {"ours": small},
     "tokens": {
         "ours, whole batches, in order": tokens,
         "ours, whole batches, globally shuffled": lambda folder: tokens(folder, seed=1),
         "ours, sample by sample": tokens_one_by_one,
     },
-    "blobs": {"ours": blobs, "page cache read": page_cache_blobs},
+    "small bytes": {"ours": lambda folder: read(folder, "small", 256)},
+    "photo bytes": {
+        "ours": lambda folder: read(folder, "photos", 64),
+        "page cache read": lambda folder: cached(folder, "photos"),
+    },
+    "blobs": {"ours": lambda folder: read(folder, "blobs", 1), "page cache read": lambda folder: cached(folder, "blobs")},
 }
