@@ -21,7 +21,7 @@ from ._address import local_path
 from ._globs import is_pattern
 from ._guard import refuse_local
 from ._store import Stat, Store
-from ._upload import Upload
+from ._upload import Upload, point_nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,6 +114,10 @@ class _LocalUpload(Upload):
         self._remove()
         with suppress(OSError):  # what could not be flushed to a full disk is being thrown away
             self._file.close()
+
+    def disown(self) -> None:
+        super().disown()
+        point_nowhere(self._file.fileno())
 
     def _remove(self) -> None:
         with suppress(FileNotFoundError):
