@@ -51,6 +51,11 @@ class LocalStore(Store):
 
     def open_write(self, url: str) -> Any:
         path = os.path.realpath(_allowed(url))
+        folder = os.path.dirname(path)
+        if not os.path.isdir(folder):
+            raise ShardNotFound(
+                "the directory to write into does not exist", Where(shard=folder), hint="create it first"
+            )
         with explained(path):
             if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
                 return open(path, "wb")  # a device or a named pipe cannot be renamed into place
