@@ -611,3 +611,13 @@ def test_seek_skip_and_where(shards, ranks):
 def test_shuffle_report(shards, tmp_path):
     report = wds.WebDataset(shards, order="random").shuffle_report(plot=str(tmp_path / "plot.svg"))
     assert "1,003 samples in 17 shards" in str(report) and (tmp_path / "plot.svg").read_text().startswith("<svg")
+
+
+def test_a_mix_of_planned_datasets_resumes_everywhere(few):
+    def make():
+        parts = [wds.WebDataset(few, order="random", seed=seed).to_tuple("__key__") for seed in (1, 2)]
+        return wds.DataPipeline(wds.RandomMix(parts, probs=[0.7, 0.3], longest=True))
+
+    for here in (World(), World(1, 2)):
+        with world.pretend(here):
+            assert len(assert_resumes_everywhere(make)) in (62, 32)

@@ -74,7 +74,9 @@ class Running:
         self._exact = not any(is_opaque(stage) for stage in stages)
         self.by_plan = is_even_chain(stages)
         self._in_plan: tuple[InPlan, list[InFlight], bool] | None = None
-        self.handed_on = 0  # items of this pass, counted by who takes them
+        # Items of this pass, counted by who takes them; only several ranks have to know whether they are in step.
+        self.counts = self.by_plan and during.world.ranks > 1
+        self.handed_on = 0
         saved = self._saved(state)
         if saved is not None and not self._exact:
             raise StateError(

@@ -115,7 +115,7 @@ class _At:
                 while first:
                     self.running.handed_on += 1
                     yield first.pop()  # and keep no name for it: a batch that the user has forgotten must not live on
-                    first = list(islice(self.running.items, 1)) if self.running.by_plan else []
+                    first = list(islice(self.running.items, 1)) if self.running.counts else []
                 yield from self.running.items
                 self._done += 1
                 if empty or self._done >= self._passes.repetitions:
