@@ -47,7 +47,9 @@ def draw(results):
         panel.tick_params(axis="y", labelsize=8, length=0)
         panel.spines[["top", "right", "bottom"]].set_visible(False)
     machine = results["machine"]
-    figure.supxlabel(f"samples a second, {machine['cores']} cores ({machine['processor']}), {machine['date']}", fontsize=8)
+    figure.supxlabel(
+        f"samples a second, {machine['cores']} cores ({machine['processor']}), {machine['date']}", fontsize=8
+    )
     figure.savefig(PICTURE, metadata={"Date": None})
 
 

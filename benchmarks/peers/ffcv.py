@@ -36,7 +36,12 @@ def loader(folder, name, decoder):
 
     pipelines = {"image": [decoder, RandomHorizontalFlip(), ToTensor()], "label": [IntDecoder(), ToTensor()]}
     return Loader(
-        str(folder / name), batch_size=64, num_workers=2, order=OrderOption.SEQUENTIAL, os_cache=True, pipelines=pipelines
+        str(folder / name),
+        batch_size=64,
+        num_workers=2,
+        order=OrderOption.SEQUENTIAL,
+        os_cache=True,
+        pipelines=pipelines,
     )
 
 

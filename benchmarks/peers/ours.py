@@ -159,5 +159,8 @@ ROWS = {
         "ours": lambda folder: read(folder, "photos", 64),
         "page cache read": lambda folder: cached(folder, "photos"),
     },
-    "blobs": {"ours": lambda folder: read(folder, "blobs", 1), "page cache read": lambda folder: cached(folder, "blobs")},
+    "blobs": {
+        "ours": lambda folder: read(folder, "blobs", 1),
+        "page cache read": lambda folder: cached(folder, "blobs"),
+    },
 }

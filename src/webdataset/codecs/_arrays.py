@@ -104,7 +104,8 @@ def npy_batch(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     other = np.flatnonzero((rows[:, :end] != rows[0, :end]).any(axis=1))
     if len(other) or array.flags.f_contiguous > array.flags.c_contiguous:
         return np.stack([npy_loads(row.tobytes()) for row in rows])
-    return np.ascontiguousarray(rows[:, end:]).view(array.dtype).reshape(len(rows), *array.shape)
+    stacked: np.ndarray[Any, Any] = np.ascontiguousarray(rows[:, end:]).view(array.dtype)
+    return stacked.reshape(len(rows), *array.shape)
 
 
 def as_array(data: Any) -> np.ndarray[Any, Any]:
