@@ -286,3 +286,47 @@ def test_stage_options_need_a_spec_and_must_exist():
         decode(size=224)
     with pytest.raises(SpecError, match="no option sice"):
         decode("rgb8", sice=224)
+
+
+def test_window_is_a_random_part_and_nothing_is_resized():
+    pixels = photo(256, 256)
+    data = b"P6\n256 256\n255\n" + pixels.tobytes()
+    places = set()
+    for seed in range(20):
+        part = DecodeImage("rgb8", size=224, crop="window").decode(data, random.Random(seed))
+        box = random.Random(seed)
+        x, y = box.randint(0, 32), box.randint(0, 32)
+        np.testing.assert_array_equal(part, pixels[y : y + 224, x : x + 224])
+        part[:] = 0  # its own memory: the bytes are not changed
+        places.add((x, y))
+    assert len(places) > 10
+    assert data.endswith(pixels.tobytes())
+
+
+def test_window_in_an_image_that_is_too_small():
+    with pytest.raises(DecodingError, match="no window of 224 × 224"):
+        decode_field("png", encode_field("png", photo(200, 300)), DecodeImage("rgb8", size=224, crop="window"))
+
+
+@pytest.mark.parametrize(
+    "header", [b"P6\n40 30\n255\n", b"P6 40 30 255 ", b"P6\n# a comment\n40 30\n255\n", b"P6\n40\t30\n 255\r"]
+)
+def test_a_ppm_is_pillows(header):
+    data = header + photo(30, 40).tobytes()
+    expected = np.asarray(pillow(data))
+    np.testing.assert_array_equal(DecodeImage("rgb8", size=(30, 40)).decode(data), expected)
+
+
+def test_a_ppm_that_is_cut_short_is_an_error():
+    data = b"P6\n40 30\n255\n" + photo(30, 40).tobytes()[:-1]
+    with pytest.raises(DecodingError):
+        decode_field("ppm", data, DecodeImage("rgb8", size=8))
+
+
+def test_the_options_of_images_reach_decode_as_a_method():
+    import webdataset as wds
+
+    dataset = wds.FluidWrapper([{"__key__": "a", "jpg": JPEG}]).decode("rgb8", size=32, crop="random", flip=True)
+    assert next(iter(dataset))["jpg"].shape == (32, 32, 3)
+    with pytest.raises(SpecError, match="no option"):
+        wds.FluidWrapper([]).decode("rgb8", sise=32)

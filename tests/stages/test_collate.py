@@ -111,3 +111,22 @@ def test_tuple2dict_and_back():
     assert tuple2dict((1, 2)) == {0: 1, 1: 2} == tuple2dict([1, 2])
     assert tuple2dict({"a": 1}) == {"a": 1}
     assert dict2tuple({1: 1, 0: 2}) == (2, 1)
+
+
+def test_tensors_of_every_kind_are_stacked_as_torch_does():
+    import torch
+
+    columns = {
+        "plain": [torch.arange(6.0).reshape(2, 3) + n for n in range(3)],
+        "numbers": [torch.tensor(n) for n in range(3)],
+        "bfloat16": [torch.ones(2, dtype=torch.bfloat16) * n for n in range(3)],
+        "with a gradient": [torch.ones(2, requires_grad=True) for _ in range(2)],
+        "two types": [torch.ones(2, dtype=torch.int64), torch.ones(2)],
+        "empty": [torch.empty(0, 3)] * 2,
+        "planes of a transposed image": [torch.arange(24).reshape(2, 4, 3).permute(2, 0, 1)] * 2,
+    }
+    for name, column in columns.items():
+        made, expected = default_collation_fn([(each,) for each in column])[0], torch.stack(column)
+        assert made.dtype == expected.dtype, name
+        assert torch.equal(made, expected), name
+        assert made.requires_grad == expected.requires_grad, name

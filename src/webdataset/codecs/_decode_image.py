@@ -57,9 +57,9 @@ class DecodeImage:
 
     The crops are torchvision's: "random" is RandomResizedCrop, "window" is RandomCrop (a random place, no resizing),
     "center" is Resize to `resize` and CenterCrop, None is Resize (an integer size is the shorter side). Images that
-    were recoded to the last size before the crop, as JPEG or as raw pixels (PPM), are cheapest with "window". Inside a
-    pipeline the chance belongs to the sample: the same seed and epoch give the same crop for any number of workers, and
-    all images of a sample the same one.
+    were recoded to their last size before the crop, as JPEG or as raw pixels (PPM), are cheapest with "window".
+    Inside a pipeline the chance belongs to the sample: the same seed and epoch give the same crop for any number of
+    workers, and all images of a sample the same one.
 
     Args:
         imagespec: as for `ImageHandler`, without the "pil" and 16-bit ones.
@@ -177,7 +177,7 @@ class DecodeImage:
         plan = self._plan
         pixels = planes_of(pixels) if plan.layout == "chw" else np.ascontiguousarray(pixels)
         # NumPy's arithmetic even for tensors: 35 µs for 224 × 224 in planes, as torch's, and without torch's own
-        # threads, which wait, spinning, for the cores that decode other images (up to 20 ms an image).
+        # threads, which wait, spinning, for the cores that decode other images (up to 20 ms an image, measured).
         if plan.factor is not None:
             pixels = scaled(pixels, plan.factor, plan.offset)
         elif plan.floats:

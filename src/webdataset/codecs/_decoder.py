@@ -188,7 +188,7 @@ def _compile_known(handler: Any, decode: Callable[[bytes], Any], rest: Sequence[
     if hasattr(handler, "for_sample"):
         return handler.for_sample
     if isinstance(handler, BasicHandlers):
-        return lambda data, _: decode(data)
+        return handler.step(key)
     return _compile_call(lambda _, data: decode(data), rest, key)
 
 

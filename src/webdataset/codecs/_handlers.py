@@ -13,6 +13,7 @@ once per sample. The methods that a handler may have for it:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError
@@ -81,10 +82,14 @@ class BasicHandlers:
         return None if decode is None else decode(data)
 
     def resolve(self, key: str) -> Callable[[bytes], Any]:
-        """The function for this name; it looks into the table each time, because users may change it."""
+        """The function for this name."""
+        return partial(self.step(key), sample=None)
+
+    def step(self, key: str) -> Callable[..., Any]:
+        """The same as a function of (data, sample); it looks into the table each time, because users may change it."""
         extension = key.rpartition(".")[2].lower()
 
-        def decode(data: bytes) -> Any:
+        def decode(data: bytes, sample: Any) -> Any:
             found = decoders.get(extension)
             return data if found is None else found(data)
 

@@ -57,16 +57,20 @@ class ArrayBatches:
     def _dataset(self) -> IndexedDataset:
         return IndexedDataset(expand(self.shards), index=self.index)
 
+    @property
+    def _firsts(self) -> range:
+        return range(0, len(self._dataset), self.batchsize)
+
     @cached_property
     def _order(self) -> Order | None:
         return None if self.seed is None else Order(self._dataset.counts, self.seed, self.epoch, None)
 
     def __len__(self) -> int:
-        return len(range(0, len(self._dataset), self.batchsize))
+        return len(self._firsts)
 
     def __getitem__(self, number: int) -> Array:
         """One batch."""
-        first = range(0, len(self._dataset), self.batchsize)[number]
+        first = self._firsts[number]
         positions = np.arange(first, min(first + self.batchsize, len(self._dataset)))
         if self._order is not None:
             shards, inside = self._order.locate(positions)

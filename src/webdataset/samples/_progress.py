@@ -53,9 +53,11 @@ class InShard(Progress):
     @property
     def origin(self) -> Origin | None:
         """Where the sample that was handed on last came from."""
-        if self.shard is None or not self.taken:
+        shard, last = self.shard, self.taken - 1
+        if shard is None or last < 0:
             return None
-        return Origin(self.shard["url"], self.taken - 1, self.offset)
+        # As Origin(…) in half the time; asked once per sample.
+        return tuple.__new__(Origin, (shard["url"], last, self._offsets[last - self._before]))
 
     def save(self) -> Json:
         """The shard without what only lives in this process (an open stream), and two numbers."""

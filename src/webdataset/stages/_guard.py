@@ -16,14 +16,25 @@ if TYPE_CHECKING:
     from webdataset.handlers import Handler
 
 
-def guarded(function: Callable[[Any], Any], stage: Any, handler: Handler, during: Pass) -> Callable[[Any], Any]:
+def guarded(
+    function: Callable[[Any], Any], stage: Any, handler: Handler, during: Pass, *, draws: bool = True
+) -> Callable[[Any], Any]:
     """The function as a pipeline calls it: failures go to the handler, `rng(sample)` knows the pass.
 
     >>> from webdataset.flow import Pass
     >>> from webdataset.handlers import ignore_and_continue
     >>> guarded(int, "map(int)", ignore_and_continue, Pass())("seven")
     DROP
+
+    Args:
+        function: what is to be done with an item.
+        stage: whose function it is.
+        handler: asked about failures.
+        during: the pass.
+        draws: False for functions of our own that never call `rng`: 0.2 µs an item less.
     """
+    if not draws:
+        return _guarded(function, stage, handler)
     mine = (during.seed, during.epoch)
 
     def apply(item: Any) -> Any:
@@ -37,6 +48,18 @@ def guarded(function: Callable[[Any], Any], stage: Any, handler: Handler, during
             return answer(handler, exn, stage, item)
         finally:
             current.salt = outer
+
+    return apply
+
+
+def _guarded(function: Callable[[Any], Any], stage: Any, handler: Handler) -> Callable[[Any], Any]:
+    def apply(item: Any) -> Any:
+        try:
+            return function(item)
+        except EndOfStreamError:
+            raise
+        except Exception as exn:
+            return answer(handler, exn, stage, item)
 
     return apply
 

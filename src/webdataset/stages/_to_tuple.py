@@ -83,7 +83,7 @@ class ToTuple(Described, PerItem):
                         raise ValueError(f"to_tuple {self.args} got {list(sample)}: a field is None")
             return values
 
-        return guarded(to_tuple, self, self.handler, during)
+        return guarded(to_tuple, self, self.handler, during, draws=False)
 
 
 def _picker(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
