@@ -16,6 +16,8 @@ COUNTS = {"photos": 2048, "raw": 8192, "small": 60_000, "tokens": 400_000, "blob
 SHARDS = {"photos": 4, "raw": 4, "small": 4, "tokens": 4, "blobs": 2}
 KIND = {
     "limits": "photos",
+    "small bytes": "small",
+    "photo bytes": "photos",
     "antialiased": "photos",
     "plain": "photos",
     "float": "photos",

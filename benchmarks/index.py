@@ -1,4 +1,4 @@
-"""How much do order and random access cost?
+"""How much do indexes, order and random access cost?
 
     python benchmarks/index.py [--small]
 
@@ -17,7 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from webdataset import index, tar
+from webdataset.samples import ReadSamples
 from webdataset.shards import Order, shuffle_report
+from webdataset.writers import TarWriter
 
 
 def write_shard(path, samples, fields):
@@ -87,12 +89,51 @@ def access_claims(folder, samples):
     }
 
 
+def index_claims(folder, samples):
+    """µs of CPU per member: built, written as text, learned while streaming, written with the shard."""
+    result = {}
+    for name, count, fields in (
+        ("1kB", samples, (("json", 300), ("npy", 700))),
+        ("100kB", samples // 20, (("jpg", 100_000), ("json", 5_000))),
+    ):
+        path = write_shard(folder / f"{name}.tar", count, fields)
+        built = index.build_index(path)
+        members = count * len(fields)
+        seconds = best({
+            "raw": lambda: read_raw(path), "build": lambda: index.build_index(path),
+            "text": lambda: index.write_dali(built), "stream": lambda: stream(path),
+            "stream_and_learn": lambda: (Path(index.index_url(path)).unlink(missing_ok=True), stream(path, learn=True)),
+            "stream_known": lambda: stream(path, learn=True),
+        })  # fmt: skip
+        result |= {f"{name}_{action}_us_per_member": value / members * 1e6 for action, value in seconds.items()}
+        result[f"{name}_build_share_of_raw"] = seconds["raw"] / seconds["build"]
+        result[f"{name}_text_bytes_per_member"] = len(index.write_dali(built)) / members
+    rows = [{"__key__": f"{number:08d}", "json": bytes(300), "npy": bytes(700)} for number in range(samples // 2)]
+    seconds = best({kind: lambda kind=kind: write_rows(folder, rows, kind == "index") for kind in ("plain", "index")})
+    return result | {f"write_{kind}_us_per_member": value / len(rows) / 2 * 1e6 for kind, value in seconds.items()}
+
+
+def stream(path, learn=False):
+    return sum(1 for _ in ReadSamples(learn=index.LearnIndexes() if learn else None)([{"url": path}]))
+
+
+def write_rows(folder, rows, indexed):
+    with TarWriter(folder / "written.tar", encoder=False, index=indexed) as sink:
+        for row in rows:
+            sink.write(row)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true", help="only to see that it runs")
     small = parser.parse_args().small
     with tempfile.TemporaryDirectory() as folder:
-        result = {**order_claims(1_000 if small else 100_000), **access_claims(Path(folder), 400 if small else 40_000)}
+        samples = 400 if small else 40_000
+        result = {
+            **order_claims(1_000 if small else 100_000),
+            **access_claims(Path(folder), samples),
+            **index_claims(Path(folder), samples),
+        }
     print(json.dumps(result, indent=2))
 
 

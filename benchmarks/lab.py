@@ -200,14 +200,14 @@ def table(results):
     for row, found in results.items():
         if not found:
             continue
-        base = next((each for each in found.values() if each.get("peer") == OURS and "per_second" in each), None)
+        base = next((each for label, each in found.items() if label.startswith(OURS) and "per_second" in each), None)
         lines += [f"\n{row}", f"  {'':58}{'samples/s':>11}{'µs CPU':>8}{'MB':>7}{'first ms':>9}{'ours is':>9}"]
         for label, each in sorted(found.items(), key=lambda one: -one[1].get("per_second", 0)):
             if "skipped" in each:
                 lines.append(f"  {label:58}  skipped: {each['skipped']}")
                 continue
             ratio = f"{base['per_second'] / each['per_second']:.2f}x" if base else ""
-            numbers = f"{each['per_second']:>11,.0f}{each['cpu_us']:>8,.0f}{each['peak_MB']:>7,.0f}"
+            numbers = f"{each['per_second']:>11,.0f}{each['cpu_us']:>8,.4g}{each['peak_MB']:>7,.0f}"
             lines.append(f"  {label:58}{numbers}{each['first_ms']:>9,.0f}{ratio:>9}")
     return "\n".join(lines)
 
@@ -224,12 +224,12 @@ def machine():
     }
 
 
-def answer(question, rows):
+def answer(question, rows, limits=False):
     """The main function of a question: measure, print JSON, print the table."""
     parser = argparse.ArgumentParser(description=question, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
     options = parser.parse_args()
-    results = {"machine": machine(), "rows": run(["limits", *rows], options.peers, options.rounds)}
+    results = {"machine": machine(), "rows": run(["limits", *rows] if limits else rows, options.peers, options.rounds)}
     print(json.dumps(results, ensure_ascii=False))
     print(table(results["rows"]))

@@ -1,9 +1,8 @@
 """How fast are small samples written, compared with the public library?
 
-    python benchmarks/write.py [--public PYTHON] [--samples 100000] [--rounds 3]
+    python benchmarks/write.py [--samples 100000] [--rounds 3]
 
-PYTHON is the interpreter of an environment with the public `webdataset` and NumPy; without it only our numbers are
-measured. Both libraries run in turns, each in a fresh process, and write the same samples through `ShardWriter`:
+Both libraries run in turns, each in a fresh process, and write the same samples through `ShardWriter`:
 
 * bytes:  json + npy, ready as bytes, about 0.7 kB in all;
 * values: the same as a dict and an array, encoded by the writer.
@@ -18,6 +17,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import lab
 
 CHILD = """
 import io, json, os, sys, time
@@ -45,10 +46,9 @@ print(json.dumps({
 def measure(python, kind, count):
     with tempfile.TemporaryDirectory(prefix="write-") as folder:
         command = [python, "-c", CHILD, kind, str(count), folder]
-        # PYTHONPATH may name our sources, which the other environment must not see.
-        environment = {
-            name: value for name, value in os.environ.items() if python == sys.executable or name != "PYTHONPATH"
-        }
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        if python == sys.executable:
+            environment["PYTHONPATH"] = str(lab.ROOT / "src")
         result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
         return json.loads(result.stdout.splitlines()[-1])
 
@@ -72,11 +72,15 @@ def median(runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--public", help="Python of an environment with the public library")
     parser.add_argument("--samples", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    results = {kind: compare(options.public, kind, options.samples, options.rounds) for kind in ("bytes", "values")}
+    try:
+        public = lab.python_of("webdataset")
+    except lab.Skip as reason:
+        print(f"# only ours: the public library {reason}", file=sys.stderr)
+        public = None
+    results = {kind: compare(public, kind, options.samples, options.rounds) for kind in ("bytes", "values")}
     print(json.dumps(results, indent=1))
 
 

@@ -18,7 +18,7 @@ PUBLIC_LIBRARY = {lines[0]: lines[1:] for lines in (paragraph.splitlines() for p
 
 # Everything beyond the public library's names: our own, the seeds', and those of older series.
 OWN = """
-AccessDenied BadHeader ChoppedDataset CommandFailed Composable DBCache Dataset DirectoryShardList DuplicateField
+AccessDenied ArrayBatches BadHeader ChoppedDataset CommandFailed Composable DBCache Dataset DirectoryShardList DuplicateField
 EncodingError FakeLength FileCache FormatError IndexedDataset MissingDependency MultiDataset PickleLoader Processor
 PytorchShardList ResampledShardList ResizedDataset SampleEqually ShardList ShardNotFound Shorthands SpecError
 SplitSample StageError StaleIndex StateError StoreError StoreTimeout StreamingOpen TruncatedShard UnknownScheme

@@ -1,8 +1,11 @@
 """This library, through its public names. And what the machine can do at most, measured in the same run."""
 
+from itertools import islice
+
 import data
 
 VERSIONS = ["numpy", "torch", "simplejpeg", "opencv-python-headless", "orjson"]
+PREPARED = {"tokens": "tokens-0.idx"}
 
 
 def photos(folder, **image):
@@ -11,6 +14,13 @@ def photos(folder, **image):
     spec = image.pop("spec", "rgb8")
     dataset = wds.WebDataset(data.shards(folder, "photos"), shardshuffle=False)
     return dataset.decode(spec, size=224, crop="random", flip=True, **image).to_tuple("jpg", "cls").batched(64)
+
+
+def raw(folder):
+    import webdataset as wds
+
+    dataset = wds.WebDataset(data.shards(folder, "raw"), shardshuffle=False)
+    return dataset.decode("rgb8", size=224, crop="window", flip=True).to_tuple("ppm", "cls").batched(64)
 
 
 def threads(dataset):
@@ -32,11 +42,31 @@ def small(folder):
     return dataset.decode().to_tuple("json", "npy").batched(256)
 
 
-def blobs(folder):
+def tokens(folder, seed=None):
     import webdataset as wds
 
-    dataset = wds.WebDataset(data.shards(folder, "blobs"), shardshuffle=False)
-    return dataset.to_tuple("bin").batched(1)
+    return ([batch] for batch in wds.ArrayBatches(data.shards(folder, "tokens"), "npy", 256, seed=seed))
+
+
+def tokens_one_by_one(folder):
+    import webdataset as wds
+
+    return wds.WebDataset(data.shards(folder, "tokens"), shardshuffle=False).decode().to_tuple("npy").batched(256)
+
+
+def prepare(row, folder):
+    """Write the indexes beside the shards."""
+    import webdataset as wds
+
+    wds.index_shards(data.shards(folder, "tokens"))
+
+
+def read(folder, kind, at_once):
+    import webdataset as wds
+
+    samples = iter(wds.WebDataset(data.shards(folder, kind), shardshuffle=False))
+    while some := list(islice(samples, at_once)):
+        yield [some]
 
 
 # The machine.
@@ -82,14 +112,10 @@ def decode_one_core(folder):
 
 def page_cache(folder):
     """The photos' shards read into one buffer; a sample here is 100 kB."""
-    return _page_cache(folder, "photos")
+    return cached(folder, "photos")
 
 
-def page_cache_blobs(folder):
-    return _page_cache(folder, "blobs")
-
-
-def _page_cache(folder, kind):
+def cached(folder, kind):
     buffer, paths = bytearray(1 << 20), data.shards(folder, kind)
     for path in paths:
         with open(path, "rb", buffering=0) as file:
@@ -121,6 +147,20 @@ ROWS = {
     },
     "plain": {"ours, 2 threads": lambda folder: threads(photos(folder, antialias=False))},
     "float": {"ours, 2 threads": lambda folder: threads(photos(folder, spec="torchrgb", normalize="imagenet"))},
+    "raw": {"ours, 2 threads": lambda folder: threads(raw(folder)), "ours, no threads": raw},
     "small": {"ours": small},
-    "blobs": {"ours": blobs, "page cache read": page_cache_blobs},
+    "tokens": {
+        "ours, whole batches, in order": tokens,
+        "ours, whole batches, globally shuffled": lambda folder: tokens(folder, seed=1),
+        "ours, sample by sample": tokens_one_by_one,
+    },
+    "small bytes": {"ours": lambda folder: read(folder, "small", 256)},
+    "photo bytes": {
+        "ours": lambda folder: read(folder, "photos", 64),
+        "page cache read": lambda folder: cached(folder, "photos"),
+    },
+    "blobs": {
+        "ours": lambda folder: read(folder, "blobs", 1),
+        "page cache read": lambda folder: cached(folder, "blobs"),
+    },
 }

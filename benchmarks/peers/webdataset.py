@@ -1,5 +1,7 @@
 """The public webdataset 1.0.2 under torch's DataLoader: two worker processes, whole batches made in the workers."""
 
+from itertools import islice
+
 import data
 
 VERSIONS = ["webdataset", "torch", "numpy", "pillow", "simplejpeg", "opencv-python-headless"]
@@ -52,10 +54,12 @@ def tokens(folder):
     return wds.WebDataset(data.shards(folder, "tokens"), shardshuffle=False).decode().to_tuple("npy").batched(256)
 
 
-def blobs(folder):
+def read(folder, kind, at_once):
     import webdataset as wds
 
-    return wds.WebDataset(data.shards(folder, "blobs"), shardshuffle=False).to_tuple("bin").batched(1)
+    samples = iter(wds.WebDataset(data.shards(folder, kind), shardshuffle=False))
+    while some := list(islice(samples, at_once)):
+        yield [some]
 
 
 ROWS = {
@@ -64,5 +68,7 @@ ROWS = {
     "float": {"public webdataset + DataLoader, PIL, 2 processes": floats},
     "small": {"public webdataset": small},
     "tokens": {"public webdataset": tokens},
-    "blobs": {"public webdataset": blobs},
+    "small bytes": {"public webdataset": lambda folder: read(folder, "small", 256)},
+    "photo bytes": {"public webdataset": lambda folder: read(folder, "photos", 64)},
+    "blobs": {"public webdataset": lambda folder: read(folder, "blobs", 1)},
 }

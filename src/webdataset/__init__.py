@@ -103,6 +103,7 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.loader import WebLoader as WebLoader
     from webdataset.loader import profile as profile
     from webdataset.loader import progress as progress
+    from webdataset.pipeline import ArrayBatches as ArrayBatches
     from webdataset.pipeline import DataPipeline as DataPipeline
     from webdataset.pipeline import FluidInterface as FluidInterface
     from webdataset.pipeline import FluidWrapper as FluidWrapper
@@ -191,8 +192,8 @@ _HOME = {
     "webdataset.index": ("index_shards"),
     "webdataset.loader": ("WebLoader profile progress"),
     "webdataset.pipeline": (
-        "DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix RoundRobin "
-        "WebDataset merge_states with_epoch with_length"
+        "ArrayBatches DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix "
+        "RoundRobin WebDataset merge_states with_epoch with_length"
     ),
     "webdataset.shards": (
         "DirectoryShardList MultiShardSample ResampledShardList ResampledShards SimpleShardList non_empty "

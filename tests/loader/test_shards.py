@@ -132,3 +132,16 @@ def test_training_goes_on_after_kill_9(shards, tmp_path):
     last = train(-1)
     assert last.returncode == 0, last.stderr
     assert (tmp_path / "log").read_text().splitlines() == expected
+
+
+def test_a_batch_size_that_is_not_given_is_one_for_processes_and_none_for_threads(tmp_path):
+    with wds.TarWriter(str(tmp_path / "a.tar")) as sink:
+        for number in range(3):
+            sink.write({"__key__": str(number), "cls": number})
+    wds.index_shards([str(tmp_path / "a.tar")])
+    planned = (
+        wds.WebDataset(str(tmp_path / "a.tar"), shardshuffle=False).decode().map(lambda sample: {"x": sample["cls"]})
+    )
+    assert planned.plan is not None
+    assert [batch["x"].tolist() for batch in WebLoader(planned)] == [[0], [1], [2]]
+    assert [sample["x"] for sample in WebLoader(planned, workers="threads")] == [0, 1, 2]

@@ -246,3 +246,17 @@ def test_counts_that_are_none_are_refused_where_they_are_written(wrong):
 
 def test_counts_may_be_whole_floats():
     assert list(DataPipeline([0, 1]).with_epoch(3e0)) == [0, 1, 0]
+
+
+@pytest.mark.parametrize("passes", [0, 1])
+def test_a_state_between_two_epochs_knows_what_set_epoch_said(passes):
+    def make():
+        return DataPipeline(Numbers(20), stages.shuffle(10))
+
+    dataset = make()
+    for _ in range(passes):
+        list(dataset)
+    dataset.set_epoch(5)
+    again = make()
+    again.load_state_dict(dataset.state_dict())
+    assert list(again) == list(dataset) != list(make())

@@ -20,7 +20,7 @@ who asks. Heavy packages are imported by the codec that needs them, when it need
 """
 
 from . import tenbin
-from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps
+from ._arrays import npy_batch, npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps
 from ._audio import AUDIO_EXTENSIONS, AudioHandler, encode_audio, torch_audio
 from ._compress import gunzip, pack_gz, pack_zst, unzstd
 from ._decode_image import DecodeImage, decode_image
@@ -102,6 +102,7 @@ __all__ = [
     "make_handlers",
     "mp_dumps",
     "msgpack_loads",
+    "npy_batch",
     "npy_loads",
     "npz_loads",
     "numpy_dumps",

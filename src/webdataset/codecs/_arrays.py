@@ -70,16 +70,42 @@ def numpy_dumps(data: Any) -> bytes:
     b'\x00\x00'
     """
     array = as_array(data)
+    order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     try:
-        return _write(array, (1, 0))
+        return _header(array.dtype, array.shape, order) + array.tobytes(order)
     except ValueError:  # a long header, or one with letters beyond Latin-1
-        return _write(array, (3, 0))
+        stream = io.BytesIO()
+        npy.write_array(stream, array, (3, 0), allow_pickle=False)
+        return stream.getvalue()
 
 
-def _write(array: np.ndarray[Any, Any], version: tuple[int, int]) -> bytes:
+@lru_cache(maxsize=1024)  # a dataset has few shapes: 0.4 µs instead of the 15 µs of NumPy's writer
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> bytes:
     stream = io.BytesIO()
-    npy.write_array(stream, array, version, allow_pickle=False)
+    fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": order == "F", "shape": shape}
+    npy.write_array_header_1_0(stream, fields)
     return stream.getvalue()
+
+
+def npy_batch(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The arrays in many npy files of one shape, stacked: one step for all of them.
+
+    >>> files = [numpy_dumps(np.arange(3) + n) for n in range(2)]
+    >>> npy_batch(np.stack([np.frombuffer(each, np.uint8) for each in files]))
+    array([[0, 1, 2],
+           [1, 2, 3]])
+
+    Args:
+        rows: the files as a matrix of bytes, one a row.
+    """
+    first = rows[0].tobytes()
+    array = npy_loads(first)  # checks what there is to check
+    end = len(first) - array.nbytes
+    other = np.flatnonzero((rows[:, :end] != rows[0, :end]).any(axis=1))
+    if len(other) or array.flags.f_contiguous > array.flags.c_contiguous:
+        return np.stack([npy_loads(row.tobytes()) for row in rows])
+    stacked: np.ndarray[Any, Any] = np.ascontiguousarray(rows[:, end:]).view(array.dtype)
+    return stacked.reshape(len(rows), *array.shape)
 
 
 def as_array(data: Any) -> np.ndarray[Any, Any]:

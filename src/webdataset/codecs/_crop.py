@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from webdataset.errors import FormatError
+
 if TYPE_CHECKING:
     import random
 
@@ -52,6 +54,21 @@ def random_box(
         if 0 < w <= width and 0 < h <= height:
             return Box(rng.randint(0, width - w), rng.randint(0, height - h), w, h)
     return _largest_box(width, height, ratio)
+
+
+def random_window(width: int, height: int, size: tuple[int, int], rng: random.Random) -> Box:
+    """The box of torchvision's RandomCrop: of the given (height, width), anywhere in the image.
+
+    >>> import random
+    >>> random_window(256, 256, (224, 224), random.Random(0))
+    Box(x=24, y=26, width=224, height=224)
+    """
+    if width < size[1] or height < size[0]:
+        raise FormatError(
+            f"an image of {width} × {height} has no window of {size[1]} × {size[0]}",
+            hint="use crop='random' or 'center', which resize",
+        )
+    return Box(rng.randint(0, width - size[1]), rng.randint(0, height - size[0]), size[1], size[0])
 
 
 def _largest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:

@@ -14,9 +14,9 @@ import numpy as np
 
 from webdataset.errors import SpecError
 
-from ._crop import Box, central_box, covering, random_box
+from ._crop import Box, central_box, covering, random_box, random_window
 from ._images import IMAGE_EXTENSIONS, find_imagespec
-from ._pixels import as_float, jpeg_pixels, jpeg_size, open_image, pillow_pixels
+from ._pixels import as_float, jpeg_pixels, jpeg_size, other_pixels
 from ._require import require
 from ._resize import cut, flip, nearest, planes_of, resize, scaled
 
@@ -55,14 +55,16 @@ class DecodeImage:
     >>> DecodeImage("torchrgb", size=224, crop="center", normalize="imagenet")(".jpg", photo).shape
     torch.Size([3, 224, 224])
 
-    The crops are torchvision's: "random" is RandomResizedCrop, "center" is Resize to `resize` and CenterCrop, None is
-    Resize (an integer size is the shorter side). Inside a pipeline the chance belongs to the sample: the same seed and
-    epoch give the same crop for any number of workers, and all images of a sample the same one.
+    The crops are torchvision's: "random" is RandomResizedCrop, "window" is RandomCrop (a random place, no resizing),
+    "center" is Resize to `resize` and CenterCrop, None is Resize (an integer size is the shorter side). Images that
+    were recoded to the last size before the crop, as JPEG or as raw pixels (PPM), are cheapest with "window". Inside a
+    pipeline the chance belongs to the sample: the same seed and epoch give the same crop for any number of workers, and
+    all images of a sample the same one.
 
     Args:
         imagespec: as for `ImageHandler`, without the "pil" and 16-bit ones.
         size: side, or (height, width).
-        crop: "random", "center" or None.
+        crop: "random", "window", "center" or None.
         flip: exchange left and right with this probability; True means 0.5.
         scale: share of the area that a random crop covers.
         ratio: width to height of a random crop.
@@ -80,7 +82,7 @@ class DecodeImage:
 
     imagespec: str = "rgb8"
     size: int | Size = 224
-    crop: Literal["random", "center"] | None = None
+    crop: Literal["random", "window", "center"] | None = None
     flip: float = False
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
@@ -140,14 +142,14 @@ class DecodeImage:
         mode = self._plan.mode
         known = jpeg_size(data, mode)
         if known is None:
-            pixels = pillow_pixels(open_image(data), mode)
+            pixels = other_pixels(data, mode)
             return pixels, *self._geometry(pixels.shape[1], pixels.shape[0], rng)
         box, size = self._geometry(*known, rng)
         step = self._step(box, size)
         scratch = _scratch.of(math.prod(-(-side // step) for side in known) * len(mode))
         decoded = jpeg_pixels(data, mode, buffer=scratch, step=step)
         if decoded is None:
-            return pillow_pixels(open_image(data), mode), box, size
+            return other_pixels(data, mode), box, size
         return decoded, box.snapped(step).divided(step), size
 
     def _geometry(self, width: int, height: int, rng: random.Random | None) -> tuple[Box, Size]:
@@ -156,6 +158,9 @@ class DecodeImage:
         if self.crop == "random":
             assert rng is not None
             return random_box(width, height, self.scale, self.ratio, rng), self._plan.size
+        if self.crop == "window":
+            assert rng is not None
+            return random_window(width, height, self._plan.size, rng), self._plan.size
         if self.crop == "center":
             return whole, covering(width, height, self._plan.before_crop)
         if isinstance(self.size, int):
@@ -218,7 +223,7 @@ class _Plan:
             size=size,
             before_crop=(round(size[0] * margin), round(size[1] * margin)),
             flip=chance,
-            random=wanted.crop == "random" or chance > 0,
+            random=wanted.crop in {"random", "window"} or chance > 0,
             factor=factor,
             offset=offset,
             extensions=frozenset(each.lower().lstrip(".") for each in wanted.extensions),
@@ -243,7 +248,7 @@ def _check(wanted: DecodeImage) -> None:
         or kind == "uint16",
         "size is a side or (height, width), in pixels": len(sides) > 2
         or not all(type(s) is int and s > 0 for s in sides),
-        "crop is 'random', 'center' or None": wanted.crop not in {"random", "center", None},
+        "crop is 'random', 'window', 'center' or None": wanted.crop not in {"random", "window", "center", None},
         "flip is a probability": not 0 <= wanted.flip <= 1,
         "scale is a share of the area, 0 < low ≤ high ≤ 1": not 0 < wanted.scale[0] <= wanted.scale[1] <= 1,
         "ratio is width to height, 0 < low ≤ high": not 0 < wanted.ratio[0] <= wanted.ratio[1],

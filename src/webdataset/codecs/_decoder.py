@@ -96,15 +96,28 @@ class Decoder:
             )
         result: Sample = {}
         field = ""
+        plans = self._ready_plans()
         try:
             for field, value in sample.items():
-                result[field] = self._decode_value(field, value, sample)
+                # The usual cases without a call: it makes half of what a small sample costs.
+                if type(value) is bytes and field in plans:
+                    result[field] = plans[field](value, sample)
+                elif type(value) is str and field[:2] == "__":
+                    result[field] = value
+                else:
+                    result[field] = self._decode_value(field, value, sample)
         except (MissingDependency, UnsafeContent, SpecError) as error:
             add_where(error, field=field, key=sample.get("__key__"), shard=sample.get("__url__"))
             raise
         except Exception as error:
             raise _decoding_error(error, field, sample) from error
         return result
+
+    def _ready_plans(self) -> dict[str, Step]:
+        """The plans that hold for every field of that name."""
+        if self.handlers != self._planned_for:
+            self._forget_plans()
+        return self._plans if self._plain and self.only is None else {}
 
     def _decode_value(self, field: str, value: Any, sample: Sample) -> Any:
         if field.startswith("__"):

@@ -11,6 +11,7 @@ simplejpeg finds fault with and every other format.
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ _JPEG_MAGIC = b"\xff\xd8\xff"
 _SAME_AS_PILLOW = {"YCbCr", "Gray", "RGB"}
 # Pillow refuses images of more pixels than this as decompression bombs; such JPEGs are left to it.
 _MOST_PIXELS = 178_956_970
+# Raw pixels behind a line of text: what images are recoded to when decoding is the bottleneck. Without comments.
+_PLAIN_PPM = re.compile(rb"P6\s+([1-9]\d{0,5})\s+([1-9]\d{0,5})\s+255\s")
 # Pillow's plugins that run a program (EPS starts Ghostscript), only hand over to another library, or are no still
 # images: never tried, whatever the bytes look like.
 _UNWANTED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG", "FLI"}
@@ -90,6 +93,21 @@ def jpeg_pixels(data: bytes, mode: str, *, buffer: bytearray | None = None, step
         # Damaged, or merely odd: Pillow decides.
         return None
     return pixels[..., 0] if mode == "L" else pixels
+
+
+def other_pixels(data: bytes, mode: str) -> Pixels:
+    """The pixels of an image that is no JPEG; those of a PPM are not copied, and must not be changed.
+
+    >>> other_pixels(b"P6 2 1 255 " + bytes(range(6)), "RGB").tolist()
+    [[[0, 1, 2], [3, 4, 5]]]
+    """
+    plain = _PLAIN_PPM.match(data) if mode == "RGB" else None
+    if plain is None:
+        return pillow_pixels(open_image(data), mode)
+    width, height = int(plain[1]), int(plain[2])
+    if len(data) < plain.end() + 3 * width * height:
+        return pillow_pixels(open_image(data), mode)  # cut short: Pillow words the error
+    return np.frombuffer(data, np.uint8, 3 * width * height, plain.end()).reshape(height, width, 3)
 
 
 def pillow_pixels(image: Image, mode: str) -> Pixels:

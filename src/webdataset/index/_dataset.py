@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple, Self, overload
 
-from webdataset.errors import SpecError, StaleIndex, located
+import numpy as np
+from numpy.typing import NDArray
+
+from webdataset.errors import FormatError, SpecError, StaleIndex, located
 
 from ._build import build_index
 from ._fresh import stale
@@ -119,6 +122,25 @@ class IndexedDataset(Sequence[Any]):
         mapped = copy(self)
         mapped._transform = function if self._transform is None else _Both(self._transform, function)
         return mapped
+
+    def column(self, numbers: Sequence[int] | NDArray[np.int64], field: str) -> NDArray[np.uint8]:
+        """The bytes of one field of many samples, one a row, without a step per sample; all must be of one size."""
+        wanted = np.asarray(numbers, np.int64)
+        if len(wanted) == 0 or wanted.min() < 0 or wanted.max() >= len(self):
+            raise IndexError(f"numbers from 0 to {len(self) - 1} are wanted, and at least one")
+        stored = self._numbers.start + wanted * self._numbers.step
+        starts = self._shards.starts
+        shards = np.searchsorted(starts, stored, side="right") - 1
+        parts = [(shard, np.flatnonzero(shards == shard)) for shard in np.unique(shards).tolist()]
+        rows = [self._shards.reader(shard).column(stored[places] - starts[shard], field) for shard, places in parts]
+        if len(parts) == 1:
+            return rows[0]
+        if len({part.shape[1] for part in rows}) > 1:
+            raise FormatError(f"the field {field!r} is of different sizes", hint="read such samples one by one")
+        joined = np.empty((len(wanted), rows[0].shape[1]), np.uint8)
+        for (_, places), part in zip(parts, rows, strict=True):
+            joined[places] = part
+        return joined
 
     def find(self, key: str) -> int:
         """The number of the sample with this key."""
@@ -234,6 +256,7 @@ class _Shards:
             with ThreadPoolExecutor(_WORKERS) as pool:
                 self.counts = list(pool.map(self._count, range(len(self.urls))))
         self._starts = [0, *accumulate(self.counts)]
+        self.starts = np.array(self._starts)
         self.total = self._starts[-1]
 
     def locate(self, number: int) -> tuple[int, int]:

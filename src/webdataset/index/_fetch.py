@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from webdataset import stores
 from webdataset.errors import StoreError, Where
 
@@ -83,6 +86,14 @@ class Mapped:
             for extent in extents
         ]
 
+    def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.uint8]:
+        """As many bytes from each of these places, one a row. They begin with a block, so whole blocks are gathered."""
+        if self._map is None or int(starts.max()) + length > self.size:
+            raise StoreError(f"bytes {starts.max()}+{length} are not in a file of {self.size}", Where(shard=self._url))
+        blocks = np.frombuffer(self._map, np.uint8, self.size // BLOCK * BLOCK).reshape(-1, BLOCK)
+        wanted = starts[:, None] // BLOCK + np.arange(-(-length // BLOCK))
+        return np.take(blocks, wanted, axis=0).reshape(len(starts), -1)[:, :length]
+
     def close(self) -> None:
         """Unmap it."""
         if self._map is not None:
@@ -113,6 +124,11 @@ class Ranged:
         """The header block and the data of several members, with few requests, side by side."""
         bodies = self.read_many([Range(extent.offset - BLOCK, BLOCK + extent.size) for extent in extents])
         return [Member(extent, body[:BLOCK], body[BLOCK:]) for extent, body in zip(extents, bodies, strict=True)]
+
+    def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.uint8]:
+        """As many bytes from each of these places, one a row."""
+        bodies = self.read_many([Range(start, length) for start in starts.tolist()])
+        return np.stack([np.frombuffer(body, np.uint8) for body in bodies])
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """The bytes of several ranges."""

@@ -101,6 +101,20 @@ class ShardIndex:
         members = range(self.firsts.item(number), self.firsts.item(number + 1))
         return tuple([Extent(self.fields[field(each)], offset(each), size(each)) for each in members])
 
+    def column(self, name: str) -> tuple[Ints, Ints]:
+        """Offsets and sizes of one field, sample by sample; every sample must have it once.
+
+        >>> from webdataset.index import build
+        >>> build([("a.npy", 512, 600), ("b.npy", 2048, 600)]).column("npy")
+        (array([ 512, 2048]), array([600, 600]))
+        """
+        spelt = [number for number, field in enumerate(self.fields) if field.lower() == name]
+        members = np.flatnonzero(np.isin(self.field_numbers, spelt))
+        owners = np.searchsorted(self.firsts, members, side="right") - 1
+        if not np.array_equal(owners, np.arange(len(self))):
+            raise FormatError(f"not every sample has one field {name!r}", hint=f"the fields are {self.fields}")
+        return self.offsets[members], self.sizes[members]
+
     def rows(self) -> Iterator[tuple[Extent, ...]]:
         """The fields of all samples."""
         return (self.extents(number) for number in range(len(self)))
@@ -125,9 +139,13 @@ class Keys(Sequence[str]):
     __slots__ = ("_ends", "_text")
 
     def __init__(self, keys: Sequence[str] = ()) -> None:
-        parts = [key.encode("utf-8", "surrogateescape") for key in keys]
-        self._text = b"".join(parts)
-        self._ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        parts: Sequence[str | bytes] = keys
+        joined = "".join(keys)
+        self._text = joined.encode("utf-8", "surrogateescape")
+        if not joined.isascii():
+            parts = [key.encode("utf-8", "surrogateescape") for key in keys]
+        self._ends = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=self._ends[1:])
 
     def __len__(self) -> int:
         return len(self._ends) - 1

@@ -9,14 +9,16 @@ from typing import Any
 from webdataset.pipeline import Plannable
 from webdataset.stages import Batched, Listed, default_collation_fn
 
+USUAL: Any = object()  # a batch size that was not given
 
-def batch_inside(dataset: Any, batch_size: int | None, settings: dict[str, Any], workers: str) -> tuple[Any, Any, Any]:
+
+def batch_inside(dataset: Any, batch_size: Any, settings: dict[str, Any], workers: str) -> tuple[Any, Any, Any]:
     """A planned dataset with its batches, no batch size, and what is left of the settings; any other as it was given.
 
     >>> batch_inside([1, 2], 2, {"drop_last": True}, "threads")
     ([1, 2], 2, {'drop_last': True})
     """
-    size = _DEFAULT[workers] if batch_size == -1 and workers in _DEFAULT else batch_size
+    size = _DEFAULT.get(workers) if batch_size is USUAL else batch_size
     if size is None or not isinstance(dataset, Plannable) or dataset.plan is None or _makes_batches(dataset):
         return dataset, batch_size, settings
     settings = dict(settings)

@@ -10,7 +10,7 @@ from webdataset.index import Place
 from webdataset.pipeline import DataPipeline, FluidInterface, Plannable
 from webdataset.stages import default_collation_fn
 
-from ._inside import batch_inside
+from ._inside import USUAL, batch_inside
 from ._place import Batching
 from ._threads import Threads
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from ._stats import Stats
 
 _FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
-
-
-_USUAL: Any = object()  # a batch size that was not given
 
 
 class WebLoader(DataPipeline, FluidInterface):
@@ -61,15 +58,15 @@ class WebLoader(DataPipeline, FluidInterface):
     """
 
     def __init__(
-        self, dataset: Any, batch_size: Any = _USUAL, *args: Any, workers: str = "processes", **settings: Any
+        self, dataset: Any, batch_size: Any = USUAL, *args: Any, workers: str = "processes", **settings: Any
     ) -> None:
         source: Any
         if not args:
             dataset, batch_size, settings = batch_inside(dataset, batch_size, settings, workers)
         if workers == "threads":
-            source = _thread_source(dataset, None if batch_size is _USUAL else batch_size, *args, **settings)
+            source = _thread_source(dataset, None if batch_size is USUAL else batch_size, *args, **settings)
         elif workers == "processes":
-            source = _process_source(dataset, 1 if batch_size is _USUAL else batch_size, *args, **settings)
+            source = _process_source(dataset, 1 if batch_size is USUAL else batch_size, *args, **settings)
         else:
             raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
         super().__init__(source)

@@ -19,11 +19,13 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_chain.py`: what stands behind a plan
 * `_places.py`: what all readers of a plan have done, out of what each says
 * `_plannable.py`: what a dataset can do when it starts with a plan
+* `_array_batches.py`: arrays of indexed shards, whole batches at a time
 * `_mix.py`: several datasets as one
 * `_extra.py`: datasets around datasets: an epoch, a length, a constant
 * `_torch.py`: be torch's `IterableDataset` without importing torch
 """
 
+from ._array_batches import ArrayBatches
 from ._epochs import EpochCounter
 from ._extra import MockDataset, repeatedly, with_epoch, with_length
 from ._fluid import FluidInterface
@@ -41,6 +43,7 @@ from ._torch import TorchIterable
 from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
 
 __all__ = [
+    "ArrayBatches",
     "CheckEmpty",
     "DataPipeline",
     "EpochCounter",

@@ -219,10 +219,14 @@ class DataPipeline(TorchIterable):
         >>> list(again)
         [1, 2]
         """
-        state = {"version": 1, **self.identity()}
-        if self._resume_from is not None:
-            return {**state, "at": self._resume_from}
-        return {**state, "at": settled([self._stream.state()]) if self._stream is not None else None}
+        state, at = {"version": 1, **self.identity()}, self._resume_from
+        if at is None and self._stream is None:
+            return {**state, "next_epoch": self.epochs.peek(), "at": None}
+        if at is None and self._stream is not None:
+            at = settled([self._stream.state()])
+            if at["pass"] is None:  # between two epochs, where `set_epoch` has the last word
+                at["epoch"] = self.epochs.peek()
+        return {**state, "at": at}
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
@@ -235,8 +239,7 @@ class DataPipeline(TorchIterable):
         self._resume_from = state["at"]
         self._loaded = state["at"] is not None
         self._stream = None
-        if state["at"] is not None:
-            self.epochs.set(state["at"]["epoch"])
+        self.epochs.set(state["at"]["epoch"] if state["at"] is not None else state.get("next_epoch", 0))
 
     def identity(self) -> dict[str, Json]:
         """What a checkpoint must know of the pipeline to refuse another one."""

@@ -1,0 +1,80 @@
+"""Who is how fast, at everything? Asks all questions that compare, writes bench-data/results.json and the picture.
+
+    python benchmarks/bench.py [--rounds 3] [--rows antialiased plain …] [--again]
+
+With --again nothing is measured: the tables and the picture are made from the last results.
+"""
+
+import argparse
+import json
+
+import lab
+
+ROWS = ["limits", "antialiased", "plain", "float", "raw", "small", "tokens", "small bytes", "photo bytes", "blobs"]
+TITLES = {
+    "antialiased": "100 kB JPEG → random-resized crop 224,\nantialiased, flip → uint8 batch of 64",
+    "plain": "the same, plain bilinear",
+    "float": "the same, antialiased,\nnormalised floats",
+    "raw": "raw 256 px → crop 224, flip\n→ batch of 64",
+    "small": "1 kB json + npy, decoded,\nbatch of 256, one process",
+    "tokens": "512 tokens, indexed,\nbatch of 256",
+}
+PICTURE = lab.ROOT / "docs" / "bench.svg"
+
+
+def draw(results):
+    """Bars, one panel a row of work; ours in colour."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "bench"
+    from matplotlib import pyplot as plt
+
+    rows = {row: found for row in TITLES if (found := measured(results["rows"].get(row, {})))}
+    heights = [len(found) + 1.2 for found in rows.values()]
+    figure, panels = plt.subplots(
+        len(rows), 1, figsize=(8, 0.32 * sum(heights)), height_ratios=heights, squeeze=False, layout="constrained"
+    )
+    for panel, (row, found) in zip(panels[:, 0], rows.items(), strict=True):
+        labels = list(found)[::-1]
+        values = [found[label]["per_second"] for label in labels]
+        colours = ["#d1495b" if label.startswith(lab.OURS) else "#9aa5b1" for label in labels]
+        bars = panel.barh(labels, values, color=colours)
+        panel.bar_label(bars, [f" {value:,.0f}" for value in values], fontsize=8)
+        panel.set_title(TITLES[row].replace("\n", " "), loc="left", fontsize=9)
+        panel.set_xlim(0, max(values) * 1.15)
+        panel.xaxis.set_visible(False)
+        panel.tick_params(axis="y", labelsize=8, length=0)
+        panel.spines[["top", "right", "bottom"]].set_visible(False)
+    machine = results["machine"]
+    figure.supxlabel(
+        f"samples a second, {machine['cores']} cores ({machine['processor']}), {machine['date']}", fontsize=8
+    )
+    figure.savefig(PICTURE, metadata={"Date": None})
+
+
+def measured(found):
+    kept = {label: each for label, each in found.items() if "per_second" in each and label != "page cache read"}
+    return dict(sorted(kept.items(), key=lambda one: -one[1]["per_second"]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", nargs="*", default=ROWS, choices=ROWS)
+    parser.add_argument("--again", action="store_true")
+    options = parser.parse_args()
+    store = lab.DATA / "results.json"
+    if not options.again:
+        before = json.loads(store.read_text())["rows"] if store.exists() else {}
+        results = {"machine": lab.machine(), "rows": before | lab.run(options.rows, rounds=options.rounds)}
+        store.write_text(json.dumps(results, ensure_ascii=False, indent=1))
+    results = json.loads(store.read_text())
+    draw(results)
+    print(json.dumps(results, ensure_ascii=False))
+    print(lab.table({row: results["rows"][row] for row in ROWS if row in results["rows"]}))
+    print(f"\ndrawn: {PICTURE.relative_to(lab.ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

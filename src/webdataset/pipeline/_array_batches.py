@@ -1,0 +1,77 @@
+"""Arrays of one shape out of indexed shards, a batch at a time: no Python step per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from webdataset.codecs import npy_batch
+from webdataset.errors import SpecError
+from webdataset.index import IndexedDataset
+from webdataset.shards import Order, expand
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayBatches:
+    """Batches of the npy arrays under one field: tokens, embeddings, anything of one shape.
+
+    >>> import numpy as np
+    >>> from webdataset.writers import TarWriter
+    >>> with TarWriter("memory://doc-arrays/a.tar") as sink:
+    ...     for number in range(5):
+    ...         _ = sink.write({"__key__": str(number), "tokens.npy": np.full(3, number, "u2")})
+    >>> batches = ArrayBatches("memory://doc-arrays/a.tar", "tokens.npy", batchsize=2)
+    >>> len(batches), batches[1].tolist(), batches[-1].tolist()
+    (3, [[2, 2, 2], [3, 3, 3]], [[4, 4, 4]])
+
+    It is a sequence of batches, so torch's samplers and loaders can take it (`batch_size=None`), and so can
+    `WebLoader(…, workers="threads")`. The order of an epoch is arithmetic: `seed` mixes all samples of all shards.
+
+    Args:
+        shards: the shards, as a string with braces or a list.
+        field: the field that holds the arrays.
+        batchsize: how many arrays make a batch; the last batch may be short.
+        seed: None keeps the order of storage.
+        epoch: which of the seed's orders.
+        index: where indexes are kept; by default beside the shards. A shard without one is read once.
+    """
+
+    shards: str | Sequence[str]
+    field: str = "npy"
+    batchsize: int = 256
+    seed: int | None = None
+    epoch: int = 0
+    index: str | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.batchsize) is not int or self.batchsize < 1:
+            raise SpecError(f"batchsize={self.batchsize!r}", hint="a whole number, 1 or more")
+
+    @cached_property
+    def _dataset(self) -> IndexedDataset:
+        return IndexedDataset(expand(self.shards), index=self.index)
+
+    @cached_property
+    def _order(self) -> Order | None:
+        return None if self.seed is None else Order(self._dataset.counts, self.seed, self.epoch, None)
+
+    def __len__(self) -> int:
+        return len(range(0, len(self._dataset), self.batchsize))
+
+    def __getitem__(self, number: int) -> Array:
+        """One batch."""
+        first = range(0, len(self._dataset), self.batchsize)[number]
+        positions = np.arange(first, min(first + self.batchsize, len(self._dataset)))
+        if self._order is not None:
+            shards, inside = self._order.locate(positions)
+            positions = np.concatenate([[0], np.cumsum(self._dataset.counts)])[shards] + inside
+        return npy_batch(self._dataset.column(positions, self.field))
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[number] for number in range(len(self)))
