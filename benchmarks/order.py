@@ -1,99 +1,243 @@
-"""How much do order and random access cost?
+"""What do an index, a global order and an exact resume cost?
 
-    python benchmarks/order.py [--small]
+Prints one JSON object. Times are best of five, taken in turns, so that a busy machine slows all columns alike.
 
-Prints one JSON object. CPU seconds of this process, best of five interleaved rounds; memory as the growth of the peak.
+* sequential: µs per sample of 1 kB, the whole dataset once, with the index beside the shards and without
+* shuffled: the same in a global random order
+* look-up: µs for `IndexedDataset[i]`, samples of 1 kB, local
+* resume: bytes over HTTP that a resume at 90 % moves beyond the last tenth, as a share of the epoch
+* projection: bytes that `fields=("json",)` moves over HTTP where a sample is 95 kB of jpg and 5 kB of json, as a share
+* start: seconds and resident memory until the first position of 10⁵ shards with 10⁹ samples is known
+
+    python benchmarks/order.py [--with PYTHON]
+
+`--with` names an interpreter that has NVIDIA DALI or SPDL; those that it has become further columns of `sequential`.
 """
 
 import argparse
 import json
 import os
 import random
-import resource
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
+import webdataset as wds
+from webdataset.index import IndexedDataset, build_index, save_index
+from webdataset.testing import LoopbackServer
+from webdataset.testing._server import wanted_range
 
-from webdataset import index, tar
-from webdataset.shards import Order, shuffle_report
-
-
-def write_shard(path, samples, fields):
-    rng = random.Random(0)
-    with open(path, "wb") as file:
-        for number in range(samples):
-            for field, size in fields:
-                file.write(tar.encode_header(f"{number:08d}.{field}", size) + rng.randbytes(size) + tar.padding(size))
-        file.write(tar.END_OF_ARCHIVE)
-    return str(path)
+SHARDS, SAMPLES, ROUNDS = 4, 5000, 5
 
 
-def read_raw(path):
-    with open(path, "rb", buffering=0) as file:
-        while file.read(1 << 20):
-            pass
+def write(folder, shards, samples, make):
+    urls = []
+    for shard in range(shards):
+        url = str(folder / f"{shard:04d}.tar")
+        with wds.TarWriter(url) as sink:
+            for number in range(samples):
+                sink.write({"__key__": f"{shard:04d}{number:06d}", **make(number)})
+        save_index(build_index(url), url)
+        urls.append(url)
+    return urls
 
 
-def best(actions, rounds=5):
-    """The least CPU seconds of each action, all of them once per round."""
-    seconds = dict.fromkeys(actions, float("inf"))
+def small(number):
+    return {"bin": bytes(1000), "cls": number}
+
+
+def best_of(columns, rounds=ROUNDS):
+    """Seconds of each column, best of some rounds in turns."""
+    best = {}
     for _ in range(rounds):
-        for name, action in actions.items():
-            start = time.process_time()
-            action()
-            seconds[name] = min(seconds[name], time.process_time() - start)
-    return seconds
+        for name, run in columns.items():
+            start = time.perf_counter()
+            run()
+            best[name] = min(best.get(name, float("inf")), time.perf_counter() - start)
+    return best
 
 
-def order_claims(shards):
-    counts = np.random.default_rng(0).integers(9_000, 11_000, shards)
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    order = Order(counts, seed=1, epoch=1, window=32)
-    order.at(len(order) - 1)
-    seconds = time.process_time() - start
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3
-    somewhere = np.random.default_rng(1).integers(0, len(order), 100_000)
-    located = best({"near": lambda: order.locate(np.arange(100_000)), "far": lambda: order.locate(somewhere)})
-    report = shuffle_report(Order([1000] * 100, window=32))
-    return {
-        "samples": len(order), "shards": shards, "start_s": seconds, "start_MB": grown,
-        "positions_per_s_near": 100_000 / located["near"], "positions_per_s_far": 100_000 / located["far"],
-        "same_shard_window_32": report.ordered.same_shard, "same_shard_buffer_1000": report.buffered.same_shard,
-    }  # fmt: skip
+def exhaust(dataset):
+    for _ in dataset:
+        pass
 
 
-def access_claims(folder, samples):
-    small = write_shard(folder / "small.tar", samples, (("json", 300), ("npy", 700)))
-    large = write_shard(folder / "large.tar", samples // 20, (("jpg", 100_000), ("json", 5_000)))
-    numbers = np.random.default_rng(2).integers(0, samples, 5_000).tolist()
-    with index.IndexedDataset([small]) as dataset:
-        dataset[0]
-        seconds = best({
-            "raw small": lambda: read_raw(small), "index small": lambda: index.build_index(small),
-            "raw large": lambda: read_raw(large), "index large": lambda: index.build_index(large),
-            "random access": lambda: [dataset[number] for number in numbers],
-        })  # fmt: skip
-    sizes = {path: os.path.getsize(path) / 1e6 for path in (small, large)}
-    wanted = [extent for row in index.build_index(large).rows() for extent in row if extent.field == "json"]
-    spans = index.coalesce([index.Range(extent.offset - 512, extent.size + 512) for extent in wanted])
-    return {
-        "index_MB_per_s_1kB_samples": sizes[small] / seconds["index small"],
-        "index_MB_per_s_100kB_samples": sizes[large] / seconds["index large"],
-        "raw_MB_per_s": sizes[large] / seconds["raw large"],
-        "random_access_us": seconds["random access"] / len(numbers) * 1e6,
-        "projection_bytes_ratio": sum(span.length for span in spans) / 1e6 / sizes[large],
+def reading(urls, other):
+    total = SHARDS * SAMPLES
+    columns = {
+        "without index": lambda: exhaust(wds.WebDataset(urls, index=False)),
+        "with index": lambda: exhaust(wds.WebDataset(urls)),
+        "global shuffle": lambda: exhaust(wds.WebDataset(urls, order="random")),
+        "buffer shuffle": lambda: exhaust(wds.WebDataset(urls, index=False, shardshuffle=True).shuffle(1000)),
     }
+    result = {name: round(seconds / total * 1e6, 2) for name, seconds in best_of(columns).items()}
+    return {**result, **(others(urls, other) if other else {})}
+
+
+OTHERS = """
+import json, sys, time
+urls = json.loads(sys.argv[1])
+
+def dali():
+    from nvidia.dali import fn, pipeline_def
+    @pipeline_def(batch_size=256, num_threads=2, device_id=None)
+    def pipe():
+        return tuple(fn.readers.webdataset(paths=urls, index_paths=[u[:-3] + "idx" for u in urls], ext=["bin", "cls"]))
+    built = pipe(); built.build()
+    def run():
+        for _ in range(TOTAL // 256):
+            built.run()
+    return run
+
+def spdl():
+    import spdl.io
+    def run():
+        for url in urls:
+            data = open(url, "rb").read()
+            for name, part in spdl.io.iter_tarfile(data):
+                bytes(part)
+    return run
+
+TOTAL = int(sys.argv[2])
+found = {}
+for name, make in (("DALI", dali), ("SPDL", spdl)):
+    try:
+        run = make(); run()
+        times = []
+        for _ in range(5):
+            start = time.perf_counter(); run(); times.append(time.perf_counter() - start)
+        found[name] = round(min(times) / TOTAL * 1e6, 2)
+    except Exception as error:
+        found[name] = f"{type(error).__name__}: {error}"[:200]
+print(json.dumps(found))
+"""
+
+
+def others(urls, python):
+    done = subprocess.run(
+        [python, "-c", OTHERS, json.dumps(urls), str(SHARDS * SAMPLES)], capture_output=True, text=True, check=False
+    )
+    return json.loads(done.stdout) if done.returncode == 0 else {"others": done.stderr[-300:]}
+
+
+def lookups(urls):
+    dataset = IndexedDataset(urls)
+    numbers = [random.Random(1).randrange(len(dataset)) for _ in range(20_000)]
+
+    def run():
+        for number in numbers:
+            dataset[number]
+
+    run()
+    seconds = best_of({"look-up": run})["look-up"]
+    dataset.close()
+    return round(seconds / len(numbers) * 1e6, 2)
+
+
+def over_http(folder, read):
+    """How many bytes of shards go over the wire while `read(base address)` runs."""
+    sent = []
+
+    def respond(handler):
+        path = folder / handler.path.lstrip("/")
+        if not path.is_file():
+            handler.send_error(404)
+            return
+        size = path.stat().st_size
+        span = wanted_range(handler, size)
+        first, stop = span or (0, size)
+        handler.send_response(206 if span else 200)
+        handler.send_header("Content-Length", str(stop - first))
+        handler.send_header("Accept-Ranges", "bytes")
+        if span:
+            handler.send_header("Content-Range", f"bytes {first}-{stop - 1}/{size}")
+        handler.end_headers()
+        if handler.command == "HEAD":
+            return
+        with path.open("rb") as file:
+            file.seek(first)
+            while first < stop:
+                handler.wfile.write(part := file.read(min(1 << 14, stop - first)))
+                first += len(part)
+                if path.suffix == ".tar":
+                    sent.append(len(part))
+
+    with LoopbackServer(respond) as server:
+        read(server.url("").rstrip("/"))
+    return sum(sent)
+
+
+def projection(folder):
+    jpg, meta = os.urandom(95_000), b'{"caption": "' + b"x" * 4985 + b'"}'
+    urls = write(folder, 2, 200, lambda _: {"jpg": jpg, "json": meta})
+    total = sum(os.path.getsize(url) for url in urls)
+
+    def read(base):
+        names = [f"{base}/{os.path.basename(url)}" for url in urls]
+        dataset = wds.WebDataset(names, index=True, fields=("json",)).batched(50, collation_fn=None)
+        exhaust(dataset)
+
+    return round(over_http(folder, read) / total, 4)
+
+
+def resume(folder, urls):
+    """What the last tenth of an epoch moves when it is resumed there, beyond a tenth, as a share of the epoch."""
+    total = sum(os.path.getsize(url) for url in urls)
+    result = {}
+    for order in ("sequential", "random"):
+
+        def read(base, order=order):
+            names = [f"{base}/{os.path.basename(url)}" for url in urls]
+            dataset = wds.WebDataset(names, index=True, order=order).batched(50, collation_fn=None)
+            dataset.seek(len(dataset) * 9 // 10)
+            assert sum(len(batch) for batch in dataset) == SHARDS * SAMPLES // 10
+            dataset.close()
+
+        result[order] = round(over_http(folder, read) / total - 0.1, 4)
+    return result
+
+
+START = """
+import json, resource, sys, time
+import webdataset as wds
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start, cpu = time.perf_counter(), time.process_time()
+dataset = wds.WebDataset(sys.argv[1], order="random", seed=1)
+from webdataset.flow import Pass
+order = dataset.plan.order(Pass(1))
+place = order.at(123_456_789)
+print(json.dumps({"seconds": round(time.perf_counter() - start, 2), "CPU seconds": round(time.process_time() - cpu, 2), "length": len(dataset),
+    "resident MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
+"""
+
+
+def start(folder):
+    shards = [{"url": f"{shard:06d}.tar", "nsamples": 10_000} for shard in range(100_000)]
+    path = folder / "large.json"
+    path.write_text(json.dumps({"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": shards}))
+    done = subprocess.run([sys.executable, "-c", START, str(path)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", action="store_true", help="only to see that it runs")
-    small = parser.parse_args().small
-    with tempfile.TemporaryDirectory() as folder:
-        result = {**order_claims(1_000 if small else 100_000), **access_claims(Path(folder), 400 if small else 40_000)}
-    print(json.dumps(result, indent=2))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--with", dest="other", help="an interpreter with DALI or SPDL")
+    other = parser.parse_args().other
+    with tempfile.TemporaryDirectory() as root:
+        folders = [Path(root) / name for name in ("small", "images")]
+        for folder in folders:
+            folder.mkdir()
+        urls = write(folders[0], SHARDS, SAMPLES, small)
+        result = {
+            "µs per 1 kB sample": reading(urls, other),
+            "µs per look-up": lookups(urls),
+            "bytes read again after a resume at 90 %, share of the epoch (HTTP)": resume(folders[0], urls),
+            "bytes moved for fields=('json',), share of the dataset (HTTP)": projection(folders[1]),
+            "start with 100,000 shards, 1,000,000,000 samples": start(Path(root)),
+        }
+    print(json.dumps(result, ensure_ascii=False, indent=2))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import gc
 import multiprocessing.resource_tracker
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -55,6 +56,8 @@ def nothing_left_behind(request):
         return
     before = _observe()
     yield
+    if "webdataset.stores" in sys.modules:
+        sys.modules["webdataset.stores"].close_connections()  # kept open on purpose; given back before we look
     deadline = time.monotonic() + 5
     while True:
         after = _observe()

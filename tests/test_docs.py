@@ -8,12 +8,14 @@ documents speak of. A block that cannot run here stands behind a comment that sa
 import io
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import webdataset as wds
+from webdataset.config import VARIABLES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md"]
@@ -71,17 +73,37 @@ def test_every_public_name_that_a_document_uses_exists():
             assert hasattr(wds, name), f"{path.name}: wds.{name}"
 
 
-def test_every_environment_variable_is_documented():
-    """Each variable of the table stands in a document, and each that a document names stands in the table."""
-    from webdataset.config import VARIABLES
+SETTINGS = ROOT / "docs" / "settings.md"
 
+
+def settings_table():
+    """The table of the settings page, made from the table that is used."""
+    for variable in VARIABLES.values():
+        default = dict(variable.default) if isinstance(variable.default, Mapping) else variable.default
+        meaning = variable.meaning.replace("|", "\\|")
+        yield f"| `{variable.name}` | {meaning} | {'–' if default is None or default == '' else f'`{default!r}`'} |"
+
+
+def test_every_environment_variable_is_documented():
+    """`python tests/test_docs.py` writes the table anew."""
+    rows = [line for line in SETTINGS.read_text().splitlines() if line.startswith("| `")]
+    assert rows == list(settings_table())
+
+
+def test_no_document_names_a_variable_that_nobody_reads():
     text = "\n".join(path.read_text() for path in DOCUMENTS)
     named = set(re.findall(r"\b(?:WDS|GOPEN)_[A-Z_]*[A-Z]\b", text))
     assert named - set(VARIABLES) <= {"WDS_NAME", "WDS_BUCKET"}
-    assert [name for name in VARIABLES if name not in text] == []
 
 
 def test_links_between_documents_lead_somewhere():
     for path in DOCUMENTS:
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+if __name__ == "__main__":
+    lines = SETTINGS.read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("| `"))
+    others = [line for line in lines if not line.startswith("| `")]
+    SETTINGS.write_text("\n".join([*others[:first], *settings_table(), *others[first:]]) + "\n")

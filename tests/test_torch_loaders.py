@@ -42,6 +42,19 @@ def data_pipeline(shards):
     )
 
 
+def shuffled_before_the_split(shards):
+    """All processes must shuffle alike here, or shards would be lost and others read twice."""
+    return wds.DataPipeline(
+        wds.SimpleShardList(shards),
+        wds.shuffle(SHARDS),
+        wds.split_by_node,
+        wds.split_by_worker,
+        wds.tarfile_to_samples(),
+        wds.decode(),
+        wds.to_tuple("__key__", "cls"),
+    )
+
+
 MAKERS = {"WebDataset": web_dataset, "DataPipeline": data_pipeline}
 
 
@@ -67,6 +80,12 @@ def test_forked_workers_read_every_sample_once_in_a_new_order(shards, make, work
         persistent_workers=persistent,
         multiprocessing_context=context,
     )
+    check(epochs_of(loader))
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_shards_that_are_shuffled_before_they_are_split_come_once(shards, workers):
+    loader = DataLoader(shuffled_before_the_split(shards), batch_size=None, num_workers=workers)
     check(epochs_of(loader))
 
 

@@ -62,7 +62,6 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.handlers import reraise_exception as reraise_exception
     from webdataset.handlers import warn_and_continue as warn_and_continue
     from webdataset.handlers import warn_and_stop as warn_and_stop
-    from webdataset.index import IndexedDataset as IndexedDataset
     from webdataset.index import index_shards as index_shards
     from webdataset.legacy import autodecode as autodecode
     from webdataset.legacy import compat as compat
@@ -102,15 +101,19 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.legacy.tariterators import tarfile_to_samples as tarfile_to_samples
     from webdataset.legacy.tariterators import url_opener as url_opener
     from webdataset.loader import WebLoader as WebLoader
+    from webdataset.loader import profile as profile
+    from webdataset.loader import progress as progress
     from webdataset.pipeline import ArrayBatches as ArrayBatches
     from webdataset.pipeline import DataPipeline as DataPipeline
     from webdataset.pipeline import FluidInterface as FluidInterface
     from webdataset.pipeline import FluidWrapper as FluidWrapper
+    from webdataset.pipeline import IndexedDataset as IndexedDataset
     from webdataset.pipeline import MockDataset as MockDataset
     from webdataset.pipeline import PipelineStage as PipelineStage
     from webdataset.pipeline import RandomMix as RandomMix
     from webdataset.pipeline import RoundRobin as RoundRobin
     from webdataset.pipeline import WebDataset as WebDataset
+    from webdataset.pipeline import merge_states as merge_states
     from webdataset.pipeline import with_epoch as with_epoch
     from webdataset.pipeline import with_length as with_length
     from webdataset.shards import DirectoryShardList as DirectoryShardList
@@ -186,11 +189,11 @@ _HOME = {
     ),
     "webdataset.gopen": ("gopen_schemes"),
     "webdataset.handlers": ("ignore_and_continue ignore_and_stop reraise_exception warn_and_continue warn_and_stop"),
-    "webdataset.index": ("IndexedDataset index_shards"),
-    "webdataset.loader": ("WebLoader"),
+    "webdataset.index": ("index_shards"),
+    "webdataset.loader": ("WebLoader profile progress"),
     "webdataset.pipeline": (
-        "ArrayBatches DataPipeline FluidInterface FluidWrapper MockDataset PipelineStage RandomMix RoundRobin "
-        "WebDataset with_epoch with_length"
+        "ArrayBatches DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix "
+        "RoundRobin WebDataset merge_states with_epoch with_length"
     ),
     "webdataset.shards": (
         "DirectoryShardList MultiShardSample ResampledShardList ResampledShards SimpleShardList non_empty "

@@ -25,7 +25,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from webdataset.world import World
 
@@ -165,7 +165,14 @@ class Progress:
 
 
 class Resumable(ABC):
-    """A stage that can go on from the middle: `run(items, start(during))` is the fresh start."""
+    """A stage that can go on from the middle: `run(items, start(during))` is the fresh start.
+
+    One that `splits` hands on this process's part of what comes; one that `draws` leaves its choice to chance, and
+    before a split chance must decide alike in all processes, or items would be lost.
+    """
+
+    splits: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
 
     @abstractmethod
     def start(self, during: Pass) -> Progress:

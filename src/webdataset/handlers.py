@@ -38,10 +38,12 @@ class _Tally:
         with self._lock:
             self._seen[type(exn)] += 1
             count = self._seen[type(exn)]
+        # Where it happened stands in the notes of an error that is not ours.
+        text = " – ".join([str(exn), *getattr(exn, "__notes__", ())])
         if count <= _SHOWN_IN_FULL:
-            warnings.warn(repr(exn) if not str(exn) else f"{type(exn).__name__}: {exn}", stacklevel=4)
+            warnings.warn(f"{type(exn).__name__}: {text}" if str(exn) else f"{exn!r}{text}", stacklevel=4)
         elif str(count).strip("0") == "1":
-            warnings.warn(f"{type(exn).__name__} for the {count:,}th time, last: {exn}", stacklevel=4)
+            warnings.warn(f"{type(exn).__name__} for the {count:,}th time, last: {text}", stacklevel=4)
 
 
 _tally = _Tally()

@@ -7,14 +7,20 @@ import json
 import os
 import random
 import signal
+import socket
 import sys
 import time
 import zlib
+
+import urllib3.connection
 
 from webdataset.cache import ShardCache
 from webdataset.errors import StoreError
 
 READERS = 8
+
+# What lies unread in a killed reader's kernel is lost to everybody: small windows keep that small, on any machine.
+urllib3.connection.HTTPConnection.default_socket_options += [(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)]
 
 
 def reader(folder, limit, wanted, seed, endless):

@@ -138,13 +138,13 @@ def test_two_interleaved_readers_in_one_thread_do_not_wait_for_each_other(folder
 
 def test_an_early_close_leaves_a_part_that_the_next_reader_takes_over(tmp_path):
     data = shard(1, 2 * MB)
-    with FaultServer(bandwidth=8 * MB) as server:
+    with FaultServer(bandwidth=4 * MB) as server:
         url = server.add("a.tar", data)
         with ShardCache(tmp_path / "c").open(url) as stream:
-            assert stream.read(MB) == data[:MB]
+            assert stream.read(3 * MB // 2) == data[: 3 * MB // 2]
         assert notes(tmp_path / "c", ".part")
         assert read(ShardCache(tmp_path / "c").open(url)) == data
-        assert server.sent("a.tar") <= len(data) + 200_000  # what was on the wire when the first reader left
+        assert server.sent("a.tar") <= len(data) + MB  # what was on the wire when the first reader left
         assert not notes(tmp_path / "c", ".part")
         stores.close_connections()
 

@@ -8,15 +8,14 @@ from tests.index.archives import make, many
 
 from webdataset import index, stores
 from webdataset.errors import BadHeader, TruncatedShard
-from webdataset.index._fetch import Mapped
-from webdataset.index._walk import GiveUpError, walk
+from webdataset.index._walk import GiveUpError, Opened, walk
 
 LARGE = [(f"dir/{n:03d}.{ext}", bytes([n]) * (40_000 + n)) for n in range(80) for ext in ("jpg", "bin")]
 
 
 def walked(tmp_path, data):
     (tmp_path / "a.tar").write_bytes(data)
-    shard = Mapped(str(tmp_path / "a.tar"), "a.tar")
+    shard = Opened(str(tmp_path / "a.tar"))
     try:
         return list(walk(shard))
     except GiveUpError:

@@ -1,9 +1,11 @@
 """A source of numbers that knows origins: the smallest dataset that resumes exactly."""
 
+import os
+import time
 from dataclasses import dataclass
 
 from webdataset.flow import Origin, Pass, Progress, Source
-from webdataset.pipeline import FluidInterface, DataPipeline
+from webdataset.pipeline import DataPipeline, FluidInterface
 
 
 class Counted(Progress):
@@ -50,3 +52,16 @@ class Dataset(DataPipeline, FluidInterface):
 
 def numbers(n, **kw):
     return Dataset(Numbers(n, **kw))
+
+
+def in_shared_memory():
+    """What lies in /dev/shm, without the semaphores that other tests' spawned processes name there for a while."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
+
+
+def assert_nothing_new_in_shared_memory(before):
+    """Other processes of this machine may use it as well, for a moment."""
+    deadline = time.monotonic() + 5
+    while (new := in_shared_memory() - before) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not new

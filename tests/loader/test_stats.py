@@ -161,3 +161,13 @@ def test_what_cannot_be_measured_is_refused():
         profile(WebLoader(Letters(), batch_size=None))
     with pytest.raises(SpecError, match="seconds"):
         profile(DataPipeline(range(3)), seconds=0)
+
+
+def test_two_groups_of_functions_are_not_taken_for_reading():
+    dataset = DataPipeline(
+        range(100), wds.map(slowly), wds.shuffle(5), wds.map(slowly), wds.batched(10, collation_fn=None)
+    )
+    loader = WebLoader(dataset.repeat(2), num_workers=2, workers="threads")
+    list(loader)
+    assert loader.stats().bottleneck == "functions"
+    assert next(part for part in loader.stats().parts if part.name == "functions").items == 400

@@ -1,14 +1,20 @@
+import gc
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 import traceback
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import webdataset
 import webdataset as wds
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import EndOfStreamError, PerItem
@@ -72,7 +78,7 @@ def test_resume_is_exact_at_every_item_with_any_threads(name, before, after, sto
 
 
 def test_every_state_of_a_pass_resumes(monkeypatch):
-    monkeypatch.setattr("webdataset.loader._place._BETWEEN_STATES", 0)  # a state beside every item
+    monkeypatch.setattr("webdataset.loader._place._PAUSE", 0)  # a state beside every item
     dataset = numbers(40).map(uneven).shuffle(10).map(uneven).batched(3, collation_fn=None)
     loader = threads(dataset, 3)
     states, items = [loader.state_dict()], []
@@ -87,6 +93,19 @@ def test_every_state_of_a_pass_resumes(monkeypatch):
         again = threads(dataset, 2)
         again.load_state_dict(state)
         assert list(again) == items[number:]
+
+
+def test_a_state_is_asked_for_now_and_then_and_counted_from(monkeypatch):
+    monkeypatch.setattr("webdataset.loader._place._PAUSE", 1e9)  # only once
+    loader = threads(numbers(40).shuffle(10), 2)
+    items = iter(loader)
+    head = list(islice(items, 25))
+    saved = loader.state_dict()
+    items.close()
+    assert saved["at"]["pass"]["progress"][0]["skip"] == 24
+    again = threads(numbers(40).shuffle(10), 2)
+    again.load_state_dict(saved)
+    assert sorted(head + list(again)) == list(range(40))
 
 
 def test_a_checkpoint_with_threads_goes_on_without_a_loader():
@@ -276,6 +295,11 @@ def test_batches_made_by_the_loader_resume():
     assert sum(head + list(again), ()) == tuple(range(20))
 
 
+def test_pinning_without_a_device_changes_nothing():
+    (batch,) = threads(numbers(4).map(lambda i: {"x": i}), 1, batch_size=4, pin_memory=True)
+    assert isinstance(batch["x"], np.ndarray)
+
+
 def test_length_is_declared_by_the_dataset():
     assert len(threads(numbers(10).with_length(10), 1)) == 10
     assert len(threads(numbers(10).with_length(10), 1, batch_size=4)) == 3
@@ -314,3 +338,51 @@ def test_wrong_settings_are_refused_at_construction(wrong):
 def test_unknown_kind_of_workers():
     with pytest.raises(SpecError, match="workers="):
         WebLoader(numbers(3), workers="fibres")
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+import webdataset as wds
+dataset = wds.DataPipeline([{"x": 1}, {"x": 2}, {"x": 3}])
+print([batch["x"].tolist() for batch in wds.WebLoader(dataset, batch_size=2)])
+print([batch["x"].tolist() for batch in wds.WebLoader(dataset, batch_size=2, num_workers=2, workers="threads")])
+print(list(wds.WebLoader(dataset, batch_size=None)))
+try:
+    wds.WebLoader(dataset, num_workers=2)
+except wds.MissingDependency as error:
+    print(error)
+assert "torch.utils" not in sys.modules
+"""
+
+
+def test_everything_but_processes_works_without_torch():
+    source = str(Path(webdataset.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": source}
+    )
+    assert done.stdout.splitlines() == [
+        "[[1, 2], [3]]",
+        "[[1, 2], [3]]",
+        "[{'x': 1}, {'x': 2}, {'x': 3}]",
+        "the package 'torch' is needed to start worker processes – pip install 'webdataset[torch]'",
+    ], done.stderr
+
+
+def test_garbage_collected_in_a_thread_of_a_loader_does_not_wait_for_itself():
+    """A forgotten iterator in a cycle is found by whichever thread collects the garbage."""
+    forgotten = iter(threads(numbers(10_000).map(uneven), 2))
+    next(forgotten)
+    cycle = [forgotten]
+    cycle.append(cycle)
+    del forgotten, cycle
+    before = [thread for thread in threading.enumerate() if thread.name.startswith("webdataset-")]
+
+    def collect(number):
+        gc.collect()
+        return number
+
+    assert list(threads(numbers(5).map(collect), 1)) == list(range(5))
+    for thread in before:
+        thread.join(20)
+        assert not thread.is_alive()

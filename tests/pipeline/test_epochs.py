@@ -1,6 +1,7 @@
 import pickle
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 from webdataset.pipeline import DataPipeline, EpochCounter
@@ -62,3 +63,14 @@ def test_more_passes_than_entries_are_counted_too(monkeypatch):
     monkeypatch.setattr(module, "_ENTRIES", 4)
     counter = EpochCounter()
     assert [counter.next() for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_seeding_torch_anew_for_every_epoch_does_not_repeat_the_epoch(method):
+    dataset = DataPipeline(Epochs(1))
+    seen = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        loader = DataLoader(dataset, batch_size=None, num_workers=3, multiprocessing_context=method)
+        seen.append([int(epoch) for epoch in loader])
+    assert seen == [[0, 0, 0], [1, 1, 1]]

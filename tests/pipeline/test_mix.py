@@ -141,3 +141,17 @@ def test_a_checkpoint_of_another_mix_is_refused():
         other.load_state_dict(mixed.state_dict())
         list(other)
     mixed.close()
+
+
+@pytest.mark.parametrize("leave_early", [False, True])
+def test_epochs_of_a_mixed_dataset_go_on_in_the_next_pass(leave_early):
+    mixed = RoundRobin([DataPipeline(Numbers(5)).with_epoch(2), ["a", "b", "c"]])
+    if leave_early:
+        items = iter(mixed)
+        assert [next(items) for _ in range(2)] == [0, "a"]
+        items.close()
+        assert list(mixed) == [1, "a", 2, "b"]
+    else:
+        assert [list(mixed) for _ in range(3)] == [[0, "a", 1, "b"], [2, "a", 3, "b"], [4, "a", 0, "b"]]
+    mixed.close()
+    assert list(mixed) == [0, "a", 1, "b"]

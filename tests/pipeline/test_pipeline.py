@@ -203,3 +203,60 @@ def test_break_lets_go_at_once():
 def test_a_fluid_wrapper_has_all_methods():
     assert list(FluidWrapper(range(4)).select(lambda n: n % 2).map(str).listed(5)) == [["1", "3"]]
     assert list(FluidWrapper([1]).pipe(list).then(list)) == [1]
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
+def test_an_epoch_that_failed_does_not_empty_those_after_it(failure):
+    failures = [failure("once")]
+
+    def fails_once(number):
+        if number == 1 and failures:
+            raise failures.pop()
+        return number
+
+    dataset = DataPipeline([0, 1, 2], stages.map(fails_once)).with_epoch(2)
+    with pytest.raises(failure, match="once"):
+        list(dataset)
+    assert [list(dataset) for _ in range(2)] == [[0, 1], [2, 0]]
+
+
+def test_a_loaded_pipeline_cannot_be_made_longer():
+    dataset = DataPipeline(Numbers(5))
+    next(iter(dataset))
+    again = DataPipeline(Numbers(5))
+    again.load_state_dict(dataset.state_dict())
+    with pytest.raises(StateError, match="the whole pipeline together first"):
+        again.compose(stages.map(str))
+    assert list(again) == [1, 2, 3, 4]
+    assert list(again.compose(stages.map(str))) == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("state", [None, [], {}, {"version": 1}, {"version": 2, "seed": 0, "stages": [], "at": None}])
+def test_what_is_no_state_is_refused(state):
+    with pytest.raises(StateError, match="what state_dict returned"):
+        DataPipeline([1]).load_state_dict(state)
+
+
+@pytest.mark.parametrize("wrong", ["3", None, 2.5])
+def test_counts_that_are_none_are_refused_where_they_are_written(wrong):
+    for method in ("with_epoch", "repeat", "shuffle"):
+        with pytest.raises(SpecError, match="whole number"):
+            getattr(FluidWrapper([1]), method)(wrong)
+
+
+def test_counts_may_be_whole_floats():
+    assert list(DataPipeline([0, 1]).with_epoch(3e0)) == [0, 1, 0]
+
+
+@pytest.mark.parametrize("passes", [0, 1])
+def test_a_state_between_two_epochs_knows_what_set_epoch_said(passes):
+    def make():
+        return DataPipeline(Numbers(20), stages.shuffle(10))
+
+    dataset = make()
+    for _ in range(passes):
+        list(dataset)
+    dataset.set_epoch(5)
+    again = make()
+    again.load_state_dict(dataset.state_dict())
+    assert list(again) == list(dataset) != list(make())

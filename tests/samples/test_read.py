@@ -314,3 +314,25 @@ def test_D06_concatenated_shards(shard):
     path = shard(tarfile_bytes(members(3)) + tarfile_bytes(members(2, 3)))
     assert len(list(read_shard(path))) == 5
     assert len(list(read_shard(path, concatenated=False))) == 3
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_what_the_handler_forgave_is_forgiven_when_it_is_read_again(shard, pack):
+    twice = [(f"{n:02}.{field}", b"%d" % n) for n in range(6) for field in ("txt", "txt" if n % 2 else "cls")]
+    path = shard(pack(tarfile_bytes(twice)))
+    stage = ReadSamples(ignore_and_continue)
+    at = stage.start(Pass())
+    for sample in stage.run(iter([{"url": path}]), at):
+        assert stage.recall(at.origin) == sample
+
+
+def test_a_key_that_comes_back_is_noticed_after_a_resume_too(shard):
+    path = shard([(f"{key}.{number}", b"") for number, key in enumerate("abcadbe")])
+    stage = ReadSamples(ignore_and_continue)
+    at = stage.start(Pass())
+    run, states = stage.run(iter([{"url": path}]), at), []
+    assert keys(sample for sample in run if states.append(at.save()) is None) == list("abcde")
+    for number, state in enumerate(states, 1):
+        assert keys(resumed(stage, [], state)) == list("abcde")[number:]
+    with pytest.raises(SplitSample):
+        list(resumed(ReadSamples(), [], states[1]))

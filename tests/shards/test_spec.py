@@ -108,3 +108,9 @@ def test_number_ranges_keep_their_width(low, more, width):
     spec = f"s-{{{low:0{width}d}..{high:0{width}d}}}.tar"
     expected_width = width if low or width > 1 else 1
     assert expand_urls(spec) == [f"s-{n:0{expected_width}d}.tar" for n in range(low, high + 1)]
+
+
+@pytest.mark.parametrize("spec", ["", "a.tar::", ["a.tar", ""]])
+def test_an_empty_address_is_refused(spec):
+    with pytest.raises(SpecError, match="is empty"):
+        expand(spec)

@@ -69,3 +69,10 @@ def test_contract():
 def test_parse_field_spec():
     assert parse_field_spec("a b;c d") == [["a"], ["b", "c"], ["d"]]
     assert parse_field_spec(["a", "b;c"]) == [["a"], ["b", "c"]]
+
+
+def test_a_missing_field_is_told_with_its_sample_and_nothing_before_it():
+    sample = {"__key__": "0001", "__url__": "a.tar", "jpg": b""}
+    with pytest.raises(SpecError, match=r"didn't find \['jpeg'\].*sample 0001, a.tar – name a field") as caught:
+        list(to_tuple("jpeg")([sample]))
+    assert caught.value.__context__ is None

@@ -97,7 +97,7 @@ class TestHttpInChunks(TestHttp):
     schedule = Schedule(chunked=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def webdav(tmp_path_factory):
     with servers.rclone_serving("webdav", tmp_path_factory.mktemp("webdav")) as port:
         yield f"http://127.0.0.1:{port}"
@@ -119,7 +119,7 @@ class TestWebdav(StoreContract):
         return f"{self.base}/{name}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     with servers.rclone_serving("http", folder, "--dir-cache-time", "0s") as port:
@@ -146,7 +146,7 @@ class TestRcloneHttp(StoreContract):
         return self.address(name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def s3():
     import boto3
 
@@ -186,7 +186,7 @@ class TestS3(StoreContract):
         return f"s3://shards/{self.number}/{name}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rclone_s3(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rclone-s3")
     (folder / "shards").mkdir()
@@ -230,7 +230,7 @@ class TestGoogle(StoreContract):
         return f"gs://shards/gs-{self.number}/{name}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def azure(tmp_path_factory):
     with servers.azurite(tmp_path_factory.mktemp("azurite")) as port:
         yield port
@@ -283,7 +283,7 @@ def create_container(port, key):
         assert error.code == 409, error
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sftp(tmp_path_factory):
     pytest.importorskip("paramiko", reason="paramiko is not installed")
     folder = tmp_path_factory.mktemp("sftp")

@@ -2,6 +2,7 @@ import bz2
 import gzip
 import io
 import lzma
+import random
 import sys
 import zlib
 
@@ -128,3 +129,9 @@ def test_cut_archives_are_noticed_behind_their_end_mark(kind, tar):
 
 def test_a_name_that_looks_packed_is_a_name(tar):
     assert [m.name for m in read_members(tar([("BZh9.txt", b"abc")]))] == ["BZh9.txt"]
+
+
+@KINDS
+def test_blocks_that_are_larger_than_what_is_unpacked_at_once(kind):
+    letters = random.Random(0).choices(b"abcdefghijklmnop", k=1_000_000)  # half their size, in blocks of 64 kB
+    assert unpack(PACK[kind](bytes(letters))) == bytes(letters)

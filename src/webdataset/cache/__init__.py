@@ -13,6 +13,7 @@ Nothing that the cache did not make is ever deleted.
     _locks     who may do what                     _leases    the same where there are no locks
     _names     file names for addresses            _check     what kind of file this is
     _cleanup   the public library's cleaner        _download  one address to one file
+    _ahead     OpenAhead: the next shards while the current one is used
     _machine   host and boot                       _memory    shards in memory, shared by workers
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 
 from webdataset import config
 
+from ._ahead import OpenAhead
 from ._cache import ShardCache
 from ._check import check_tar_format, get_filetype, magic_filetype
 from ._cleanup import LRUCleanup
@@ -34,6 +36,7 @@ __all__ = [
     "FileCache",
     "LRUCleanup",
     "MemoryOpener",
+    "OpenAhead",
     "ShardCache",
     "StreamingOpen",
     "check_tar_format",

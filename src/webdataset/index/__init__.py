@@ -7,6 +7,7 @@ field is decoded, in which order samples are wanted, or what a rank is.
 * `_names`       which member belongs to which sample
 * `_shard_index` what an index of one shard holds, and what is impossible
 * `_build`       members → index: at once, while streaming, many shards side by side
+* `_learn`       the same while somebody reads a shard for its samples
 * `_walk`        the headers of a local archive alone
 * `_dali`        the text format of NVIDIA's `wds2idx`
 * `_wids`        the JSON description of a whole dataset
@@ -26,11 +27,12 @@ from ._dataset import IndexedDataset, LazySample, Place
 from ._describe import index_shards
 from ._fetch import Range, coalesce, open_bytes
 from ._fresh import check_end
+from ._learn import LearnIndexes, Lesson
 from ._lookup import ShardReader
 from ._names import split_name
-from ._place import dali_name, index_url, load_count, load_index, save_index
+from ._place import dali_name, has_index, index_url, load_count, load_index, save_index
 from ._shard_index import Extent, Keys, ShardIndex
-from ._wids import Description, ShardEntry, read_description, write_description
+from ._wids import Description, ShardEntry, read_description, seen_from, write_description
 
 __all__ = [
     "Description",
@@ -39,6 +41,8 @@ __all__ = [
     "IndexedDataset",
     "Keys",
     "LazySample",
+    "LearnIndexes",
+    "Lesson",
     "Place",
     "Range",
     "ShardEntry",
@@ -51,6 +55,7 @@ __all__ = [
     "coalesce",
     "count_dali",
     "dali_name",
+    "has_index",
     "index_shards",
     "index_url",
     "load_count",
@@ -59,6 +64,7 @@ __all__ = [
     "read_dali",
     "read_description",
     "save_index",
+    "seen_from",
     "split_name",
     "write_dali",
     "write_description",

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from operator import sub
+from itertools import compress
+from operator import ne, sub
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from webdataset import stores, tar
 from webdataset.errors import located
 
-from ._fetch import Mapped
 from ._names import split_name
 from ._shard_index import Keys, ShardIndex
-from ._walk import GiveUpError, walk
+from ._walk import GiveUpError, Opened, walk
+
+_Ints = NDArray[np.int64]
+_Bools = NDArray[np.bool_]
+
+# Measured per member: 256 at a time 1.17 µs, 1,024 1.08, 4,096 1.17 (the names have left the cache).
+_AT_A_TIME = 1024
 
 
 class Checksum(Protocol):
@@ -38,44 +45,80 @@ class IndexBuilder:
     """
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._keys: list[str] = []
+        self._names: list[str] = []  # members that came by and were not looked at yet
         self._offsets: list[int] = []
         self._sizes: list[int] = []
-        self._field_numbers: list[int] = []
+        self._columns: list[tuple[_Bools, _Ints, _Ints, _Ints]] = []  # begins a sample, offset, size, field
+        self._keys: list[str] = []
         self._fields: dict[str, int] = {}
 
     def add(self, name: str, data_offset: int, size: int) -> None:
         """One more member, in the order of the archive."""
-        self.add_run([name], [data_offset], [size])
+        self._names.append(name)
+        self._offsets.append(data_offset)
+        self._sizes.append(size)
+        if len(self._names) >= _AT_A_TIME:
+            self._look()
 
     def add_run(self, names: Iterable[str], data_offsets: Iterable[int], sizes: Iterable[int]) -> None:
         """More members, as columns: what `tar.read_runs` hands out."""
-        keys, offsets, fields = self._keys, self._offsets, self._fields
-        last = keys[-1] if keys else None
-        for name, offset, size in zip(names, data_offsets, sizes, strict=True):
-            split = split_name(name)
-            if split is None:
-                continue
-            key, field = split
-            if key != last:
-                keys.append(key)
-                self._firsts.append(len(offsets))
-                last = key
-            offsets.append(offset)
-            self._sizes.append(size)
-            self._field_numbers.append(fields.setdefault(field, len(fields)))
+        self._names += names
+        self._offsets += data_offsets
+        self._sizes += sizes
+        if len(self._names) >= _AT_A_TIME:
+            self._look()
 
     def finish(self) -> ShardIndex:
         """The index of what came by: to be called at the archive's end, not before."""
+        self._look()
+        begins, offsets, sizes, field_numbers = map(np.concatenate, zip(*self._columns, strict=True))
         return ShardIndex(
-            np.array([*self._firsts, len(self._offsets)], dtype=np.int64),
-            np.array(self._offsets, dtype=np.int64),
-            np.array(self._sizes, dtype=np.int64),
-            np.array(self._field_numbers, dtype=np.int32),
+            np.append(np.flatnonzero(begins), len(begins)),
+            offsets,
+            sizes,
+            field_numbers.astype(np.int32),
             tuple(self._fields),
             Keys(self._keys),
         )
+
+    def _look(self) -> None:
+        """Which members belong together? Asked for many at once: 0.4 µs each instead of 0.8."""
+        keys, endings, kept = _split(self._names)
+        offsets, sizes = (np.array(column, dtype=np.int64) for column in (self._offsets, self._sizes))
+        if kept is not None:
+            offsets, sizes = offsets[kept], sizes[kept]
+        last = self._keys[-1] if self._keys else None
+        begins = np.fromiter(map(ne, keys, [last, *keys[:-1]]), dtype=bool, count=len(keys))
+        for field in dict.fromkeys(endings):
+            self._fields.setdefault(field, len(self._fields))
+        field_numbers = np.fromiter(map(self._fields.__getitem__, endings), dtype=np.int64, count=len(endings))
+        self._keys += compress(keys, begins.tolist())
+        self._columns.append((begins, offsets, sizes, field_numbers))
+        self._names, self._offsets, self._sizes = [], [], []
+
+
+def _split(names: list[str]) -> tuple[list[str], list[str], list[int] | None]:
+    """Keys and fields of members, and which ones belong to samples, if not all; ordinary names are cut all at once."""
+    joined = "\0".join(("", *names))
+    if "\0__" not in joined and "\0." not in joined and "/." not in joined:
+        if _have_one_dot(joined):
+            words = joined.replace(".", "\0").split("\0")
+            keys, fields = words[1::2], words[2::2]
+        else:
+            # Twice is faster than once: the parts that are kept would keep the garbage collector busy.
+            keys = [name.partition(".")[0] for name in names]
+            fields = [name.partition(".")[2] for name in names]
+        if not any(not field or "/" in field for field in dict.fromkeys(fields)):
+            return keys, fields, None
+    found = [(row, split) for row, name in enumerate(names) if (split := split_name(name)) is not None]
+    return [key for _, (key, _) in found], [field for _, (_, field) in found], [row for row, _ in found]
+
+
+def _have_one_dot(joined: str) -> bool:
+    """Whether there is exactly one dot in each of these names, every one of which stands behind a NUL."""
+    text = np.frombuffer(joined.encode("utf-8", "surrogateescape"), np.uint8)
+    marks = text[(text == 0) | (text == ord("."))]
+    return len(marks) % 2 == 0 and not marks[::2].any() and bool(marks[1::2].all())
 
 
 def build(members: Iterable[tuple[str, int, int]]) -> ShardIndex:
@@ -103,7 +146,7 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
         checksum: is given all bytes on the way, such as `hashlib.md5()`.
     """
     path = stores.is_local(url)
-    if checksum is None and path is not None and (index := _walked(path, url)) is not None:
+    if checksum is None and path is not None and (index := _walked(path)) is not None:
         return index
     builder = IndexBuilder()
     with located(shard=url), stores.open_read(url) as stream:
@@ -114,12 +157,12 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
     return builder.finish()
 
 
-def _walked(path: str, url: str) -> ShardIndex | None:
+def _walked(path: str) -> ShardIndex | None:
     """The index of a plain local archive from its headers alone, None if it is not one."""
     if not Path(path).is_file():
         return None  # a named pipe can be opened only once
     try:
-        with closing(Mapped(path, url)) as shard:
+        with closing(Opened(path)) as shard:
             return build(walk(shard))
     except (GiveUpError, OSError):
         return None  # reading it as a stream says what there is to say

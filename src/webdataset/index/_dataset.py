@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple, Self, overload
 
@@ -18,6 +19,7 @@ from webdataset.errors import FormatError, SpecError, StaleIndex, located
 
 from ._build import build_index
 from ._fresh import stale
+from ._learn import LearnIndexes
 from ._lookup import ShardReader
 from ._place import load_count, load_index
 from ._shard_index import Extent, ShardIndex
@@ -59,6 +61,7 @@ class IndexedDataset(Sequence[Any]):
             read once.
         transform: a function of a sample, such as a decoder.
         lazy: fetch a field when it is asked for, not before.
+        keep: store the indexes that had to be built, where they were looked for.
     """
 
     def __init__(
@@ -69,10 +72,11 @@ class IndexedDataset(Sequence[Any]):
         index: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         lazy: bool = False,
+        keep: bool = False,
     ) -> None:
         if isinstance(shards, str) or (transform is not None and not callable(transform)):
             raise SpecError("IndexedDataset takes a list of addresses and a function", hint="expand the spec first")
-        self._shards = _Shards(shards, index)
+        self._shards = _Shards(shards, index, keep=keep)
         self._fields = None if fields is None else tuple(fields)
         self._transform = transform
         self._lazy = lazy
@@ -110,6 +114,14 @@ class IndexedDataset(Sequence[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         return (self[number] for number in range(len(self)))
+
+    def map(self, function: Callable[[Any], Any]) -> Self:
+        """The same samples after one more function."""
+        if not callable(function):
+            raise SpecError(f"{function!r} is not a function", hint="give a function of a sample")
+        mapped = copy(self)
+        mapped._transform = function if self._transform is None else _Both(self._transform, function)
+        return mapped
 
     def column(self, numbers: Sequence[int] | NDArray[np.int64], field: str) -> NDArray[np.uint8]:
         """The bytes of one field of many samples, one a row, without a step per sample; all must be of one size."""
@@ -187,6 +199,17 @@ class IndexedDataset(Sequence[Any]):
         return samples if self._transform is None else [self._transform(sample) for sample in samples]
 
 
+@dataclass(frozen=True)
+class _Both:
+    """One function after the other; a closure would not go to another process."""
+
+    first: Callable[[Any], Any]
+    then: Callable[[Any], Any]
+
+    def __call__(self, sample: Any) -> Any:
+        return self.then(self.first(sample))
+
+
 class LazySample(Mapping[str, Any]):
     """A sample whose fields are fetched when they are asked for, once.
 
@@ -219,8 +242,9 @@ class LazySample(Mapping[str, Any]):
 class _Shards:
     """The shards behind a dataset and all views of it: counts, indexes and open readers."""
 
-    def __init__(self, shards: Sequence[str] | Description, place: str | None) -> None:
+    def __init__(self, shards: Sequence[str] | Description, place: str | None, *, keep: bool) -> None:
         self._place = place
+        self._learn = LearnIndexes(place) if keep else None
         self._indexes: dict[int, ShardIndex] = {}
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._lock = threading.Lock()
@@ -252,11 +276,17 @@ class _Shards:
         if index is None:
             url = self.urls[shard]
             with located(shard=url):
-                index = load_index(url, self._place) or build_index(url)
+                index = load_index(url, self._place) or self._built(url)
             counts = getattr(self, "counts", None)
             if counts is not None and len(index) != counts[shard]:
                 raise stale(f"the description counts {counts[shard]} samples, the index {len(index)}", url)
             self._indexes[shard] = index
+        return index
+
+    def _built(self, url: str) -> ShardIndex:
+        index = build_index(url)
+        if self._learn is not None:
+            self._learn.keep(index, url)
         return index
 
     def reader(self, shard: int) -> ShardReader:

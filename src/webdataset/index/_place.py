@@ -102,6 +102,18 @@ def load_count(url: str, place: str | None = None) -> int | None:
     return None
 
 
+def has_index(url: str) -> bool:
+    """Whether an index lies beside a shard on this machine: a look at the directory, nothing is read.
+
+    >>> has_index("/nowhere/a.tar"), has_index("memory://doc-place/d.tar")
+    (False, False)
+    """
+    if stores.is_local(url) is None:
+        return False
+    paths = (stores.is_local(name) for name in _candidates(url, None))
+    return any(path is not None and Path(path).is_file() for path in paths)
+
+
 def _candidates(url: str, place: str | None) -> list[str]:
     if place is not None:
         return [index_url(url, place)]

@@ -139,9 +139,13 @@ class Keys(Sequence[str]):
     __slots__ = ("_ends", "_text")
 
     def __init__(self, keys: Sequence[str] = ()) -> None:
-        parts = [key.encode("utf-8", "surrogateescape") for key in keys]
-        self._text = b"".join(parts)
-        self._ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        parts: Sequence[str | bytes] = keys
+        joined = "".join(keys)
+        self._text = joined.encode("utf-8", "surrogateescape")
+        if not joined.isascii():
+            parts = [key.encode("utf-8", "surrogateescape") for key in keys]
+        self._ends = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=self._ends[1:])
 
     def __len__(self) -> int:
         return len(self._ends) - 1

@@ -8,6 +8,7 @@ description itself.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,6 +124,20 @@ def write_description(description: Description) -> bytes:
     rows = ",\n    ".join(json.dumps(_entry(shard)) for shard in description.shards)
     text = json.dumps({**head, "shardlist": []}, indent=2)
     return text.replace('"shardlist": []', f'"shardlist": [\n    {rows}\n  ]').encode()
+
+
+def seen_from(description: str, url: str) -> str:
+    """A shard's address as a description has it: relative to it where that can be, so that both can move together.
+
+    >>> seen_from("s3://b/train/all.json", "s3://b/train/0.tar"), seen_from("all.json", "s3://b/0.tar")
+    ('0.tar', 's3://b/0.tar')
+    """
+    folder = description.rpartition("/")[0]
+    path, home = stores.is_local(url), stores.is_local(folder or ".")
+    if path is None:
+        return url.removeprefix(f"{folder}/") if folder else url
+    path = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
+    return path if home is None else path.removeprefix(f"{os.path.abspath(home).rstrip('/')}/")  # noqa: PTH100 - the same
 
 
 def _entry(shard: ShardEntry) -> dict[str, Any]:

@@ -21,6 +21,18 @@ T = TypeVar("T")
 _GROUP_SECONDS = 0.002
 
 
+AHEAD, POOL = "webdataset-ahead", "webdataset-pool"  # names of threads
+
+
+def runs_in(*threads: str) -> bool:
+    """Whether this is such a thread: garbage may be collected in it, and must not wait for itself.
+
+    >>> runs_in(AHEAD, POOL)
+    False
+    """
+    return threading.current_thread().name.startswith(threads)
+
+
 class Ahead(Generic[T]):
     """The items of an iterator, made in a thread; to be used with `with`, which ends the thread.
 
@@ -55,7 +67,7 @@ class Ahead(Generic[T]):
         self._stopped = self._ended = False
         self._error: BaseException | None = None
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._produce,), name="webdataset-ahead", daemon=True)
+        self._thread = threading.Thread(target=context.run, args=(self._produce,), name=AHEAD, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -65,7 +77,8 @@ class Ahead(Generic[T]):
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        self._thread.join()
+        if not runs_in(AHEAD, POOL):
+            self._thread.join()
         self._waiting.clear()
 
     def __iter__(self) -> Iterator[T]:
@@ -105,25 +118,26 @@ class Ahead(Generic[T]):
 
     def _fill(self, items: Iterator[T]) -> None:
         group: list[T] = []
-        size = 0
+        most = 0  # items of the size of the first, in a quarter of the memory
         started = time.perf_counter()
         try:
             for item in items:
                 group.append(item)
-                size += self._measure(item)
-                if time.perf_counter() - started < _GROUP_SECONDS and size < self._memory // 4:
+                if len(group) == 1:
+                    most = self._memory // (4 * max(1, self._measure(item)))
+                if time.perf_counter() - started < _GROUP_SECONDS and len(group) < most:
                     continue
-                self._meter.add("ahead", time.perf_counter() - started, count=len(group))
-                if not self._put(group, size):
+                if not self._put(group, started):
                     return
-                group, size, started = [], 0, time.perf_counter()
+                group, started = [], time.perf_counter()
         finally:
             if group:
-                self._meter.add("ahead", time.perf_counter() - started, count=len(group))
-                self._put(group, size)
+                self._put(group, started)
 
-    def _put(self, group: list[T], size: int) -> bool:
+    def _put(self, group: list[T], started: float) -> bool:
         """Wait for room; False when nobody wants more."""
+        self._meter.add("ahead", time.perf_counter() - started, count=len(group))
+        size = len(group) * self._measure(group[0])
         with self._changed:
             with self._meter.timing("blocked"):
                 while self._waiting and not self._stopped and not self._has_room(size):

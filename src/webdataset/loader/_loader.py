@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json
-from webdataset.pipeline import DataPipeline, FluidInterface
+from webdataset.index import Place
+from webdataset.pipeline import DataPipeline, FluidInterface, Plannable
 from webdataset.stages import default_collation_fn
 
+from ._inside import USUAL, batch_inside
 from ._place import Batching
 from ._threads import Threads
 
@@ -38,6 +40,9 @@ class WebLoader(DataPipeline, FluidInterface):
 
     Either way `state_dict()` tells where the item that was handed on last left the dataset.
 
+    Over indexed shards (docs/order.md) a checkpoint is the same on every rank and goes on with any number of ranks,
+    processes and threads; and `batch_size` makes batches in the dataset (`loader.dataset`), so that steps stay whole.
+
     Args:
         dataset: a pipeline; for processes any dataset, for threads any iterable.
         batch_size: how many samples make a batch; None for a dataset that makes batches (the default with threads).
@@ -47,17 +52,21 @@ class WebLoader(DataPipeline, FluidInterface):
         drop_last: leave out a last batch that is not full.
         prefetch_factor: how many items wait for the consumer: for each process, or in all for threads.
         memory: how many bytes may wait (threads).
+        pin_memory: put batches where a device can copy from by itself, if there is one.
         shared_memory: False sends batches through pipes (processes).
         settings: what else `torch.utils.data.DataLoader` takes (processes).
     """
 
     def __init__(
-        self, dataset: Any, batch_size: int | None = -1, *args: Any, workers: str = "processes", **settings: Any
+        self, dataset: Any, batch_size: Any = USUAL, *args: Any, workers: str = "processes", **settings: Any
     ) -> None:
+        source: Any
+        if not args:
+            dataset, batch_size, settings = batch_inside(dataset, batch_size, settings, workers)
         if workers == "threads":
-            source = _thread_source(dataset, None if batch_size == -1 else batch_size, *args, **settings)
+            source = _thread_source(dataset, None if batch_size is USUAL else batch_size, *args, **settings)
         elif workers == "processes":
-            source = _process_source(dataset, 1 if batch_size == -1 else batch_size, *args, **settings)
+            source = _process_source(dataset, 1 if batch_size is USUAL else batch_size, *args, **settings)
         else:
             raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
         super().__init__(source)
@@ -67,6 +76,34 @@ class WebLoader(DataPipeline, FluidInterface):
         if self.size is None and len(self.pipeline) == 1 and hasattr(self.pipeline[0], "__len__"):
             return len(self.pipeline[0])
         return super().__len__()
+
+    def seek(self, step: int) -> None:
+        """Let the next `iter()` begin with this step of its epoch (a batch on every rank); nothing before is read."""
+        self.skip(range(step))
+
+    def skip(self, steps: range) -> None:
+        """Let the next `iter()` leave out these steps of its epoch, on all ranks; more calls leave out more."""
+        saved, pending = self._resume_from, None
+        if saved is not None and saved["pass"] is not None:
+            pending = saved["pass"]["progress"][0]
+        place = self._planned().place_without(steps, pending)
+        here = saved or {"epoch": self.epochs.peek(), "passes": 0, "in_epoch": 0}
+        self._resume_from = {**here, "pass": {"progress": [place]}}
+        self._stream = None
+
+    def where(self, step: int, epoch: int | None = None) -> list[Place]:
+        """The samples of a step, rank by rank: shard, key and byte ranges of each; no data are read.
+
+        Args:
+            step: counts from 0 in the epoch; a step is one batch on every rank.
+            epoch: by default the next one.
+        """
+        return self._planned().where(step, epoch)
+
+    def _planned(self) -> Plannable:
+        if not isinstance(self.dataset, Plannable):
+            raise SpecError("this loader's dataset has no steps that could be counted", hint="read indexed shards")
+        return self.dataset
 
     def state_dict(self) -> dict[str, Json]:
         """Where the item that was handed on last left the dataset: JSON.
@@ -146,6 +183,7 @@ def _thread_source(
     drop_last: bool = False,
     prefetch_factor: int = 2,
     memory: int = 1 << 28,
+    pin_memory: bool = False,
     **settings: Any,
 ) -> Threads:
     if settings:
@@ -163,6 +201,7 @@ def _thread_source(
         _batching(batch_size, collate_fn or default_collation_fn, drop_last),
         prefetch_factor,
         memory,
+        pin_memory,
     )
 
 
@@ -180,6 +219,8 @@ def _process_source(dataset: Any, *args: Any, shared_memory: bool = True, **sett
 
         from ._processes import Processes
     except ImportError as error:
+        if settings.get("num_workers", 0) == 0 and len(args) == 1:  # nothing to start: read it here, into NumPy batches
+            return _thread_source(dataset, *args, **settings)
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
     if isinstance(dataset, DataPipeline):
         return Processes(dataset, *args, shared_memory=shared_memory, **settings)

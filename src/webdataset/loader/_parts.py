@@ -14,11 +14,7 @@ def thread_stats(meter: Meter, threads: int) -> Stats:
     seconds = meter.elapsed
     lane = "thread" if threads else "process"
     functions = meter.seconds["functions"]
-    if threads:
-        waited = sum(spent for name, spent in meter.seconds.items() if name.startswith("wait for functions"))
-        worked = meter.seconds["ahead"] - waited
-    else:
-        worked = meter.seconds["wait"]
+    worked = meter.seconds["ahead"] - meter.seconds["wait for functions"] if threads else meter.seconds["wait"]
     parts = list(_stages(meter, seconds, threads, lane)) or list(_coarse(meter, seconds, threads, worked, lane))
     return Stats(
         meter.counts["items"],
@@ -50,7 +46,7 @@ def process_stats(meter: Meter, workers: int) -> Stats:
 
 def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str) -> Iterator[Part]:
     items = meter.counts["functions"] or meter.counts["items"]
-    read = meter.seconds["read 1"]
+    read = meter.seconds["read"]
     if read:
         yield _part("reading", "reading", lane, items, read, seconds)
     if threads and meter.counts["functions"]:

@@ -19,12 +19,13 @@ from typing import Any, Self
 from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
 from webdataset.pipeline import InFlight
 
+from ._ahead import POOL, runs_in
 from ._meter import Meter
-from ._sizes import size_of
+from ._sizes import size_of, size_of_many
 
 # Handing a task to a thread and its result back costs about 30 µs, so a task should take much longer than that.
 _TASK_SECONDS = 0.001
-_LARGEST_CHUNK = 32
+_LARGEST_CHUNK = 128  # and what is in flight must not make checkpoints large
 
 
 @dataclass(slots=True)
@@ -53,15 +54,14 @@ class Pool:
 
     def __init__(self, threads: int, *, memory: int, meter: Meter | None = None) -> None:
         self.threads, self.memory, self.meter = threads, memory, meter or Meter()
+        self.spent = 0.0  # seconds in which a group was asked for items, by the next group among others
         self._groups = 0
-        self._stages = 0
         self._executor: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
     def stage(self, functions: Sequence[Callable[[Any], Any]]) -> Threaded:
         """The stage that runs these functions; what `Running` asks for."""
-        self._stages += 1
-        return Threaded(self, fuse(functions), self._stages)
+        return Threaded(self, fuse(functions))
 
     @contextmanager
     def executor(self) -> Iterator[ThreadPoolExecutor]:
@@ -69,7 +69,7 @@ class Pool:
         with self._lock:
             self._groups += 1
             if self._executor is None:
-                self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="webdataset-pool")
+                self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix=POOL)
             executor = self._executor
         try:
             yield executor
@@ -80,7 +80,7 @@ class Pool:
                 if last:
                     self._executor = None
             if last:
-                executor.shutdown(wait=True, cancel_futures=True)
+                executor.shutdown(wait=not runs_in(POOL), cancel_futures=True)
 
 
 def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Event) -> None:
@@ -93,7 +93,7 @@ def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Eve
     except BaseException as failure:  # raised in its turn, after the results before it
         chunk.failure = failure
     chunk.items.clear()
-    chunk.size = size_of(chunk.results)
+    chunk.size = size_of_many(chunk.results)
     chunk.seconds, chunk.on_processor = time.perf_counter() - started, time.thread_time() - ran
 
 
@@ -103,7 +103,6 @@ class Threaded(Resumable):
 
     pool: Pool
     function: Callable[[Any], Any]
-    depth: int = 1  # groups from the source to this one
 
     def start(self, during: Pass) -> InFlight:
         """Nothing in flight."""
@@ -128,7 +127,7 @@ class _Window:
 
     def __init__(self, stage: Threaded, executor: ThreadPoolExecutor, items: Iterator[Any], at: InFlight) -> None:
         self._function, self._items, self._at = stage.function, items, at
-        self._pool, self._meter, self._depth = stage.pool, stage.pool.meter, stage.depth
+        self._pool, self._meter = stage.pool, stage.pool.meter
         self._executor, self._context = executor, contextvars.copy_context()
         self._stopped = threading.Event()
         self._chunks: deque[_Chunk] = deque()
@@ -147,6 +146,13 @@ class _Window:
 
     def next_chunk(self) -> _Chunk | None:
         """The oldest chunk, finished; None at the end. An error of the stream comes after all that it brought."""
+        began, before = time.perf_counter(), self._pool.spent
+        try:
+            return self._oldest()
+        finally:
+            self._pool.spent = before + time.perf_counter() - began
+
+    def _oldest(self) -> _Chunk | None:
         self._add_chunk()  # one for the one that is about to leave: what is in flight does not shrink
         while self._chunks and not self._chunks[0].done.done() and self._add_chunk():
             pass
@@ -155,7 +161,7 @@ class _Window:
                 raise self._error
             return None
         chunk = self._chunks.popleft()
-        with self._meter.timing(f"wait for functions {self._depth}"):
+        with self._meter.timing("wait for functions"):
             chunk.done.result()
         self._meter.add("functions", chunk.seconds, count=len(chunk.results))
         self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
@@ -172,11 +178,12 @@ class _Window:
         if self._ended or (self._chunks and not self._has_room()):
             return False
         chunk = _Chunk([], 0)
-        with self._meter.timing(f"read {self._depth}"):
-            try:
-                self._take(chunk)
-            except BaseException as error:  # raised in its turn
-                self._error, self._ended = error, True
+        began, before = time.perf_counter(), self._pool.spent
+        try:
+            self._take(chunk)
+        except BaseException as error:  # raised in its turn
+            self._error, self._ended = error, True
+        self._meter.add("read", time.perf_counter() - began - (self._pool.spent - before), count=len(chunk.items))
         if chunk.items:
             context = self._context.copy()  # whoever looks at the world in a thread sees that of the one who asked
             chunk.done = self._executor.submit(context.run, _apply, chunk, self._function, self._stopped)
@@ -184,19 +191,19 @@ class _Window:
         return not self._ended
 
     def _take(self, chunk: _Chunk) -> None:
-        upstream = self._at.upstream
-        most = self._pool.memory // self._most
-        while self._at.again and len(chunk.items) < self._chunk_size:
-            chunk.items.append(self._at.again.popleft())  # its origin has been loaded already
-        while len(chunk.items) < self._chunk_size and chunk.size <= most:
+        at, items, upstream = self._at, chunk.items, self._at.upstream
+        while at.again and len(items) < self._chunk_size:
+            items.append(at.again.popleft())  # its origin has been loaded already
+        while len(items) < self._chunk_size:
             try:
-                item = next(self._items)
+                items.append(next(self._items))
             except StopIteration:
                 self._ended = True
-                return
-            self._at.origins.append(upstream.origin if upstream is not None else None)
-            chunk.items.append(item)
-            chunk.size += size_of(item)
+                break
+            at.origins.append(upstream.origin if upstream is not None else None)
+            if len(items) == 1 and self._chunk_size * size_of(items[0]) > self._pool.memory // self._most:
+                break  # large items go one by one
+        chunk.size = size_of_many(items)
 
     def _has_room(self) -> bool:
         if len(self._chunks) >= self._most:

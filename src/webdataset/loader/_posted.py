@@ -16,6 +16,7 @@ from webdataset.pipeline import DataPipeline, TorchIterable
 
 from ._meter import Meter, timed
 from ._parcel import Parcel, pack
+from ._pin import pinned
 from ._place import Batching, Tagged, batched, tagged
 from ._segments import Blocks
 from ._watch import Watch
@@ -46,7 +47,7 @@ class Post:
     def pin_memory(self) -> Any:
         """Called by torch's pinning thread where there is a device to copy to."""
         if self.parcel is not None:
-            self.parcel = Unpacked(_pinned(self.parcel.unpack()))
+            self.parcel = Unpacked(pinned(self.parcel.unpack()))
         return self
 
 
@@ -60,16 +61,6 @@ class Unpacked:
         """The value, once."""
         value, self.value = self.value, None
         return value
-
-
-def _pinned(value: Any) -> Any:
-    if hasattr(value, "pin_memory"):
-        return value.pin_memory()
-    if isinstance(value, dict):
-        return {name: _pinned(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(map(_pinned, value))
-    return value
 
 
 class Failure:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader
 
-from webdataset import world
 from webdataset.errors import StageError, StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable
-from webdataset.pipeline import DataPipeline
+from webdataset.pipeline import DataPipeline, is_plan, settled
 
 from . import _segments
 from ._meter import Meter, timed
 from ._parts import process_stats
-from ._place import Batching, Tagged, place
+from ._place import Batching, Tagged, described, place
 from ._posted import Post, Posted, Start
 from ._stats import Stats
 
@@ -39,8 +40,17 @@ class Places(Progress):
         self.turn = (post.worker + 1) % self.workers
 
     def save(self) -> Json:
-        """A place for every worker."""
-        return {"turn": self.turn, "workers": [self._of(worker) for worker in range(self.workers)]}
+        """A place for every worker; or one for all of them, if they follow a plan and are in the same pass of it."""
+        places = self.each()
+        if not any(places):
+            return None
+        if _follow_one_plan(places):
+            return settled(places)
+        return {"turn": self.turn, "workers": places}
+
+    def each(self) -> list[Json]:
+        """The workers' own places."""
+        return [self._of(worker) for worker in range(self.workers)]
 
     def _of(self, worker: int) -> Json:
         tag = self.tags[worker]
@@ -49,17 +59,37 @@ class Places(Progress):
     def load(self, saved: Json, recall: Recall) -> None:
         """Start there."""
         check_workers(saved, self.workers)
-        self.turn, self.begun, self.loaded = saved["turn"], list(saved["workers"]), True
+        self.loaded = True
+        if is_single(saved):
+            self.begun = [saved] * self.workers
+        else:
+            self.turn, self.begun = saved["turn"], list(saved["workers"])
 
 
 def check_workers(saved: Json, workers: int) -> None:
     """Refuse the places of another number of workers."""
-    if not isinstance(saved, dict) or len(saved["workers"]) != workers:
-        there = len(saved["workers"]) if isinstance(saved, dict) else "threads instead of"
+    if is_single(saved):
+        return
+    if "workers" not in saved or len(saved["workers"]) != workers:
+        there = len(saved["workers"]) if "workers" in saved else "threads instead of"
         raise StateError(
             f"the checkpoint was made with {there} worker processes, here are {workers}",
             hint="a stream without an index resumes on the same number of workers; index the shards to resume on any",
         )
+
+
+def is_single(saved: Json) -> bool:
+    """Whether this is one place for any number of workers: in a plan, or at the beginning of a pass."""
+    return is_plan(saved) or ("pass" in saved and saved["pass"] is None)
+
+
+def _follow_one_plan(places: list[Json]) -> bool:
+    """Whether all are in the same pass over a plan; those who have handed on nothing yet stand at its beginning."""
+    if None in places or not all(map(is_single, places)) or not any(map(is_plan, places)):
+        return False
+    return len({(place["epoch"], place["passes"]) for place in places}) == 1 and not any(
+        place["in_epoch"] for place in places
+    )
 
 
 class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no types here
@@ -81,6 +111,9 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         self._blocks = 2 + (self.prefetch_factor or 0) if shared_memory and _segments.available() else 0
         self._engine: Any = None
         self._left: list[Json] | None = None  # where an epoch that goes on will begin
+
+    def __repr__(self) -> str:
+        return described(self.dataset, self._batching(), "processes")
 
     def __iter__(self) -> Iterator[Any]:
         return self.run(iter(()), self.start(Pass()))
@@ -147,7 +180,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             self._engine = None
             _stop(posts)
         if goes_on and outcome != "failed":
-            places = [self._left_at(saved) for saved in at.save()["workers"]]
+            places = [self._left_at(saved) for saved in at.each()]
             self._left = places if self._engine is not None or not any(map(_is_replay, places)) else None
 
     def _left_at(self, saved: Json) -> Json:
@@ -159,7 +192,6 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             "passes": 0,
             "pass": None,
             "in_epoch": 0,
-            "world": [world.current().ranks, max(1, self.num_workers)],
         }
 
     def _batching(self) -> Batching | None:
@@ -187,12 +219,23 @@ def _as_it_is(item: Any) -> Any:
 
 def _stop(posts: Any) -> None:
     """End the workers now, and not when some traceback lets go of the iterator."""
-    for _ in range(2):  # torch interrupts it, once, if a worker dies at this very moment
-        with contextlib.suppress(RuntimeError):
-            stop = getattr(posts, "close", None) or getattr(posts, "_shutdown_workers", None)
-            if stop is not None:
-                stop()
-            return
+    stop = getattr(posts, "close", None) or getattr(posts, "_shutdown_workers", None)
+    if stop is not None:
+        with _deaf_to_children():
+            stop()
+
+
+@contextlib.contextmanager
+def _deaf_to_children() -> Iterator[None]:
+    """Be undisturbed: torch raises an error wherever the program is when a worker dies, and here all are to end."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+        yield
+        return
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before if before is not None else signal.SIG_DFL)
 
 
 def _is_replay(saved: Json) -> bool:
@@ -203,7 +246,4 @@ def _is_replay(saved: Json) -> bool:
 def _explained(error: RuntimeError) -> RuntimeError:
     if not str(error).startswith("DataLoader worker"):
         return error
-    return StageError(
-        str(error).rstrip("."),
-        hint="a worker that ends without an error was killed: often for want of memory; fewer workers need less",
-    )
+    return StageError(str(error).rstrip("."), hint=_segments.KILLED)

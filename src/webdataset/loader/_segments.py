@@ -19,6 +19,8 @@ import numpy as np
 
 from webdataset.errors import StageError
 
+KILLED = "a worker that ends without an error was killed: often for want of memory; fewer workers need less"
+
 _FREE, _POSTED, _RECEIVED = range(3)
 _MOST_OPEN = 256  # a mapping holds a descriptor, and processes are usually allowed 1,024
 _HEADER = 64  # the state of the block, and room to keep what follows aligned
@@ -112,10 +114,12 @@ def receive(pid: int, descriptor: int, length: int) -> np.ndarray[Any, Any]:
     """The bytes of a block that another process has posted; it is given back when the last view of them is gone."""
     try:
         opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise StageError(f"worker process {pid} was killed while its batch was on the way", hint=KILLED) from error
     except OSError as error:
         raise StageError(
             f"a batch of worker process {pid} cannot be opened ({error.strerror})",
-            hint="the process has ended, or this system forbids it: WebLoader(…, shared_memory=False) uses pipes",
+            hint="this system forbids it: WebLoader(…, shared_memory=False) uses pipes",
         ) from error
     try:
         mapped = mmap.mmap(opened, length, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)

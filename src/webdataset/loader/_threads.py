@@ -7,20 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webdataset.errors import StateError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Resumable
 from webdataset.pipeline import DataPipeline, Stream
 
 from ._ahead import Ahead
 from ._meter import Meter, timed
 from ._parts import thread_stats
-from ._place import Batching, Place, Tagged, batched, tagged
+from ._pin import pinned
+from ._place import Batching, Place, Tagged, batched, described, tagged
 from ._pool import Pool
 from ._sizes import size_of
 from ._stats import Stats
 from ._watch import Watch
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Threads(Resumable):
     """The source of a loader that uses threads.
 
@@ -34,17 +35,36 @@ class Threads(Resumable):
         batching: how to make batches, if the dataset does not.
         prefetch: how many items may wait for whoever takes them.
         memory: how many bytes may wait, half of them before and half of them after batching.
+        pin_memory: hand on tensors that a device can copy by itself.
         meter: told who is busy and who waits.
         watched: time every single stage too.
     """
 
-    dataset: DataPipeline = field(repr=False)  # a checkpoint knows it by its own stages
-    threads: int = field(default=0, repr=False)  # and does not depend on how it is read
+    dataset: DataPipeline
+    threads: int = 0
     batching: Batching | None = None
-    prefetch: int = field(default=2, repr=False)
-    memory: int = field(default=1 << 28, repr=False)
-    meter: Meter = field(default_factory=Meter, repr=False)
-    watched: bool = field(default=False, repr=False)
+    prefetch: int = 2
+    memory: int = 1 << 28
+    pin_memory: bool = False
+    meter: Meter = field(default_factory=Meter)
+    watched: bool = False
+
+    def __repr__(self) -> str:
+        return described(self.dataset, self.batching, "threads")
+
+    def __len__(self) -> int:
+        samples = len(self.dataset)
+        if self.batching is None:
+            return samples
+        return samples // self.batching.size if self.batching.drop_last else -(-samples // self.batching.size)
+
+    def check_saved(self, saved: Json) -> None:
+        """Refuse what `run` could not go on from."""
+        if "pass" not in saved:
+            raise StateError(
+                "the checkpoint was made with worker processes, here are threads",
+                hint="a stream without an index resumes as it was saved; index the shards to resume anywhere",
+            )
 
     def start(self, during: Pass) -> Place:
         """At the beginning."""
@@ -62,14 +82,7 @@ class Threads(Resumable):
             complete = True
         finally:
             if not complete:
-                stream.close()
                 self._leave(at)
-
-    def __len__(self) -> int:
-        size = len(self.dataset)
-        if self.batching is None:
-            return size
-        return size // self.batching.size if self.batching.drop_last else -(-size // self.batching.size)
 
     def stats(self) -> Stats:
         """Where the time went since the epoch began."""
@@ -86,16 +99,26 @@ class Threads(Resumable):
         return how
 
     def _ahead(self, stream: Stream) -> Iterator[Tagged]:
-        def items() -> Iterator[Tagged]:
-            return batched(tagged(stream, self.dataset.nsamples), self.batching)
-
         if not self.threads:
-            yield from timed(items(), self.meter, "wait")
+            yield from timed(self._tags(stream), self.meter, "wait")
             return
         with Ahead(
-            items, items=self.prefetch, memory=self.memory // 2, measure=_size_of_item, meter=self.meter
+            lambda: self._tags(stream),
+            items=self.prefetch,
+            memory=self.memory // 2,
+            measure=_size_of_item,
+            meter=self.meter,
         ) as ahead:
             yield from ahead
+
+    def _tags(self, stream: Stream) -> Iterator[Tagged]:
+        """The items of the epoch; a stream that is left early is closed by the thread that runs it."""
+        tags = batched(tagged(stream, self.dataset.nsamples), self.batching)
+        try:
+            yield from (tag._replace(item=pinned(tag.item)) for tag in tags) if self.pin_memory else tags
+        except BaseException:
+            stream.close()
+            raise
 
     def _leave(self, at: Place) -> None:
         """What the thread had made ahead is not lost: the next epoch of a dataset whose epochs go on has it."""

@@ -12,7 +12,13 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
 * `_webdataset.py`: `WebDataset`
+* `_indexed_dataset.py`: a map-style dataset out of whatever names shards
+* `_indexed.py`: which datasets are read by plan
 * `_planned.py`: indexed shards, read by plan
+* `_in_plan.py`: how far a reader is in its part of an epoch
+* `_chain.py`: what stands behind a plan
+* `_places.py`: what all readers of a plan have done, out of what each says
+* `_plannable.py`: what a dataset can do when it starts with a plan
 * `_array_batches.py`: arrays of indexed shards, whole batches at a time
 * `_mix.py`: several datasets as one
 * `_extra.py`: datasets around datasets: an epoch, a length, a constant
@@ -23,9 +29,13 @@ from ._array_batches import ArrayBatches
 from ._epochs import EpochCounter
 from ._extra import MockDataset, repeatedly, with_epoch, with_length
 from ._fluid import FluidInterface
+from ._indexed_dataset import IndexedDataset
 from ._loop import InFlight
 from ._mix import RandomMix, RoundRobin, mix
 from ._pipeline import DataPipeline
+from ._places import is_plan, merge_states, settled
+from ._plannable import Plannable
+from ._planned import ReadPlanned
 from ._running import Running
 from ._stages import PipelineStage
 from ._stream import Stream
@@ -40,16 +50,22 @@ __all__ = [
     "FluidInterface",
     "FluidWrapper",
     "InFlight",
+    "IndexedDataset",
     "MockDataset",
     "PipelineStage",
+    "Plannable",
     "RandomMix",
+    "ReadPlanned",
     "RoundRobin",
     "Running",
     "Stream",
     "TorchIterable",
     "WebDataset",
+    "is_plan",
+    "merge_states",
     "mix",
     "repeatedly",
+    "settled",
     "with_epoch",
     "with_length",
 ]

@@ -2,15 +2,19 @@
 
 A dataset is copied into every worker, and workers that do not persist are new in every epoch, so a plain attribute
 would start from zero each time and every epoch would have the same order. So the number of the next pass, and a table,
-lie in shared memory. The table has one entry per iteration: a number that names it, and the number of its first pass.
-All workers of one iteration compute the same name, so whoever comes first appends it and the others find it; writing it
-twice is harmless, and no lock is needed.
+lie in shared memory. The table has one entry per iteration: a number that names it, the number of its first pass, and
+when its workers were born. All workers of one iteration compute the same name, so whoever comes first appends it and
+the others find it; writing it twice is harmless, and no lock is needed.
+
+The name is made of the seed that torch gives its workers. A user who seeds torch anew for every epoch makes that seed
+come again; then the workers' births tell the iterations apart.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import re
 import struct
 import sys
 import tempfile
@@ -22,8 +26,8 @@ from webdataset.errors import SpecError
 from webdataset.flow import digest
 
 _WORD = struct.Struct("<Q")
-_ENTRY = struct.Struct("<QQ")  # name, first pass; the first entry holds the number of the next pass instead
-_ENTRIES = 1 << 16  # a megabyte of address space, touched page by page as iterations go by
+_ENTRY = struct.Struct("<QQQ")  # name, first pass, birth; the first entry holds the number of the next pass instead
+_ENTRIES = 1 << 16  # 1.5 MB of address space, touched page by page as iterations go by
 _RECENT = 64  # how many iterations one worker may be ahead of another
 
 
@@ -48,16 +52,16 @@ class EpochCounter:
     def next(self) -> int:
         """The number of the first pass of the iteration that starts now in this process."""
         self._iterations += 1
-        name = _name_of_iteration(self._iterations)
+        name, birth, workers = _identify(self._iterations)
         epoch = self.peek()  # before looking for the name: whoever raises this has written the name already
         free = self._first_free()
         for entry in range(free - 1, max(0, free - 1 - _RECENT), -1):
-            known, first = self._read(entry)
-            if known == name:
+            known, first, born = self._read(entry)
+            if known == name and abs(birth - born) < workers:
                 epoch = first
                 break
         else:
-            self._append(free, name, epoch)
+            self._append(free, name, epoch, birth)
         self.begin(epoch)
         return epoch
 
@@ -84,12 +88,12 @@ class EpochCounter:
     def _write_next(self, epoch: int) -> None:
         _WORD.pack_into(self._table, 0, epoch)
 
-    def _append(self, free: int, name: int, epoch: int) -> None:
+    def _append(self, free: int, name: int, epoch: int, birth: int) -> None:
         if free > _ENTRIES:  # the table is full: begin it again with this iteration
             for entry in range(1, free):
-                self._write(entry, 0, 0)
+                self._write(entry, 0, 0, 0)
             free = 1
-        self._write(free, name, epoch)
+        self._write(free, name, epoch, birth)
 
     def _first_free(self) -> int:
         """Iterations fill the table from the front, so the first empty entry is found by bisection."""
@@ -99,13 +103,15 @@ class EpochCounter:
             low, high = (middle + 1, high) if self._read(middle)[0] else (low, middle)
         return low
 
-    def _read(self, entry: int) -> tuple[int, int]:
-        name, epoch = _ENTRY.unpack_from(self._table, entry * _ENTRY.size)
-        return name, epoch
+    def _read(self, entry: int) -> tuple[int, int, int]:
+        name, epoch, birth = _ENTRY.unpack_from(self._table, entry * _ENTRY.size)
+        return name, epoch, birth
 
-    def _write(self, entry: int, name: int, epoch: int) -> None:
-        _WORD.pack_into(self._table, entry * _ENTRY.size + _WORD.size, epoch)  # who finds the name finds the number
-        _WORD.pack_into(self._table, entry * _ENTRY.size, name)
+    def _write(self, entry: int, name: int, epoch: int, birth: int) -> None:
+        at = entry * _ENTRY.size
+        _WORD.pack_into(self._table, at + 2 * _WORD.size, birth)
+        _WORD.pack_into(self._table, at + _WORD.size, epoch)
+        _WORD.pack_into(self._table, at, name)  # last: who finds the name finds the numbers
 
     def __getstate__(self) -> dict[str, Any]:
         return {"epoch": self.peek(), "shared": self._for_spawned_child()}
@@ -137,9 +143,25 @@ class EpochCounter:
         os.close(descriptor)
 
 
-def _name_of_iteration(number: int) -> int:
-    """Never 0, and equal in all workers that torch started (or restarted) for one iteration."""
+def _identify(number: int) -> tuple[int, int, int]:
+    """The name of this process's iteration, the birth of its workers, and their number.
+
+    The name is never 0, and equal in all workers that torch started (or restarted) for one iteration.
+    """
     data = sys.modules.get("torch.utils.data")
     info = data.get_worker_info() if data is not None else None
-    family = f"workers {info.seed - info.id}" if info is not None else f"process {os.getpid()}"
-    return digest(family, number) or 1
+    if info is None:
+        return digest(f"process {os.getpid()}", number) or 1, 0, 1
+    return digest(f"workers {info.seed - info.id}", number) or 1, _birth_of_first(info.id), info.num_workers
+
+
+def _birth_of_first(worker: int) -> int:
+    """Which child of its parent the first of these workers is: "ForkProcess-7" is the seventh.
+
+    torch starts one worker after the other, so all of them compute the same number. If somebody else starts processes
+    in between they are a little off; workers of a later iteration are off by their number at least.
+    """
+    from multiprocessing import current_process
+
+    found = re.search(r"\d+\Z", current_process().name)
+    return max(0, int(found[0]) - worker) if found else 0

@@ -76,7 +76,8 @@ class FluidInterface:
 
     def shuffle(self, size: int, **kw: Any) -> Self:
         """Shuffle with a buffer of this size; below 1 the order stays as it is."""
-        return self if size < 1 else self.compose(stages.shuffle(size, **kw))
+        stage = stages.shuffle(size, **kw)
+        return self if size < 1 else self.compose(stage)
 
     def detshuffle(self, *args: Any, **kw: Any) -> Self:
         """Shuffle by seed and epoch."""

@@ -186,9 +186,9 @@ class Mixing(Progress):
                 self.open(source, state)
 
     def close(self) -> None:
-        """Close what the datasets hold open."""
-        for stream in self.streams:
-            if stream is not None:
+        """Close what the datasets hold open, except where an epoch goes on: the next pass of the mix does that."""
+        for dataset, stream in zip(self.datasets, self.streams, strict=True):
+            if stream is not None and not dataset.goes_on:
                 stream.close()
 
 
@@ -226,6 +226,11 @@ class Mixture(Resumable):
                     return
         finally:
             at.close()
+
+    def close(self) -> None:
+        """Close the datasets."""
+        for dataset in self.datasets:
+            dataset.close()
 
 
 class Mix(DataPipeline, FluidInterface):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import warnings
 from collections.abc import Iterator
 from typing import Any, Self
@@ -12,12 +13,13 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
 from ._epochs import EpochCounter
+from ._places import settled
 from ._running import fingerprint
 from ._stages import check_stage
 from ._stream import Passes, Stream
 from ._torch import TorchIterable
 
-_ENDLESS = 10**18
+ENDLESS = 10**18
 
 
 class DataPipeline(TorchIterable):
@@ -49,6 +51,7 @@ class DataPipeline(TorchIterable):
         self.epochs = EpochCounter()
         self._stream: Stream | None = None
         self._resume_from: Json = None
+        self._loaded = False  # whether a user gave `_resume_from`, and nobody has taken it yet
         self._restart = False
 
     def append(self, stage: Any) -> None:
@@ -68,9 +71,15 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([1, 2]).compose(sorted, enumerate))
         [(0, 1), (1, 2)]
         """
+        if self._loaded and stages:
+            raise StateError(
+                "a checkpoint was loaded into this pipeline, and is none of a longer one",
+                hint="put the whole pipeline together first, then call load_state_dict on it",
+            )
         result = self._copy()
         for stage in stages:
             result.append(stage)
+            result._resume_from = None  # where an epoch was left is no place in a longer pipeline
         return result
 
     def stage(self, i: int) -> Any:
@@ -91,11 +100,11 @@ class DataPipeline(TorchIterable):
         >>> [list(dataset) for _ in range(3)]
         [[0, 1], [2, 0], [1, 2]]
         """
-        size = max(nsamples, nbatches)
+        size = max(_whole("with_epoch", nsamples), _whole("with_epoch", nbatches))
         if size < 1:
             raise SpecError(f"with_epoch({size})", hint="say how many items an epoch has; .repeat() goes on for ever")
         result = self._copy()
-        result.repetitions, result.nsamples, result._restart = _ENDLESS, size, restart
+        result.repetitions, result.nsamples, result._restart = ENDLESS, size, restart
         return result
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
@@ -106,9 +115,10 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([0, 1]).repeat(nbatches=3))
         [0, 1, 0]
         """
+        passes, size = _whole("repeat", nepochs), _whole("repeat", nbatches)
         result = self._copy()
-        result.repetitions = nepochs if nepochs > 0 else _ENDLESS
-        result.nsamples, result._restart = nbatches, True
+        result.repetitions = passes if passes > 0 else ENDLESS
+        result.nsamples, result._restart = size, True
         return result
 
     def ddp_equalize(self, length: int, with_length: bool = True) -> Self:
@@ -158,7 +168,7 @@ class DataPipeline(TorchIterable):
             how: for `Running`, if the stream is a new one.
         """
         if state is None:
-            state, self._resume_from = self._resume_from, None
+            state, self._resume_from, self._loaded = self._resume_from, None, False
         goes_on = self._stream is not None and self.goes_on and state is None
         stream = self._stream.next_epoch() if goes_on and self._stream is not None else None
         self._stream = stream if stream is not None else Stream(self._passes(**how), state)
@@ -209,18 +219,27 @@ class DataPipeline(TorchIterable):
         >>> list(again)
         [1, 2]
         """
-        state = {"version": 1, **self.identity()}
-        if self._resume_from is not None:
-            return {**state, "at": self._resume_from}
-        return {**state, "at": self._stream.state() if self._stream is not None else None}
+        state, at = {"version": 1, **self.identity()}, self._resume_from
+        if at is None and self._stream is None:
+            return {**state, "next_epoch": self.epochs.peek(), "at": None}
+        if at is None and self._stream is not None:
+            at = settled([self._stream.state()])
+            if at["pass"] is None:  # between two epochs, where `set_epoch` has the last word
+                at["epoch"] = self.epochs.peek()
+        return {**state, "at": at}
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
+        if not isinstance(state, dict) or state.get("version") != 1 or not {"seed", "stages", "at"} <= state.keys():
+            raise StateError(
+                "this is not the state of a pipeline, or of one that another version saved",
+                hint="give load_state_dict what state_dict returned",
+            )
         self.check_identity(state)
         self._resume_from = state["at"]
+        self._loaded = state["at"] is not None
         self._stream = None
-        if state["at"] is not None:
-            self.epochs.set(state["at"]["epoch"])
+        self.epochs.set(state["at"]["epoch"] if state["at"] is not None else state.get("next_epoch", 0))
 
     def identity(self) -> dict[str, Json]:
         """What a checkpoint must know of the pipeline to refuse another one."""
@@ -273,3 +292,11 @@ class DataPipeline(TorchIterable):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(fingerprint(self.pipeline))})"
+
+
+def _whole(method: str, value: Any) -> int:
+    """A whole number, also when it came as `1e4` or as a NumPy integer."""
+    try:
+        return int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    except TypeError as error:
+        raise SpecError(f"{method}({value!r})", hint="give a whole number; `//` divides into whole numbers") from error

@@ -5,112 +5,116 @@ See docs/decisions/0005-planned-reading.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any
 
-from webdataset.describe import Described
-from webdataset.errors import SpecError, StateError
-from webdataset.flow import EndOfStreamError, Json, Origin, Pass, Progress, Recall, Source
+import numpy as np
+
+from webdataset.describe import call
+from webdataset.errors import SpecError
+from webdataset.flow import EndOfStreamError, Json, Pass, Source, digest
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import IndexedDataset
 from webdataset.samples import ReadSamples
-from webdataset.shards import Order, Reader, Rest
+from webdataset.shards import Order, numbers_of
 
-# Samples that are looked up together when there are no batches: enough to join requests, few enough to come soon.
+from ._in_plan import COUNTED, PADDING, InPlan
+
+# Samples that are looked up together when batches are small: enough to join requests, few enough to come soon.
 _AT_A_TIME = 64
+# Positions that are located together: a permutation has a price per call, about that of 200 positions.
+_LOCATED = 2048
 
 Sample = dict[str, Any]
 
 
-class InPlan(Progress):
-    """What was left of the epoch when this process began, and how many of its own positions it took since."""
-
-    def __init__(self, plan: ReadPlanned, during: Pass) -> None:
-        self.plan, self.during = plan, during
-        self.order = plan.order(during)
-        self.rest = Rest(len(self.order))
-        self.taken = 0
-        self.number: int | None = None  # of the sample that was handed on last, where that is not plain from the count
-
-    @property
-    def origin(self) -> Json:
-        """The number, in the order of storage, of the sample that was handed on last."""
-        number = self.rest.position + self.taken - 1 if self.number is None else self.number
-        return Origin("", number, -1) if self.taken else None
-
-    def save(self) -> Json:
-        """The rest, and who took how much of it."""
-        return {"rest": self.rest.save(), **self.reader()._asdict()}
-
-    def reader(self) -> Reader:
-        """Who this is and how much it took."""
-        here = self.during.world
-        return Reader(here.rank, here.ranks, here.worker, here.workers, self.plan.batch, self.taken)
-
-    def load(self, saved: Json, recall: Recall) -> None:
-        """Go on with a rest, or as the reader that was saved."""
-        self.rest = Rest.load(saved["rest"], len(self.order))
-        if "taken" in saved:
-            me = Reader(**{name: saved[name] for name in Reader._fields})
-            if me[:-1] != self.reader()[:-1]:
-                raise StateError(
-                    f"this was saved by {me}, here is {self.reader()}",
-                    hint="join the checkpoints of all ranks with wds.merge_states to resume on another topology",
-                )
-            self.taken = me.taken
-
-
-@dataclass(frozen=True, repr=False)
-class ReadPlanned(Described, Source):
+@dataclass(frozen=True, repr=False, eq=False)
+class ReadPlanned(Source):
     """The samples of indexed shards in the order of the epoch, this process's part of them.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-planned/a.tar", [{"__key__": str(n), "txt": str(n)} for n in range(5)])
+    >>> plan = ReadPlanned(IndexedDataset([shard]), window=None)
+    >>> plan
+    ReadPlanned(5 samples in 1 shard #e769e8cd, window=None)
+    >>> [sample["__key__"] for sample in plan()]
+    ['2', '1', '3', '0', '4']
 
     Attributes:
         dataset: the shards and their indexes.
         window: how many shards are mixed at a time; 0 keeps the order of storage, None mixes all.
-        chunk: mix runs of so many samples instead of shards (quasi-random order).
+        chunk: mix runs of so many samples instead of shards, twice as many as a batch has samples at a time.
         batch: how many consecutive positions make a step of one rank.
-        last: what several ranks do with an uneven end: "pad" or "drop".
-        fields: read only these fields.
+        last: what several ranks do with an uneven end: "pad" or "drop"; None pads, and marks samples with `__pad__`
+            only where there are several ranks.
+        fields: the dataset reads only these fields.
         handler: asked about samples that cannot be read.
+        strict: a shard without its end-of-archive marker is an error.
+        empty_check: shards without any sample are an error.
     """
 
-    verb: ClassVar[str] = "ReadPlanned"
-    dataset: IndexedDataset = field(compare=False)
+    dataset: IndexedDataset
     window: int | None = 0
     chunk: int | None = None
     batch: int = 1
-    last: str = "pad"
+    last: str | None = None
     fields: Sequence[str] | None = None
-    handler: Handler = reraise_exception
+    handler: Handler = field(default=reraise_exception)
+    strict: bool = True
+    empty_check: bool = True
+
+    def __repr__(self) -> str:
+        shards = len(self.dataset.urls)
+        what = f"{len(self.dataset)} samples in {shards} shard{'s' * (shards != 1)} #{self._digest:08x}"
+        options = {
+            name: getattr(self, name)
+            for name, default in (("window", 0), ("chunk", None), ("batch", 1), ("last", None), ("fields", None))
+            if getattr(self, name) != default
+        }
+        return call("ReadPlanned", _Text(what), **options)
+
+    @cached_property
+    def _digest(self) -> int:
+        return digest(*self.dataset.urls, *self.dataset.counts) & 0xFFFFFFFF
 
     def order(self, during: Pass) -> Order:
         """The order of an epoch."""
-        return Order(self.dataset.counts, during.seed, during.epoch, self.window, self.chunk)
+        window = self.window if self.chunk is None else 2 * self.batch
+        return Order(self.dataset.counts, during.seed, during.epoch, window, self.chunk)
 
     def start(self, during: Pass) -> InPlan:
         """Nothing taken, everything left."""
-        return InPlan(self, during)
+        return InPlan(during, self.order(during), self.batch, self.last)
 
     def run(self, items: Iterator[Any], at: InPlan, /) -> Iterator[Sample]:
         """My positions, behind those that were taken."""
+        if self.empty_check and not len(at.order):
+            raise SpecError("No samples found in dataset", hint="check the shard spec; empty_check=False allows this")
         alone = at.during.world.part[1] == 1
-        if alone and self.window == 0 and not at.rest.also and self.fields is None:
+        if alone and self.window == 0 and self.chunk is None and not at.rest.also and self.fields is None:
             return self._in_storage_order(at)
         return self._by_lookup(at)
 
     def recall(self, origin: Json) -> Sample:
         """Read one sample again."""
-        sample: Sample = self.dataset[origin[1]]
-        return sample
+        mark, number, _ = origin
+        sample: Sample = self.dataset[number]
+        return sample | {"__pad__": mark == PADDING} if mark else sample
+
+    def close(self) -> None:
+        """Let go of open shards."""
+        self.dataset.close()
 
     def _in_storage_order(self, at: InPlan) -> Iterator[Sample]:
         """The whole rest from one place on: streaming beats looking up."""
+        at.mark = "" if self.last is None else COUNTED
         first = at.rest.position + at.taken
         starts = [0, *accumulate(self.dataset.counts)]
-        reader = ReadSamples(handler=self.handler)
+        reader = ReadSamples(handler=self.handler, strict=self.strict)
         for shard, url in enumerate(self.dataset.urls):
             begin, end = starts[shard : shard + 2]
             if end <= first:
@@ -120,6 +124,9 @@ class ReadPlanned(Described, Source):
                 for batch in batches:
                     if at.rest.position + at.taken + len(batch) > end:
                         raise self.dataset.stale(shard)
+                    if at.mark:
+                        for sample in batch:
+                            sample["__pad__"] = False
                     for at.taken, sample in enumerate(batch, at.taken + 1):  # noqa: B020 - the start is read once
                         yield sample
             if at.rest.position + at.taken != end:
@@ -129,42 +136,37 @@ class ReadPlanned(Described, Source):
                 at.taken = end - at.rest.position
 
     def _by_lookup(self, at: InPlan) -> Iterator[Sample]:
+        marked = self.last is not None or at.during.world.ranks > 1
         try:
-            yield from self._looked_up(at)
+            for numbers, padding in self._groups(at):
+                for number, pad, sample in zip(numbers, padding, self._read(numbers), strict=True):
+                    at.taken += 1
+                    at.number = number
+                    if sample is None:  # could not be read, and the handler said to go on
+                        continue
+                    if marked:
+                        at.mark = PADDING if pad else COUNTED
+                        sample["__pad__"] = pad
+                    yield sample
         except EndOfStreamError:
             return
 
-    def _looked_up(self, at: InPlan) -> Iterator[Sample]:
-        for numbers, padding, skip in self._groups(at):
-            samples = self._read(numbers)
-            for place in range(skip, len(numbers)):
-                at.taken += 1
-                sample = samples[place]
-                if sample is None:  # could not be read, and the handler said to go on
-                    continue
-                at.number = numbers[place]
-                if padding is not None:
-                    sample["__pad__"] = padding[place]
-                yield sample
-
-    def _groups(self, at: InPlan) -> Iterator[tuple[list[int], list[bool] | None, int]]:
-        """The numbers of my samples, a step at a time (or several short ones), and how many of the first are done."""
-        here = at.during.world
-        steps = at.rest.steps(self.batch, here.ranks, self.last)
-        starts = [0, *accumulate(self.dataset.counts)]
-        mine = steps.of_worker(here.worker, here.workers)
-        per_group = max(1, _AT_A_TIME // self.batch)
-        done, skip = divmod(at.taken, self.batch * per_group)
-        for group in range(done * per_group, len(mine), per_group):
-            parts = [steps.part(step, here.rank) for step in mine[group : group + per_group]]
-            wanted = [number for part in parts for number in part.positions.tolist()]
-            padding = [bool(pad) for part in parts for pad in part.padding.tolist()]
-            if here.ranks == 1:  # nobody to be equal to: the end is simply short
-                wanted = [number for number, pad in zip(wanted, padding, strict=True) if not pad]
-            shards, numbers = at.order.locate(at.rest.positions(wanted))
-            stored = [starts[shard] + inside for shard, inside in zip(shards.tolist(), numbers.tolist(), strict=True)]
-            yield stored, padding if here.ranks > 1 else None, skip
-            skip = 0
+    def _groups(self, at: InPlan) -> Iterator[tuple[list[int], list[bool]]]:
+        """The numbers, in the order of storage, of my samples behind those that were taken: some steps at a time."""
+        starts = np.concatenate(([0], np.cumsum(self.dataset.counts, dtype=np.int64)))
+        group = self.batch * max(1, _AT_A_TIME // self.batch)
+        block = group * max(1, _LOCATED // group)
+        first, turns = at.taken, at.turns()
+        while first < turns:
+            stop = min(turns, (first // block + 1) * block)
+            wanted = numbers_of(at.reader(), np.arange(first, stop))
+            if at.during.world.ranks == 1:  # nobody to be equal to: the end is simply short
+                wanted = wanted[wanted < len(at.rest)]
+            shards, numbers = at.order.locate(at.rest.positions(wanted % max(1, len(at.rest))))
+            stored, padding = (starts[shards] + numbers).tolist(), (wanted >= len(at.rest)).tolist()
+            for some in range(0, len(stored), group):
+                yield stored[some : some + group], padding[some : some + group]
+            first = stop
 
     def _read(self, numbers: list[int]) -> list[Sample | None]:
         try:
@@ -184,53 +186,8 @@ class ReadPlanned(Described, Source):
         return sample
 
 
-def merge_plans(saved: Sequence[Json]) -> Json:
-    """What is left when each of these readers has taken what it says.
+class _Text(str):
+    """A text that stands in a `repr` without quotes."""
 
-    >>> common = {"rest": {"samples": 10, "position": 0, "also": []}, "ranks": 2, "worker": 0, "workers": 1, "batch": 2}
-    >>> merge_plans([{**common, "rank": 0, "taken": 4}, {**common, "rank": 1, "taken": 2}])
-    {'rest': {'samples': 10, 'position': 6, 'also': []}}
-    """
-    rest = Rest.load(saved[0]["rest"], saved[0]["rest"]["samples"])
-    if any(each["rest"] != saved[0]["rest"] for each in saved):
-        raise StateError("the checkpoints do not belong together", hint="give those that all ranks saved at one time")
-    readers = [Reader(**{name: each[name] for name in Reader._fields}) for each in saved]
-    expected = {(rank, worker) for rank in range(readers[0].ranks) for worker in range(readers[0].workers)}
-    if {(reader.rank, reader.worker) for reader in readers} != expected or len({r[1::2] for r in readers}) > len(
-        expected
-    ):
-        missing = sorted(expected - {(reader.rank, reader.worker) for reader in readers})
-        raise StateError(f"checkpoints of (rank, worker) {missing} are missing", hint="give those of all ranks")
-    return {"rest": rest.after(readers).save()}
-
-
-def spread_over_ranks(saved: Sequence[Json]) -> list[Json]:
-    """The same counts for every rank: for readers that go in step, one rank speaks for all."""
-    return [{**each, "rank": rank} for each in saved for rank in range(each["ranks"])]
-
-
-def batch_behind(stages: Iterable[Any]) -> int:
-    """How many samples the first `batched` puts together, if only functions of one sample stand before it."""
-    from webdataset.flow import PerItem
-    from webdataset.stages import Batched, Listed
-
-    from ._webdataset import CheckEmpty
-
-    for stage in stages:
-        if isinstance(stage, (Batched, Listed)):
-            return stage.batchsize
-        if not isinstance(stage, (PerItem, CheckEmpty)):
-            return 1
-    return 1
-
-
-def with_batch(plan: ReadPlanned, stages: Iterable[Any]) -> ReadPlanned:
-    """The plan with the batch size that the stages behind it call for."""
-    return replace(plan, batch=batch_behind(stages))
-
-
-def check_last(last: str) -> str:
-    """Refuse what `last` cannot be."""
-    if last not in {"pad", "drop"}:
-        raise SpecError(f"last={last!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
-    return last
+    __slots__ = ()
+    __repr__ = str.__str__

@@ -6,20 +6,26 @@ buffer held when the state was saved is read again by its origin and taken throu
 A stage of unknown kind (a generator function, a foreign `PipelineStage`) may hold anything, so a chain with one in it
 cannot say where it is; such a pipeline resumes by replay: the same pass from its beginning, without the items that were
 handed on already. That is exact for every deterministic pipeline, and costs the reading again.
+
+A pass over a plan (`ReadPlanned`) through functions of one sample and one `batched` holds nothing that the plan could
+not give again, so its state is the plan's alone: how much of the epoch is left, for whoever goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any
 
 from webdataset.describe import shown
 from webdataset.errors import StateError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, digest, fuse
+from webdataset.world import World
 
-from ._loop import Loop
+from ._chain import is_even_chain, may_drop
+from ._in_plan import InPlan
+from ._loop import InFlight, Loop
 from ._stages import invoke, is_opaque
 
 _LONGEST = 120
@@ -66,7 +72,12 @@ class Running:
         self._way: list[Any] = []  # what an item goes through after the source: functions, and stages that regroup
         self._handed_on = [0]  # in a list, because the generator that counts must not refer to what holds it
         self._exact = not any(is_opaque(stage) for stage in stages)
-        saved = iter(state["progress"]) if state and "progress" in state else None
+        self.by_plan = is_even_chain(stages)
+        self._in_plan: tuple[InPlan, list[InFlight], bool] | None = None
+        # Items of this pass, counted by who takes them; only several ranks have to know whether they are in step.
+        self.counts = self.by_plan and during.world.ranks > 1
+        self.handed_on = 0
+        saved = self._saved(state)
         if saved is not None and not self._exact:
             raise StateError(
                 "the checkpoint belongs to a pipeline of resumable stages, this one resumes by replay",
@@ -78,9 +89,31 @@ class Running:
 
     def state(self) -> Json:
         """Where this pass is, as JSON."""
+        if self.by_plan:
+            return {"plan": self._place_in_plan()}
         if self._exact:
             return {"progress": self._saved_progress()}
         return {"replay": self._handed_on[0]}
+
+    def _place_in_plan(self) -> Json:
+        if self._in_plan is None:  # a loader asks at every item, so what does not change is looked up once
+            plan, *others = self._progress
+            assert isinstance(plan, InPlan)
+            self._in_plan = plan, [at for at in others if isinstance(at, InFlight)], may_drop(self._stages)
+        plan, in_flight, drops = self._in_plan
+        return plan.place(in_flight, self.handed_on, drops=drops)
+
+    def _saved(self, state: Json) -> Iterator[Json] | None:
+        if not state:
+            return None
+        if "plan" in state:
+            if not self.by_plan:
+                raise StateError(
+                    "the checkpoint is of indexed shards, this pipeline does not read by an index",
+                    hint="load it into the pipeline that saved it",
+                )
+            return chain([state["plan"]], repeat(None))
+        return chain(state["progress"], repeat(None)) if "progress" in state else None
 
     def _saved_progress(self) -> list[Json]:
         rewound = max((number for number, at in enumerate(self._progress) if at.rewinds), default=0)
@@ -90,7 +123,7 @@ class Running:
         items: Iterator[Any] | None = None
         functions: list[Callable[[Any], Any]] = []
         for number, stage in enumerate(self._stages):
-            during = replace(self.during, stage=number)
+            during = self._pass_of(number, stage)
             name = f"{number} {type(stage).__name__ if not hasattr(stage, '__name__') else stage.__name__}"
             if isinstance(stage, PerItem) and items is not None:
                 functions.append(self._watch.function(name, stage.function(during)))
@@ -106,6 +139,11 @@ class Running:
         if functions:
             items = self._watch.stream(f"{number} functions", self._run_functions(functions, items, saved))
         return items  # type: ignore[return-value]  # there is at least one stage
+
+    def _pass_of(self, number: int, stage: Any) -> Pass:
+        """This pass as a stage sees it: what chance decides before a split, it decides alike in all processes."""
+        alike = getattr(stage, "draws", False) and any(getattr(s, "splits", False) for s in self._stages[number:])
+        return replace(self.during, stage=number, world=World() if alike else self.during.world)
 
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         stage = self._fused(functions)

@@ -6,7 +6,8 @@ iteration, its files, threads and processes go at once and not with some later g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -16,6 +17,7 @@ from webdataset.errors import StateError
 from webdataset.flow import Json, Pass
 
 from ._epochs import EpochCounter
+from ._places import is_portable
 from ._running import Running
 
 
@@ -65,19 +67,26 @@ class Stream:
         self._skip = 0
 
     def next_epoch(self) -> Stream | None:
-        """This stream, ready for another epoch, or None when it has ended."""
+        """This stream, ready for another epoch, or None when it has ended, be it by an error or Ctrl-C."""
         self._in_epoch = 0  # an epoch that was left early is over
-        return None if self._at.finished else self
+        return None if inspect.getgeneratorstate(self._items) == inspect.GEN_CLOSED else self
 
     def state(self) -> Json:
         """Where the stream is, as JSON; after the last item of the last pass, the beginning of the next pass."""
-        here = world.current()
-        state = {**self._at.state(), "in_epoch": self._in_epoch, "world": [here.ranks, here.workers]}
+        state = {**self._at.state(), "in_epoch": self._in_epoch}
+        if not is_portable(state["pass"]):
+            here = world.current()
+            state["world"] = [here.ranks, here.workers]
         return {**state, "skip": self._skip} if self._skip else state
+
+    @property
+    def pass_number(self) -> int:
+        """The number of the pass that is being read."""
+        return self._at.running.during.epoch
 
     def close(self) -> None:
         """Close what the current pass holds open."""
-        self._items.close()  # type: ignore[attr-defined]  # a generator
+        self._items.close()
         self._at.running.close()
 
 
@@ -89,13 +98,14 @@ class _At:
         self._done = state["passes"] if state else 0
         self.finished = False
         if state:
-            _check_world(state["world"])
+            if "world" in state:
+                _check_world(state["world"])
             passes.epochs.go_on(state["epoch"])
             self.running = passes.run(state["epoch"], state["pass"])
         else:
             self.running = passes.run(passes.epochs.next())
 
-    def items(self, *, begun: bool) -> Iterator[Any]:
+    def items(self, *, begun: bool) -> Generator[Any, None, None]:
         """The items of all passes; an empty pass is the last, unless it was saved after its last item (`begun`)."""
         try:
             while True:
@@ -103,7 +113,9 @@ class _At:
                 first = list(islice(self.running.items, 1))
                 empty = empty and not first
                 while first:
+                    self.running.handed_on += 1
                     yield first.pop()  # and keep no name for it: a batch that the user has forgotten must not live on
+                    first = list(islice(self.running.items, 1)) if self.running.counts else []
                 yield from self.running.items
                 self._done += 1
                 if empty or self._done >= self._passes.repetitions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,12 +13,21 @@ from webdataset import config, shards, stores
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Progress, Resumable
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.index import read_description
 from webdataset.samples import ReadSamples
 
 from ._fluid import FluidInterface
-from ._pipeline import DataPipeline
+from ._indexed import Wishes, indexed, is_description
+from ._pipeline import ENDLESS, DataPipeline
+from ._plannable import Plannable
+from ._planned import ReadPlanned
 
-_RENAMED = {"splitter": "workersplitter", "cache_verbose": "verbose"}
+# Where a request takes a while to be answered, so that the next one should be under way: 4 connections of 40 MB/s
+# behind 50 ms were used to 96 % (benchmarks/transport.py).
+_NETWORK = frozenset({"http", "https", "s3", "gs", "az", "abfs", "abfss", "adl", "hf", "ais", "sftp", "ssh", "ftp"})
+_CONNECTIONS = 4
+
+_RENAMED = {"splitter": "workersplitter", "cache_verbose": "verbose", "cache_name": "url_to_name"}
 
 
 class FluidWrapper(DataPipeline, FluidInterface):
@@ -32,7 +41,7 @@ class FluidWrapper(DataPipeline, FluidInterface):
         super().__init__(initial)
 
 
-class WebDataset(DataPipeline, FluidInterface):
+class WebDataset(Plannable, DataPipeline, FluidInterface):
     """The samples of a set of shards.
 
     >>> from webdataset.testing import make_shard
@@ -58,7 +67,21 @@ class WebDataset(DataPipeline, FluidInterface):
         empty_check: a pass without samples is an error.
         seed: decides every order, together with the epoch; the same on all ranks.
         strict: a shard without its end-of-archive marker is an error.
+        read_ahead: how many shards to read at once, the one in use included, by threads and in order. By default 4
+            where shards come over a network, and 1 elsewhere.
         in_memory: read every shard once and keep it, in memory that all worker processes share.
+        index: where the shards' indexes are: None uses those beside local shards if every shard has one; True insists
+            on them, wherever the shards are; a directory or URL names another place; False reads without. A shard
+            without an index is read once, and its index kept there. `urls` may also be a `.json` description (as `wids`
+            has it). With an index the order is one of all samples, the same for any number of ranks and workers, epochs
+            have equal steps, `len` is known, and a checkpoint goes on anywhere (docs/order.md).
+        fields: read only these fields (indexed).
+        last: how several ranks get equally many steps (indexed): "pad" fills the last one with samples marked
+            `__pad__`, "drop" leaves it out.
+        window: how many shards are mixed at a time (indexed); by default as `shardshuffle` and `.shuffle(n)` say.
+        learn: keep the index of every shard that is streamed to its end, True beside local shards, or in a directory or
+            URL; it costs no byte. Once all shards have one, they are read as if `index` had named that place.
+        order: "sequential", "random" (all samples) or "quasi-random" (small runs of samples) instead (indexed).
     """
 
     def __init__(
@@ -83,6 +106,13 @@ class WebDataset(DataPipeline, FluidInterface):
         *,
         strict: bool = True,
         in_memory: bool = False,
+        read_ahead: int | None = None,
+        index: bool | str | os.PathLike[str] | None = None,
+        fields: Sequence[str] | None = None,
+        last: str | None = None,
+        window: int | None = None,
+        order: str | None = None,
+        learn: bool | str | os.PathLike[str] | None = None,
         **older: Any,
     ) -> None:
         super().__init__()
@@ -92,6 +122,7 @@ class WebDataset(DataPipeline, FluidInterface):
         older = _renamed(older)
         workersplitter = older.pop("workersplitter", workersplitter)
         verbose = older.pop("verbose", verbose)
+        url_to_name = older.pop("url_to_name", url_to_name)
         length = older.pop("length", None)
         if older:
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
@@ -100,28 +131,86 @@ class WebDataset(DataPipeline, FluidInterface):
             from webdataset.cache import MemoryOpener
 
             opener = MemoryOpener(opener)
-        for stage in (
-            shard_source(urls, resampled=resampled, seed=self.seed),
-            None if resampled else _sharing(nodesplitter),
-            shards.ShuffleShards() if _wants_shuffle(shardshuffle) and not resampled else None,
-            None if resampled else _sharing(workersplitter),
-            ReadSamples(
-                handler=handler, select_files=select_files, rename_files=rename_files, strict=strict, opener=opener
-            ),
-            CheckEmpty() if empty_check else None,
-        ):
-            if stage is not None and stage is not False:
-                self.append(stage)
+        shuffled = _wants_shuffle(shardshuffle)
+        wishes = Wishes(index, fields, last, window, order, learn)
+        hindrance = _hindrance(
+            urls,
+            resampled=resampled,
+            select_files=select_files,
+            rename_files=rename_files,
+            cache_dir=opener is not stores.open_read,
+            nodesplitter=nodesplitter is not shards.split_by_node,
+            workersplitter=workersplitter is not shards.split_by_worker,
+        )
+        found = _indexed(urls, wishes, hindrance)
+        if found is not None:
+            mixed, chunk = wishes.window_and_chunk(shuffled=shuffled)
+            plan = ReadPlanned(found, mixed, chunk, 1, last, fields, handler, strict, empty_check)
+            self.append(plan)
+        else:
+            source = shard_source(_plain(urls), resampled=resampled, seed=self.seed)
+            self._stream_shards(
+                source,
+                None if resampled else _sharing(nodesplitter),
+                shards.ShuffleShards() if shuffled and not resampled else None,
+                None if resampled else _sharing(workersplitter),
+                _ahead(source, read_ahead, opener, handler),
+                ReadSamples(
+                    handler=handler,
+                    select_files=select_files,
+                    rename_files=rename_files,
+                    strict=strict,
+                    opener=opener,
+                    learn=wishes.learning,
+                ),
+                CheckEmpty() if empty_check else None,
+            )
         if repeat:
-            self.repetitions = 10**18
+            self.repetitions = ENDLESS
         if length is not None:
             self.size = int(length)
+
+    def _stream_shards(self, *stages: Any) -> None:
+        for stage in stages:
+            if stage is not None and stage is not False:
+                self.append(stage)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _hindrance(urls: Any, **reasons: Any) -> str | None:
+    """What makes it impossible to read by an index, if anything does."""
+    if isinstance(urls, shards.SimpleShardList):
+        named = urls.seed is None
+    else:
+        named = not isinstance(urls, (dict, Resumable, DataPipeline)) and (
+            isinstance(urls, (str, Path)) or not callable(urls)
+        )
+    if not named or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
+        return f"the shards are not listed but made by {type(urls).__name__}"
+    return next((f"{name}= was given" for name, reason in reasons.items() if reason), None)
+
+
+def _indexed(urls: Any, wishes: Wishes, hindrance: str | None) -> Any:
+    if wishes.index is False or hindrance is not None:
+        if wishes.insist is not None:
+            raise SpecError(
+                f"{wishes.insist} needs an index, and {hindrance or 'index=False was given'}",
+                hint="leave one of them out",
+            )
+        return None
+    if not isinstance(urls, (str, Path, Iterable)):
+        return None
+    return indexed(urls, wishes)
+
+
+def _plain(urls: Any) -> Any:
+    """The shards of a description, for reading without an index."""
+    return read_description(urls).urls if is_description(urls) else urls
 
 
 def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
@@ -184,6 +273,20 @@ class _Seen(Progress):
 
     def load(self, saved: Any, recall: Any) -> None:
         self.any = bool(saved)
+
+
+def _ahead(source: Any, depth: int | None, opener: Any, handler: Handler) -> Any:
+    """The stage that opens the next shards while one is read, where that helps."""
+    if depth is None:
+        first = next(iter(getattr(source, "urls", ())), "")
+        depth = _CONNECTIONS if stores.scheme_of(first) in _NETWORK else 1
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+        raise SpecError(f"read_ahead={depth!r}", hint="a whole number, 1 or more")
+    if depth == 1:
+        return None
+    from webdataset.cache import OpenAhead
+
+    return OpenAhead(depth, opener=opener, handler=handler)
 
 
 def _sharing(splitter: Any) -> Any:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -20,6 +22,7 @@ from webdataset import stores
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.index import LearnIndexes, Lesson
 from webdataset.names import split_name
 from webdataset.tar import Header, Run, read_runs
 
@@ -54,6 +57,7 @@ class ReadSamples(Source):
         allow_split: a key that comes back later in its shard starts another sample instead of being an error.
         opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle, and one
             that has `local_path(url)` tells where its copy of a shard lies.
+        learn: keep the index of every shard that is read from its beginning to its end without a failure.
     """
 
     handler: Handler = reraise_exception
@@ -66,13 +70,15 @@ class ReadSamples(Source):
     concatenated: bool = True
     allow_split: bool = False
     opener: Opener = stores.open_read
+    learn: LearnIndexes | None = None
 
     def __post_init__(self) -> None:
         as_predicate(self.select_files)
         for name in ("handler", "keys", "opener", "rename_files"):
             value = getattr(self, name)
             if not callable(value) and not (name == "rename_files" and value is None):
-                raise SpecError(f"ReadSamples({name}={value!r}) is not a function")
+                hint = "for example wds.warn_and_continue" if name == "handler" else None
+                raise SpecError(f"ReadSamples({name}={value!r}) is not a function", hint=hint)
         if isinstance(self.suffixes, str) or not isinstance(self.suffixes, Collection | None):
             raise SpecError(f"ReadSamples(suffixes={self.suffixes!r}) is no list", hint='for example ["jpg", "cls"]')
 
@@ -105,11 +111,9 @@ class ReadSamples(Source):
 
     def recall(self, origin: Json) -> Sample:
         """Read one sample again: by its offset where the shard allows it, else by counting."""
-        if self.handler is not reraise_exception:
-            return replace(self, handler=reraise_exception).recall(origin)
         url, number, offset = origin
         start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
-        with closing(self._batches({"url": url}, start)) as batches:
+        with closing(self._batches({"url": url}, start, alone=True)) as batches:
             for sample in chain.from_iterable(batch.samples for batch in batches):
                 if not skip:
                     return sample
@@ -135,33 +139,41 @@ class ReadSamples(Source):
         start, skip = 0, at.taken
         if skip and "stream" not in shard and self._can_start_at(at.offset):
             start, skip = at.offset, 1  # the sample that begins there was handed on last
-        for samples, offsets in self._batches(shard, start):
-            if skip < len(samples):
-                yield Gathered(samples[skip:], offsets[skip:]) if skip else Gathered(samples, offsets)
-            skip = max(0, skip - len(samples))
+        for batch in self._batches(shard, start):
+            if skip < len(batch.samples):
+                yield Gathered(batch.samples[skip:], batch.offsets[skip:]) if skip else batch
+            skip = max(0, skip - len(batch.samples)) if skip else 0
 
-    def _batches(self, shard: ShardItem, start: int) -> Generator[Gathered, None, None]:
-        """The samples of one shard, as many at a time as a window of the archive holds."""
-        gatherer = self._gatherer(shard)
+    def _batches(self, shard: ShardItem, start: int, *, alone: bool = False) -> Generator[Gathered, None, None]:
+        """The samples of one shard, as many at a time as a window of the archive holds.
+
+        Where one sample `alone` is wanted, a shard that cannot be read is an error whatever the handler says, and what
+        stands before it does not matter. The handler still decides about members, as it did the first time.
+        """
+        lesson = _Attended(self.handler, None if alone else self._lesson(shard, start))
+        gatherer = self._gatherer(shard, 0 if alone else start, lesson.handler)
+        handler = reraise_exception if alone else self.handler
         with closing(self._runs(shard, start)) as runs:
             while True:
                 try:
                     run = next(runs, None)
                 except Exception as error:
-                    if not self.handler(error):
-                        raise EndOfStreamError from error
-                    return
+                    _ask(handler, error)
+                    return  # without the sample that was being put together: it may lack members
                 batch, failure = Gathered([], []), None
                 if run is None:
                     gatherer.finish(batch)
+                    lesson.finish()
                 else:
+                    lesson.feed(run)
                     if not run.restartable:
                         run = run._replace(offsets=[UNKNOWN] * len(run.offsets))
                     try:
                         gatherer.feed(run, batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
                         failure = error
-                yield batch
+                if batch.samples:
+                    yield batch
                 if failure is not None:
                     raise failure
                 if run is None:
@@ -189,7 +201,26 @@ class ReadSamples(Source):
         parameters = inspect.signature(self.opener).parameters.values()
         return any(p.name == "start" or p.kind is p.VAR_KEYWORD for p in parameters)
 
-    def _gatherer(self, shard: ShardItem) -> Gatherer:
+    def _lesson(self, shard: ShardItem, start: int) -> Lesson | None:
+        """What is to be learned of this shard: something if all its members will come by, and this reader is to do it.
+
+        Of readers that share a shard the first one learns it.
+        """
+        everything = self.select_files is None and self.rename_files is None and self.strict and self.concatenated
+        if self.learn is None or start or not everything or shard.get("first"):
+            return None
+        return self.learn.begin(shard["url"])
+
+    def _names_before(self, shard: ShardItem, end: int) -> Iterator[str]:
+        """The names of the members that begin before `end`."""
+        with closing(self._runs(shard, 0)) as runs:
+            for run in runs:
+                if run.offsets and run.offsets[-1] >= end:
+                    yield from run.names[: bisect_left(run.offsets, end)]
+                    return
+                yield from run.names
+
+    def _gatherer(self, shard: ShardItem, start: int, handler: Handler) -> Gatherer:
         path = shard.get("local_path") or stores.is_local(shard["url"]) or self._copy_of(shard["url"])
         return Gatherer(
             url=shard["url"],
@@ -198,7 +229,8 @@ class ReadSamples(Source):
             lcase=self.lcase,
             suffixes=self.suffixes,
             allow_split=self.allow_split,
-            handler=self.handler,
+            handler=handler,
+            earlier=partial(self._names_before, shard, start) if start else tuple,
         )
 
     def _copy_of(self, url: str) -> str | None:
@@ -222,6 +254,33 @@ def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
     'nothing'
     """
     return ReadSamples(**options)([shard])
+
+
+def _ask(handler: Handler, error: Exception) -> None:
+    """Return if the handler goes on behind the failure; otherwise the stream ends, or it raises."""
+    if not handler(error):
+        raise EndOfStreamError from error
+
+
+class _Attended:
+    """A lesson that ends without result when the handler is asked about anything."""
+
+    def __init__(self, handler: Handler, lesson: Lesson | None) -> None:
+        self._lesson = lesson
+        self._handler = handler
+        self.handler = handler if lesson is None else self._ask
+
+    def feed(self, run: Run) -> None:
+        if self._lesson is not None:
+            self._lesson.add(run)
+
+    def finish(self) -> None:
+        if self._lesson is not None:
+            self._lesson.keep()
+
+    def _ask(self, error: Exception) -> bool | None:
+        self._lesson = None
+        return self._handler(error)
 
 
 class _LinkWarning:

@@ -47,7 +47,7 @@ from ._partition import Part, Steps
 from ._permutation import Permutation, derive_keys, permute
 from ._report import Mixing, ShuffleReport, shuffle_report
 from ._resample import NonEmpty, Resampled, ResampledShardList, ResampledShards, non_empty, resampled
-from ._rest import Reader, Rest
+from ._rest import Reader, Rest, numbers_of
 from ._schedule import MixSchedule
 from ._seed import make_seed, pytorch_worker_info, pytorch_worker_seed
 from ._source import ShardSource, Taken
@@ -103,6 +103,7 @@ __all__ = [
     "is_shard_name",
     "make_seed",
     "non_empty",
+    "numbers_of",
     "parse_spec",
     "permute",
     "pick",

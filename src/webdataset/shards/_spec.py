@@ -137,6 +137,8 @@ def _entries(urls: Iterable[Any]) -> list[str]:
 
 
 def _listed(url: str, *, is_path: bool) -> list[str]:
+    if not url:
+        raise SpecError("an address in the shard spec is empty", hint="check what stands before and behind each '::'")
     if url.endswith("/") or (is_path and Path(url).is_dir()):
         return _nonempty([found for found in stores.list_urls(url) if is_shard_name(found)], url)
     if _is_glob(url):

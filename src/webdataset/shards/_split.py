@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset import world
 from webdataset.errors import SpecError
@@ -52,6 +52,7 @@ class SplitByNode(Resumable):
     ['b', 'd']
     """
 
+    splits: ClassVar[bool] = True
     group: Any = None
 
     def __call__(self, items: Iterable[Any] = (), group: Any = None) -> Iterator[Any]:
@@ -77,6 +78,8 @@ class SplitByWorker(Resumable):
     ...     list(split_by_worker(iter("abcde")))
     ['c']
     """
+
+    splits: ClassVar[bool] = True
 
     def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
         """Split once, outside a pipeline."""
@@ -159,6 +162,7 @@ class ShareShards(Resumable):
     with number `first`: nobody idles, and every sample is read exactly once.
     """
 
+    splits: ClassVar[bool] = True
     among: str
 
     def __post_init__(self) -> None:

@@ -48,12 +48,15 @@ def getfirst(
     1
 
     Raises:
-        ValueError: none is there and `missing_is_error`.
+        SpecError: none is there and `missing_is_error`.
     """
     names = keys.split(";") if isinstance(keys, str) else keys
     for name in names:
         if name in a:
             return a[name]
     if missing_is_error:
-        raise ValueError(f"didn't find {list(names)} in {list(a)}")
+        raise SpecError(
+            f"didn't find {list(names)} in {list(a)}",
+            hint="name a field that all samples have, or alternatives as in 'jpg;png'",
+        )
     return default

@@ -48,6 +48,7 @@ class RSample(Described, Resumable):
     """
 
     verb: ClassVar[str] = "rsample"
+    draws: ClassVar[bool] = True
     p: float = 0.5
 
     def __post_init__(self) -> None:

@@ -78,6 +78,7 @@ class Shuffle(Described, Resumable):
     """
 
     verb: ClassVar[str] = "shuffle"
+    draws: ClassVar[bool] = True
     bufsize: int = 1000
     initial: int = 100
     rng: Any = None

@@ -74,6 +74,8 @@ class ToTuple(Described, PerItem):
             try:
                 values = pick(sample)
             except KeyError:
+                values = None
+            if values is None:  # outside of the except: the KeyError says less than the error that may follow
                 values = tuple([getfirst(sample, field, None, missing_is_error) for field in fields])
             if none_is_error:
                 for value in values:

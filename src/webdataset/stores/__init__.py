@@ -14,15 +14,17 @@ what is written appears at its address complete or not at all.
     _globs        patterns                           _redact     addresses without secrets
     _resume       the only file that waits, tries again and goes on from the next byte
     _local  _memory  _standard  _pipe  _http         one kind of place each
-    _object       s3, gs, az                         _broker     the same for forked children
+    _object       s3, gs, az                         _broker     the same for forked children, done by a _desk
     _huggingface  hf                                 _ais        AIStore
     _fsspec       everything else
     _handler      a user's own opener
     _request  _pool  _auth  _index_page              what HTTP needs
+    _ahead        the next shards, read while the current one is used
     _counters     bytes, retries, rates
 """
 
 from ._address import scheme_of
+from ._ahead import ReadAhead, read_ahead
 from ._ais import AisStore
 from ._counters import Counters, counters
 from ._fsspec import FsspecStore
@@ -58,6 +60,7 @@ __all__ = [
     "Patience",
     "Pipe",
     "PipeStore",
+    "ReadAhead",
     "ResumingStream",
     "StandardStore",
     "Stat",
@@ -73,6 +76,7 @@ __all__ = [
     "open_read",
     "open_write",
     "pause",
+    "read_ahead",
     "read_range",
     "redacted",
     "refuse_untrusted",

@@ -25,7 +25,7 @@ from ._upload import Upload
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from webdataset.stores._broker import serve; serve()"
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from webdataset.stores._desk import serve; serve()"
 
 _idle: list[Broker] = []
 _lock = threading.Lock()
@@ -44,8 +44,8 @@ class Broker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            _send(self._process.stdin, request)
-            good, answer = _receive(self._process.stdout)
+            send(self._process.stdin, request)
+            good, answer = receive(self._process.stdout)
         except (OSError, EOFError) as error:
             self.close()
             raise StoreError("the process that reads the cloud for this one ended", hint="see its messages") from error
@@ -161,70 +161,6 @@ def close_brokers() -> None:
         broker.close()
 
 
-def serve() -> None:
-    """The far end: answer requests until there are no more."""
-    source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not get between the answers
-    desk = _Desk()
-    with suppress(EOFError):
-        while True:
-            verb, *arguments = _receive(source)
-            try:
-                answer = (True, getattr(desk, verb)(*arguments))
-            except Exception as error:  # it is raised at the near end
-                answer = (False, error)
-            _send(target, answer)
-
-
-class _Desk:
-    """What a broker has open at the moment: one stream or nothing."""
-
-    stream: Any = None
-
-    def open_read(self, url: str, start: int) -> tuple[int | None, str | None]:
-        from ._registry import store_for
-
-        self.stream = store_for(url).open_read(url, start)
-        return getattr(self.stream, "size", None), getattr(self.stream, "version", None)
-
-    def read(self, size: int) -> bytes:
-        piece: bytes = self.stream.read1(size)
-        return piece
-
-    def open_write(self, url: str) -> None:
-        from ._registry import store_for
-
-        self.stream = store_for(url).open_write(url)
-
-    def write(self, data: bytes) -> int:
-        count: int = self.stream.write(data)
-        return count
-
-    def publish(self) -> None:
-        stream, self.stream = self.stream, None
-        stream.close()
-
-    def drop(self) -> None:
-        stream, self.stream = self.stream, None
-        if stream is not None:
-            getattr(stream, "abort", stream.close)()
-
-    def read_range(self, url: str, start: int, length: int) -> bytes:
-        from ._registry import store_for
-
-        return store_for(url).read_range(url, start, length)
-
-    def stat(self, url: str) -> Stat:
-        from ._registry import store_for
-
-        return store_for(url).stat(url)
-
-    def list(self, prefix: str) -> list[str]:
-        from ._registry import store_for
-
-        return list(store_for(prefix).list(prefix))
-
-
 def _once(*request: Any) -> Any:
     broker = take()
     try:
@@ -233,14 +169,16 @@ def _once(*request: Any) -> Any:
         give_back(broker)
 
 
-def _send(pipe: IO[bytes], message: Any) -> None:
+def send(pipe: IO[bytes], message: Any) -> None:
+    """Write one message."""
     data = pickle.dumps(message)
     pipe.write(struct.pack("<Q", len(data)))
     pipe.write(data)
     pipe.flush()
 
 
-def _receive(pipe: IO[bytes]) -> Any:
+def receive(pipe: IO[bytes]) -> Any:
+    """Read one message, or raise EOFError."""
     head = pipe.read(8)
     if len(head) < 8:
         raise EOFError

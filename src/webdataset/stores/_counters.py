@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import threading
-import time
 from collections import Counter
 
 
@@ -50,19 +50,8 @@ class Counters:
         self._lock = threading.Lock()
 
 
-class Meter:
-    """Counts the bytes of one stream for its kind of store, with the time spent waiting for them."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._began = 0.0
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        counters.add(f"{self.kind}.seconds", time.perf_counter() - self._began)
-
-
 counters = Counters()
 """Of this process: `KIND.bytes`, `KIND.seconds`, `KIND.retries`, `KIND.opened`, `cache.hits`, …"""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=counters.after_fork)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
@@ -18,6 +17,10 @@ from ._upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_OURS = "http, https, s3, gs, az, hf, ais, file, pipe, memory"
+# Schemes of fsspec that lead to local files by another name.
+_DISGUISES = {"local", "dir", "simplecache", "filecache", "blockcache"}
 
 
 class FsspecStore(Store):
@@ -120,8 +123,8 @@ def _place(url: str) -> tuple[Any, str]:
         import fsspec
     except ImportError as error:
         raise MissingDependency("fsspec", extra="fsspec", why=f"to open {redacted(url)}") from error
-    if "::" in url or scheme_of(url) in {"local", "dir", "simplecache", "filecache", "blockcache"}:
-        refuse_local(url)  # schemes that can lead to local files by another name
+    if "::" in url or scheme_of(url) in _DISGUISES:
+        refuse_local(url)
     try:
         fs, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
@@ -129,22 +132,16 @@ def _place(url: str) -> tuple[Any, str]:
             error.name or "a package", extra="fsspec", why=f"to open {redacted(url)}: {error}"
         ) from error
     except ValueError as error:
-        known = ", ".join(_builtin())
         raise UnknownScheme(
             f"nobody knows the scheme {scheme_of(url)!r}",
             Where(shard=redacted(url)),
-            hint=f"use one of {known}, one that fsspec knows, or add yours to stores.schemes",
+            hint=f"use one of {_OURS}, one that fsspec knows, or add yours to stores.schemes",
         ) from error
     except OSError as error:
         raise _meaning(error, url) from error
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
         refuse_local(url)
     return fs, path
-
-
-@lru_cache(maxsize=1)
-def _builtin() -> tuple[str, ...]:
-    return ("http", "https", "s3", "gs", "az", "hf", "ais", "file", "pipe", "memory")
 
 
 @contextmanager

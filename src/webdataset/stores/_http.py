@@ -15,7 +15,7 @@ from ._store import PIECE, Stat, Store, checked_range, read_fully
 from ._upload import SpooledUpload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import urllib3
 
@@ -120,6 +120,7 @@ class HttpBody(Body):
 
     def __init__(self, response: urllib3.BaseHTTPResponse, asked: int) -> None:
         self.response = response
+        self._read1: Callable[..., bytes] = response.read1
         self.version = response.headers.get("ETag") or response.headers.get("Last-Modified")
         self.ranged = response.status == 206
         self.complete = bool(getattr(response, "chunked", False))
@@ -131,9 +132,11 @@ class HttpBody(Body):
             self.size = int(length) if length.isdigit() else None
 
     def read1(self, size: int) -> bytes:
-        with explained():
-            piece: bytes = self.response.read1(min(size, PIECE), decode_content=False)
-        return piece
+        try:
+            return self._read1(min(size, PIECE), decode_content=False)
+        except Exception:  # told apart by the table of exceptions, which costs too much for every piece
+            with explained():
+                raise
 
     def close(self) -> None:
         # Given back to the pool already if it was read to its end; otherwise the connection is of no more use.

@@ -21,7 +21,7 @@ from ._address import local_path
 from ._globs import is_pattern
 from ._guard import refuse_local
 from ._store import Stat, Store
-from ._upload import Upload
+from ._upload import Upload, point_nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +51,11 @@ class LocalStore(Store):
 
     def open_write(self, url: str) -> Any:
         path = os.path.realpath(_allowed(url))
+        folder = os.path.dirname(path)
+        if not os.path.isdir(folder):
+            raise ShardNotFound(
+                "the directory to write into does not exist", Where(shard=folder), hint="create it first"
+            )
         with explained(path):
             if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
                 return open(path, "wb")  # a device or a named pipe cannot be renamed into place
@@ -114,6 +119,10 @@ class _LocalUpload(Upload):
         self._remove()
         with suppress(OSError):  # what could not be flushed to a full disk is being thrown away
             self._file.close()
+
+    def disown(self) -> None:
+        super().disown()
+        point_nowhere(self._file.fileno())
 
     def _remove(self) -> None:
         with suppress(FileNotFoundError):

@@ -95,9 +95,9 @@ def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
     address that is no pattern stands for itself, whether it exists or not.
     """
     name, store = _resolve(pattern)
-    if not is_pattern(name) and not (scheme(name) in {"", "file"} and is_local(name)):
-        return [name]
-    return sorted(store.glob(name))
+    # A local name without a trailing slash may still be a directory; only the store can tell.
+    names_many = is_pattern(name) or scheme(name) in {"", "file"}
+    return sorted(store.glob(name)) if names_many else [name]
 
 
 def is_local(url: str | os.PathLike[str]) -> str | None:

@@ -148,10 +148,12 @@ def _fault_of_the_network(error: BaseException) -> StoreError:
 
     if isinstance(error, theirs.ProxyError) and error.original_error is not None:
         return retryable(StoreError(f"the proxy does not work: {error.original_error}", hint="check HTTPS_PROXY"))
-    if isinstance(error, theirs.TimeoutError | TimeoutError):
-        return StoreTimeout("the server did not answer in time", hint="WDS_TIMEOUT sets the seconds to wait")
     if isinstance(error, theirs.NameResolutionError):
         return retryable(StoreError(f"the host name is not known: {error}", hint="check the address and the network"))
+    if isinstance(error, theirs.NewConnectionError):  # which urllib3 counts among the time-outs
+        return retryable(StoreError(f"no connection: {error}", hint="check host and port, and whether the server runs"))
+    if isinstance(error, theirs.TimeoutError | TimeoutError):
+        return StoreTimeout("the server did not answer in time", hint="WDS_TIMEOUT sets the seconds to wait")
     return retryable(StoreError(f"the connection failed: {error}"))
 
 

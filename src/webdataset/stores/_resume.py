@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _jitter = random.Random()
 
+# Counters are told after so many bytes.
+_REPORTED = 8 << 20
 # Of an object without a version, so many bytes are asked for again after a fault and compared with what came before.
 _OVERLAP = 512
 T = TypeVar("T")
@@ -187,6 +189,7 @@ class ResumingStream(Stream):
         self._checksum: int | None = None
         self._tail = b""
         self._first = True
+        self._bytes, self._seconds = 0, 0.0
         self._retry(self._open)
         counters.add(f"{kind}.opened")
 
@@ -197,13 +200,23 @@ class ResumingStream(Stream):
         began = time.perf_counter()
         piece = b"" if self._ended else self._retry(lambda: self._read(min(size, PIECE)))
         self._backoff.progressed()
-        self._remember(piece)
-        counters.add(f"{self._kind}.bytes", len(piece))
-        counters.add(f"{self._kind}.seconds", time.perf_counter() - began)
+        if self._checksum is not None or self.version is None:
+            self._remember(piece)
+        self._bytes += len(piece)
+        self._seconds += time.perf_counter() - began
+        if self._bytes >= _REPORTED or not piece:
+            self._report()
         return piece
 
+    def _report(self) -> None:
+        counters.add(f"{self._kind}.bytes", self._bytes)
+        counters.add(f"{self._kind}.seconds", self._seconds)
+        self._bytes, self._seconds = 0, 0.0
+
     def close(self) -> None:
-        self._drop()
+        if not self.closed and hasattr(self, "_bytes"):
+            self._drop()
+            self._report()
         super().close()
 
     def _retry(self, action: Callable[[], bytes]) -> bytes:

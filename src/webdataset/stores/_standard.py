@@ -11,7 +11,9 @@ from ._upload import Upload
 
 
 class _Input(Stream):
-    """Standard input; closing it leaves the descriptor to the program."""
+    """Standard input; closing it leaves the descriptor to the program, and so does what was not asked for."""
+
+    buffered = 0
 
     def pull(self, size: int) -> bytes:
         piece: bytes = sys.stdin.buffer.read1(size)  # type: ignore[union-attr]  # it is a BufferedReader

@@ -14,33 +14,53 @@ from typing import Any
 
 from ._store import PIECE
 
+# Readers of archives ask for headers and payloads in turn; a place is asked for what it has there, up to so much.
+_BUFFER = 256 << 10
+
 
 class Stream(io.RawIOBase):
-    """A forward-only binary stream; subclasses say where the next bytes come from."""
+    """A forward-only binary stream; subclasses say where the next bytes come from.
+
+    `position` is how far the place has been read; what was not yet asked for waits in a small buffer.
+    """
+
+    buffered = _BUFFER
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
         self._failure: BaseException | None = None
+        self._buffer, self._at = b"", 0
 
     @abstractmethod
     def pull(self, size: int) -> bytes:
-        """The next 1 to `size` bytes, or b"" at the verified end."""
+        """The next 1 to `size` bytes, as soon as there are any, or b"" at the verified end."""
 
     def readable(self) -> bool:
         return True
 
     def tell(self) -> int:
-        return self.position
+        return self.position - (len(self._buffer) - self._at)
 
     def read1(self, size: int = PIECE, /) -> bytes:
         """At most `size` bytes, as soon as there are any."""
+        at = self._at
+        if at < len(self._buffer):
+            self._at = at + (size if size > 0 else PIECE)
+            piece = self._buffer[at : self._at]
+            if self._at >= len(self._buffer):
+                self._buffer, self._at = b"", 0
+            return piece
         if self.closed:
             raise ValueError("read of a closed stream")
         if self._failure is not None:
             raise self._failure
-        piece = self.pull(size if size > 0 else PIECE)
+        wanted = size if size > 0 else PIECE
+        piece = self.pull(max(wanted, self.buffered))
         self.position += len(piece)
-        return piece
+        if len(piece) <= wanted:
+            return piece
+        self._buffer, self._at = piece, wanted
+        return piece[:wanted]
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Exactly `size` bytes, fewer at the end or just before a failure; all of them when `size` is negative."""

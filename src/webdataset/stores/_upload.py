@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
+import weakref
 from abc import abstractmethod
-from typing import IO, TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +26,16 @@ class Upload(io.RawIOBase):
     """
 
     _finished = False
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Remember it, so that a forked child can let go of it."""
+        upload = super().__new__(cls)
+        _under_way.add(upload)
+        return upload
+
+    def disown(self) -> None:
+        """Called in a forked child: the upload is the parent's, and nothing here may publish, discard or flush it."""
+        self._finished = True
 
     @abstractmethod
     def publish(self) -> None:
@@ -66,6 +79,23 @@ class Upload(io.RawIOBase):
         self.abort()
 
 
+def point_nowhere(descriptor: int) -> None:
+    """Let what a forked child would still flush into its parent's file go to the null device instead."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor, inheritable=False)
+    os.close(nowhere)
+
+
+def _disown_all() -> None:
+    for upload in list(_under_way):
+        with suppress(OSError, ValueError):  # a closed file has no descriptor
+            upload.disown()
+
+
+_under_way: weakref.WeakSet[Upload] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_disown_all)
+
+
 class SpooledUpload(Upload):
     """Collects the bytes and sends them in one go: for places that take an object whole, with its length."""
 
@@ -84,3 +114,9 @@ class SpooledUpload(Upload):
 
     def discard(self) -> None:
         self._spool.close()
+
+    def disown(self) -> None:
+        super().disown()
+        # Asking one in memory for its descriptor would put it on the disk.
+        if self._spool._rolled:  # type: ignore[attr-defined]  # no public name tells
+            point_nowhere(self._spool.fileno())

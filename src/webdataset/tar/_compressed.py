@@ -93,11 +93,15 @@ class _Zstd:
         self.unused_data = b""
 
     def unpack(self, data: bytes) -> bytes:
-        data = self._waiting + data
-        piece, self._waiting = data[:_ZSTD_PIECE], data[_ZSTD_PIECE:]
-        unpacked: bytes = self._object.decompress(piece) if piece else b""
-        if self._object.eof:
-            self.eof, self.unused_data = True, self._object.unused_data + self._waiting
+        waiting, unpacked, at = self._waiting + data, b"", 0
+        # A block comes out when all of it is in, and may be larger than a piece: no output does not mean no input left.
+        while not unpacked and not self.eof and at < len(waiting):
+            unpacked = self._object.decompress(waiting[at : at + _ZSTD_PIECE])
+            self.eof = self._object.eof
+            at += _ZSTD_PIECE
+        self._waiting = waiting[at:]
+        if self.eof:
+            self.unused_data = self._object.unused_data + self._waiting
         return unpacked
 
 

@@ -189,6 +189,7 @@ class _Reader:
             run = self._plain() or self._single()
             if run is not None:
                 yield run
+                del run  # or its payload would be kept while the next one is read
 
     def _peek(self) -> bytes:
         try:

@@ -6,7 +6,7 @@ other knows it.
     _server        a loopback web server           _faults     what can go wrong, in seeded schedules
     _fault_server  a server that goes wrong so     _resume     a pipeline goes on from every point
     _shard         a shard in one line             _codec_contract  what is encoded comes back
-    _store_contract  what every store must do
+    _store_contract  what every store must do      _stage_contract  what every stage must do
 """
 
 from ._codec_contract import CodecContract
@@ -15,6 +15,7 @@ from ._faults import LASTING, PASSING, Fault, Schedule
 from ._resume import assert_resumes_everywhere
 from ._server import LoopbackServer
 from ._shard import make_shard
+from ._stage_contract import StageContract
 from ._store_contract import StoreContract
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "FaultServer",
     "LoopbackServer",
     "Schedule",
+    "StageContract",
     "StoreContract",
     "assert_resumes_everywhere",
     "make_shard",

@@ -33,7 +33,7 @@ def assert_resumes_everywhere(make: Callable[[], DataPipeline], *, limit: int | 
         again.load_state_dict(state)
         rest = list(islice(iter(again), None if limit is None else limit - number))
         again.close()
-        if not _equal(rest, items[number:]):
+        if not equal(rest, items[number:]):
             raise AssertionError(
                 f"resumed after {number} items: {rest[:3]!r:.500} instead of {items[number : number + 3]!r:.500}"
             )
@@ -44,11 +44,16 @@ def _saved(pipeline: DataPipeline) -> Any:
     return json.loads(json.dumps(pipeline.state_dict()))
 
 
-def _equal(left: Any, right: Any) -> bool:
-    """Equality that also holds for arrays and tensors inside containers."""
+def equal(left: Any, right: Any) -> bool:
+    """Equality that also holds for arrays and tensors inside containers.
+
+    >>> import numpy as np
+    >>> equal([np.zeros(2), {"a": 1}], [np.zeros(2), {"a": 1}])
+    True
+    """
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(equal(left[key], right[key]) for key in left)
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
-        return len(left) == len(right) and all(map(_equal, left, right))
+        return len(left) == len(right) and all(map(equal, left, right))
     same = left == right
     return bool(same.all() if hasattr(same, "all") else same)

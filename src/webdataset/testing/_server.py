@@ -22,6 +22,12 @@ class _Listener(socketserver.ThreadingTCPServer):
     # A test may open many connections at once; the default of 5 makes the kernel drop some for a second.
     request_queue_size = 128
 
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept; a small send buffer lets the server know how far a client has read."""
+        connection, address = super().get_request()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+        return connection, address
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is what these servers are for."""
 

@@ -5,6 +5,7 @@ field is encoded (`codecs`), what a header looks like (`tar`), or how a store pu
 
 * `_shard_writer`  a series of archives: numbers, limits, what happens after each
 * `_tar_writer`    one archive: fields in order, offsets, abort
+* `_record`        index, size and checksum, noted down while writing
 * `_names`         which keys and fields come back as they were written
 * `_encode`        what `encoder=` may be
 * `_compress`      whole-archive compression

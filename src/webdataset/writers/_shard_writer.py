@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import SpecError, StoreError, Where
 
+from ._record import Record, Records
 from ._tar_writer import TarWriter
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class ShardWriter:
         start_shard: number of the first shard.
         verbose: 1 logs each published shard at INFO, 0 at DEBUG.
         opener: called with the name of a shard, returns the stream to write to, which is closed when the shard ends.
+        index: True stores the index of each shard beside it, as soon as it is published; a directory or URL stores it
+            there. It is the one that reading the shard would give, for nothing extra.
+        description: a `.json` file that lists the shards with their counts, sizes and checksums (as `wids` has it),
+            stored when the writer is closed.
         **kw: everything that `TarWriter` takes.
     """
 
@@ -55,6 +60,9 @@ class ShardWriter:
         start_shard: int = 0,
         verbose: int = 1,
         opener: Callable[[str], Any] | None = None,
+        *,
+        index: bool | str | os.PathLike[str] | None = None,
+        description: str | os.PathLike[str] | None = None,
         **kw: Any,
     ) -> None:
         self.pattern = _checked_pattern(pattern)
@@ -62,6 +70,8 @@ class ShardWriter:
         TarWriter(io.BytesIO(), **kw).abort()  # arguments that no shard can have fail here, not at the first sample
         self.maxcount, self.maxsize, self.post, self.verbose = maxcount, maxsize, post, verbose
         self.opener, self.kw = opener, kw
+        self._records = Records(self.pattern, index, description)
+        self._record: Record | None = None
         self.shard, self.total = start_shard, 0
         self._tar: TarWriter | None = None
         self._opened: Any = None
@@ -110,6 +120,8 @@ class ShardWriter:
             tar.close()
             if self._opened is not None:
                 self._opened.close()
+            if self._record is not None:
+                self._records.keep(self._record, self.fname)
         except BaseException:
             self.abort()
             raise
@@ -122,8 +134,11 @@ class ShardWriter:
 
     def close(self) -> None:
         """Publish the shard at work and end; more calls do nothing."""
+        if self._closed:
+            return
         self.finish()
         self._closed = True
+        self._records.close()
 
     def abort(self) -> None:
         """Throw the shard at work away and end; what has been published stays."""
@@ -150,11 +165,15 @@ class ShardWriter:
         self._finished = False
 
     def _open(self) -> TarWriter:
-        if self.opener is None:
-            return TarWriter(self.fname, **self.kw)
-        target = self.opener(self.fname)
-        self._opened = target if callable(getattr(target, "close", None)) else None
-        return TarWriter(target, **self.kw)
+        target: Any = self.fname
+        if self.opener is not None:
+            target = self.opener(self.fname)
+            self._opened = target if callable(getattr(target, "close", None)) else None
+        tar = TarWriter(target, **self.kw)
+        self._record = self._records.begin()
+        if self._record is not None:
+            tar.take_notes(self._record)
+        return tar
 
     def _discard(self) -> None:
         tar, opened = self._tar, self._opened

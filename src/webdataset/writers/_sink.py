@@ -44,6 +44,7 @@ class Sink:
         self._blocks: list[bytes] = []
         self._gathered = 0
         self._failure: BaseException | None = None
+        self.watch: Callable[[bytes], None] | None = None  # is shown all bytes as they are stored
         self._process = os.getpid()
         self.name: str | None = place if self.owned else getattr(place, "name", None)
         self.stream = open_write(place) if self.owned else place
@@ -116,6 +117,8 @@ class Sink:
             self._put(part if self._compressor is None else self._compressor.compress(part))
 
     def _put(self, data: bytes) -> None:
+        if self.watch is not None:
+            self.watch(data)
         while data:
             taken = self.stream.write(data)
             if not isinstance(taken, int):

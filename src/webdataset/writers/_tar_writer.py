@@ -5,15 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from webdataset.errors import EncodingError, WebDatasetError, Where, add_where
+from webdataset.errors import EncodingError, SpecError, WebDatasetError, Where, add_where
+from webdataset.index import index_url, save_index
 from webdataset.tar import END_OF_ARCHIVE, encode_header, padding
 
 from ._compress import find_compression
 from ._encode import make_encoder
 from ._names import check_field, check_key, require_key
+from ._record import Record, index_place
 from ._sink import Sink
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
 
@@ -59,6 +62,7 @@ class TarWriter:
         strict: refuse what a reader would not give back as it was: names that it would cut differently, keys that are
             in the archive already, samples without fields.
         on_sample: called with the key and a list of `Placed` after each sample.
+        index: True stores the archive's index beside it once it is published, a directory or URL stores it there.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class TarWriter:
         encoder_options: dict[str, dict[str, Any]] | None = None,
         strict: bool = True,
         on_sample: Callable[[str, Sequence[Placed]], None] | None = None,
+        index: bool | str | os.PathLike[str] | None = None,
     ) -> None:
         self.user, self.group, self.mode, self.mtime = user, group, mode, int(mtime or 0)
         self.compress, self.keep_meta, self.strict, self.on_sample = compress, keep_meta, strict, on_sample
@@ -86,7 +91,11 @@ class TarWriter:
         self._position = 0
         self._keys: set[str] = set()
         self._known_fields: set[str] = set()
+        self._record: Record | None = None
+        self._place, self._indexed = index_place(index)
         self._sink = Sink(fileobj, compress)
+        if self._indexed:
+            self._begin_index()
 
     def __repr__(self) -> str:
         return f"<TarWriter {self._sink.name or self.stream!r}: {self._sink.state}, {self.count} samples>"
@@ -128,15 +137,26 @@ class TarWriter:
         self._position = end
         self._keys.add(key)
         self.count += 1
+        if self._record is not None:
+            self._record.add(key, placed)
         if self.on_sample is not None:
             self.on_sample(key, [Placed(*where) for where in placed])
         return sum([len(data) for _, data in fields])
 
     def close(self) -> None:
         """Complete the archive and publish it; more calls do nothing."""
-        if self._sink.state == "open":
+        fresh = self._sink.state == "open"
+        if fresh:
             self._sink.write([END_OF_ARCHIVE], len(END_OF_ARCHIVE))
         self._sink.close()
+        if fresh and self._indexed and self._record is not None:
+            save_index(self._record.index, str(self._sink.name), self._place)
+
+    def take_notes(self, record: Record) -> None:
+        """Tell `record` about every sample and every byte."""
+        self._record = record
+        if record.described:
+            self._sink.watch = record.see
 
     def abort(self) -> None:
         """Throw the archive away: nothing is published, and a stream that was given gets no end-of-archive mark."""
@@ -150,6 +170,16 @@ class TarWriter:
             self.close()
         else:
             self.abort()
+
+    def _begin_index(self) -> None:
+        try:
+            if not self._sink.owned:
+                raise SpecError("a stream has no name for an index", hint="give a path or URL instead of the stream")
+            index_url(str(self._sink.name), self._place)
+        except SpecError:
+            self._sink.abort()
+            raise
+        self._record = Record(described=False)
 
     def _encode(self, key: str, sample: dict[str, Any]) -> list[tuple[str, bytes]]:
         """The fields to be written, as (name, bytes), checked and sorted."""

@@ -1,0 +1,141 @@
+"""How much do indexes, order and random access cost?
+
+    python benchmarks/index.py [--small]
+
+Prints one JSON object. CPU seconds of this process, best of five interleaved rounds; memory as the growth of the peak.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from webdataset import index, tar
+from webdataset.samples import ReadSamples
+from webdataset.shards import Order, shuffle_report
+from webdataset.writers import TarWriter
+
+
+def write_shard(path, samples, fields):
+    rng = random.Random(0)
+    with open(path, "wb") as file:
+        for number in range(samples):
+            for field, size in fields:
+                file.write(tar.encode_header(f"{number:08d}.{field}", size) + rng.randbytes(size) + tar.padding(size))
+        file.write(tar.END_OF_ARCHIVE)
+    return str(path)
+
+
+def read_raw(path):
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+
+
+def best(actions, rounds=5):
+    """The least CPU seconds of each action, all of them once per round."""
+    seconds = dict.fromkeys(actions, float("inf"))
+    for _ in range(rounds):
+        for name, action in actions.items():
+            start = time.process_time()
+            action()
+            seconds[name] = min(seconds[name], time.process_time() - start)
+    return seconds
+
+
+def order_claims(shards):
+    counts = np.random.default_rng(0).integers(9_000, 11_000, shards)
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    order = Order(counts, seed=1, epoch=1, window=32)
+    order.at(len(order) - 1)
+    seconds = time.process_time() - start
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3
+    somewhere = np.random.default_rng(1).integers(0, len(order), 100_000)
+    located = best({"near": lambda: order.locate(np.arange(100_000)), "far": lambda: order.locate(somewhere)})
+    report = shuffle_report(Order([1000] * 100, window=32))
+    return {
+        "samples": len(order), "shards": shards, "start_s": seconds, "start_MB": grown,
+        "positions_per_s_near": 100_000 / located["near"], "positions_per_s_far": 100_000 / located["far"],
+        "same_shard_window_32": report.ordered.same_shard, "same_shard_buffer_1000": report.buffered.same_shard,
+    }  # fmt: skip
+
+
+def access_claims(folder, samples):
+    small = write_shard(folder / "small.tar", samples, (("json", 300), ("npy", 700)))
+    large = write_shard(folder / "large.tar", samples // 20, (("jpg", 100_000), ("json", 5_000)))
+    numbers = np.random.default_rng(2).integers(0, samples, 5_000).tolist()
+    with index.IndexedDataset([small]) as dataset:
+        dataset[0]
+        seconds = best({
+            "raw small": lambda: read_raw(small), "index small": lambda: index.build_index(small),
+            "raw large": lambda: read_raw(large), "index large": lambda: index.build_index(large),
+            "random access": lambda: [dataset[number] for number in numbers],
+        })  # fmt: skip
+    sizes = {path: os.path.getsize(path) / 1e6 for path in (small, large)}
+    wanted = [extent for row in index.build_index(large).rows() for extent in row if extent.field == "json"]
+    spans = index.coalesce([index.Range(extent.offset - 512, extent.size + 512) for extent in wanted])
+    return {
+        "index_MB_per_s_1kB_samples": sizes[small] / seconds["index small"],
+        "index_MB_per_s_100kB_samples": sizes[large] / seconds["index large"],
+        "raw_MB_per_s": sizes[large] / seconds["raw large"],
+        "random_access_us": seconds["random access"] / len(numbers) * 1e6,
+        "projection_bytes_ratio": sum(span.length for span in spans) / 1e6 / sizes[large],
+    }
+
+
+def index_claims(folder, samples):
+    """µs of CPU per member: built, written as text, learned while streaming, written with the shard."""
+    result = {}
+    for name, count, fields in (
+        ("1kB", samples, (("json", 300), ("npy", 700))),
+        ("100kB", samples // 20, (("jpg", 100_000), ("json", 5_000))),
+    ):
+        path = write_shard(folder / f"{name}.tar", count, fields)
+        built = index.build_index(path)
+        members = count * len(fields)
+        seconds = best({
+            "raw": lambda: read_raw(path), "build": lambda: index.build_index(path),
+            "text": lambda: index.write_dali(built), "stream": lambda: stream(path),
+            "stream_and_learn": lambda: (Path(index.index_url(path)).unlink(missing_ok=True), stream(path, learn=True)),
+            "stream_known": lambda: stream(path, learn=True),
+        })  # fmt: skip
+        result |= {f"{name}_{action}_us_per_member": value / members * 1e6 for action, value in seconds.items()}
+        result[f"{name}_build_share_of_raw"] = seconds["raw"] / seconds["build"]
+        result[f"{name}_text_bytes_per_member"] = len(index.write_dali(built)) / members
+    rows = [{"__key__": f"{number:08d}", "json": bytes(300), "npy": bytes(700)} for number in range(samples // 2)]
+    seconds = best({kind: lambda kind=kind: write_rows(folder, rows, kind == "index") for kind in ("plain", "index")})
+    return result | {f"write_{kind}_us_per_member": value / len(rows) / 2 * 1e6 for kind, value in seconds.items()}
+
+
+def stream(path, learn=False):
+    return sum(1 for _ in ReadSamples(learn=index.LearnIndexes() if learn else None)([{"url": path}]))
+
+
+def write_rows(folder, rows, indexed):
+    with TarWriter(folder / "written.tar", encoder=False, index=indexed) as sink:
+        for row in rows:
+            sink.write(row)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true", help="only to see that it runs")
+    small = parser.parse_args().small
+    with tempfile.TemporaryDirectory() as folder:
+        samples = 400 if small else 40_000
+        result = {
+            **order_claims(1_000 if small else 100_000),
+            **access_claims(Path(folder), samples),
+            **index_claims(Path(folder), samples),
+        }
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""A map-style dataset out of whatever names shards: `IndexedDataset`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from webdataset import index as offsets
+from webdataset import shards
+from webdataset.codecs import Decoder
+from webdataset.errors import SpecError
+from webdataset.index import Description, read_description
+
+
+class IndexedDataset(offsets.IndexedDataset):
+    """The samples of some shards by number: `len`, any sample, any slice, any key, only the fields that are wanted.
+
+    >>> from webdataset.testing import make_shard
+    >>> for name in ("a", "b"):
+    ...     shard = make_shard(f"memory://docs/{name}.tar", [{"__key__": name + n, "txt": n, "cls": 3} for n in "01"])
+    >>> dataset = IndexedDataset("memory://docs/{a,b}.tar").decode()
+    >>> len(dataset), dataset[3]["txt"], dataset["b0"]["cls"], [sample["__key__"] for sample in dataset[1:3]]
+    (4, '1', 3, ['a1', 'b0'])
+    >>> dataset.where(3).extents
+    (Extent(field='cls', offset=2560, size=1), Extent(field='txt', offset=3584, size=1))
+
+    Local shards are mapped into memory; of others the bytes of the wanted samples are fetched, neighbours together. It
+    goes to worker processes, forked or spawned, and works with torch's samplers and `DataLoader`.
+
+    Args:
+        urls: a path or URL with `{000..123}`, globs and `::`, a directory, a list of these, or the description of a
+            dataset: a `.json` as `wids` has it, or its content.
+        fields: fetch only these; None fetches all.
+        index: a directory or bucket where indexes are kept; None looks beside the shards. A shard without an index is
+            read once.
+        transform: a function of a sample; `map` and `decode` add more.
+        lazy: fetch a field when it is asked for, not before.
+        keep: store the indexes that had to be built, in `index` or beside the shards.
+    """
+
+    def __init__(
+        self,
+        urls: str | os.PathLike[str] | Iterable[Any] | Mapping[str, Any] | Description,
+        *,
+        fields: Sequence[str] | None = None,
+        index: str | os.PathLike[str] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        lazy: bool = False,
+        keep: bool = False,
+    ) -> None:
+        if isinstance(fields, str):
+            raise SpecError(f"fields={fields!r}", hint='a list of field names, such as ("json",)')
+        place = None if index is None else os.fspath(index)
+        super().__init__(named_shards(urls), fields=fields, index=place, transform=transform, lazy=lazy, keep=keep)
+
+    def decode(self, *handlers: Any, **options: Any) -> Self:
+        """The same samples with decoded fields; takes what `wds.decode` takes for a sample."""
+        if self._lazy:
+            raise SpecError("lazy samples are not decoded as a whole", hint="decode the fields that you ask for")
+        return self.map(Decoder(list(handlers), **options))
+
+
+def named_shards(urls: Any) -> list[str] | Description:
+    """What a user wrote, as a list of addresses or as a description.
+
+    >>> named_shards("train-{0..1}.tar")
+    ['train-0.tar', 'train-1.tar']
+    """
+    if isinstance(urls, Description):
+        return urls
+    if isinstance(urls, Mapping):
+        return read_description(urls)
+    if isinstance(urls, str | Path) and str(urls).partition("?")[0].endswith(".json"):
+        return read_description(urls)
+    if isinstance(urls, shards.SimpleShardList):
+        return [str(url) for url in urls.urls]
+    return shards.expand(urls)

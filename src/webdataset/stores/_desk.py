@@ -1,0 +1,68 @@
+"""The far end of a broker: a fresh process that answers requests until there are no more."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ._broker import receive, send
+from ._registry import store_for
+
+if TYPE_CHECKING:
+    from ._store import Stat
+
+
+def serve() -> None:
+    """The far end: answer requests until there are no more."""
+    source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not get between the answers
+    desk = _Desk()
+    with suppress(EOFError):
+        while True:
+            verb, *arguments = receive(source)
+            try:
+                answer = (True, getattr(desk, verb)(*arguments))
+            except Exception as error:  # it is raised at the near end
+                answer = (False, error)
+            send(target, answer)
+
+
+class _Desk:
+    """What a broker has open at the moment: one stream or nothing."""
+
+    stream: Any = None
+
+    def open_read(self, url: str, start: int) -> tuple[int | None, str | None]:
+        self.stream = store_for(url).open_read(url, start)
+        return getattr(self.stream, "size", None), getattr(self.stream, "version", None)
+
+    def read(self, size: int) -> bytes:
+        piece: bytes = self.stream.read1(size)
+        return piece
+
+    def open_write(self, url: str) -> None:
+        self.stream = store_for(url).open_write(url)
+
+    def write(self, data: bytes) -> int:
+        count: int = self.stream.write(data)
+        return count
+
+    def publish(self) -> None:
+        stream, self.stream = self.stream, None
+        stream.close()
+
+    def drop(self) -> None:
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            getattr(stream, "abort", stream.close)()
+
+    def read_range(self, url: str, start: int, length: int) -> bytes:
+        return store_for(url).read_range(url, start, length)
+
+    def stat(self, url: str) -> Stat:
+        return store_for(url).stat(url)
+
+    def list(self, prefix: str) -> list[str]:
+        return list(store_for(prefix).list(prefix))

@@ -1,0 +1,121 @@
+"""What a writer notes down about an archive on the way, so that nobody has to read it again: index, size, checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from webdataset import stores
+from webdataset.errors import SpecError
+from webdataset.index import (
+    Description,
+    IndexBuilder,
+    ShardEntry,
+    ShardIndex,
+    index_url,
+    save_index,
+    seen_from,
+    write_description,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._tar_writer import Placed
+
+
+class Record:
+    """The notes about one archive.
+
+    >>> record = Record()
+    >>> record.add("0001", [("txt", 512, 5, "0001.txt")])
+    >>> record.see(b"the bytes of the archive")
+    >>> record.entry("a.tar")
+    ShardEntry(url='a.tar', nsamples=1, filesize=24, md5sum='157f203c149e8287685f1fa6a4588c73', ...)
+
+    Args:
+        described: also take the checksum, which costs more than everything else here.
+    """
+
+    def __init__(self, *, described: bool = True) -> None:
+        self._builder = IndexBuilder()
+        self._checksum = hashlib.md5(usedforsecurity=False)  # what wids descriptions hold
+        self._size = 0
+        self.described = described
+
+    def add(self, key: str, placed: Sequence[Placed | tuple[str, int, int, str]]) -> None:
+        """One more sample, as `on_sample` reports it."""
+        for _, offset, size, name in placed:
+            self._builder.add(name, offset, size)
+
+    def see(self, data: bytes) -> None:
+        """More bytes of the archive, as they are stored."""
+        self._checksum.update(data)
+        self._size += len(data)
+
+    @cached_property
+    def index(self) -> ShardIndex:
+        """The index of the archive; to be asked for at its end."""
+        return self._builder.finish()
+
+    def entry(self, url: str) -> ShardEntry:
+        """The archive as a line of a description."""
+        return ShardEntry(url, len(self.index), self._size, self._checksum.hexdigest())
+
+
+class Records:
+    """Index and description of a series of archives.
+
+    >>> records = Records("memory://doc-record/%d.tar", index=True, description="memory://doc-record/all.json")
+    >>> records.keep(records.begin(), "memory://doc-record/0.tar")
+    >>> records.close()
+    >>> stores.list_urls("memory://doc-record/")
+    ['memory://doc-record/0.idx', 'memory://doc-record/all.json']
+
+    Args:
+        pattern: how the archives are named.
+        index: True stores the index of each archive beside it, a directory or URL stores it there.
+        description: where the description of all archives goes.
+    """
+
+    def __init__(self, pattern: str, index: Any, description: str | os.PathLike[str] | None) -> None:
+        self.place, self._indexed = index_place(index)
+        self._description = None if description is None else os.fspath(description)
+        self._entries: list[ShardEntry] = []
+        if self._indexed:
+            index_url(pattern, self.place)  # a place that cannot hold an index is refused now, not after the first one
+        if self._description is not None and pattern.startswith("pipe:"):
+            raise SpecError("a description cannot name the output of a command", hint="write to a path or URL")
+
+    def begin(self) -> Record | None:
+        """Notes about one more archive, if there is anything to note down."""
+        described = self._description is not None
+        return Record(described=described) if self._indexed or described else None
+
+    def keep(self, record: Record, url: str) -> None:
+        """An archive has been published: store its index, and remember it for the description."""
+        if self._indexed:
+            save_index(record.index, url, self.place)
+        if self._description is not None:
+            self._entries.append(record.entry(seen_from(self._description, url)))
+
+    def close(self) -> None:
+        """All archives have been published: store their description, whole or not at all."""
+        if self._description is not None and self._entries:
+            with stores.open_write(self._description) as stream:
+                stream.write(write_description(Description(self._entries)))
+
+
+def index_place(index: Any) -> tuple[str | None, bool]:
+    """(place, whether to store an index at all) for whatever a user may write for `index`.
+
+    >>> index_place(True), index_place("indexes/"), index_place(None)
+    ((None, True), ('indexes/', True), (None, False))
+    """
+    if index is None or isinstance(index, bool):
+        return None, bool(index)
+    if not isinstance(index, str | os.PathLike):
+        raise SpecError(f"index={index!r} is no place", hint="True for beside the shard, or a directory or URL")
+    return str(os.fspath(index)), True

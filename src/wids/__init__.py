@@ -1,0 +1,40 @@
+"""Random access to the samples of tar shards, under the names of the `wids` package.
+
+>>> from webdataset.testing import make_shard
+>>> shard = make_shard("memory://wids/a.tar", [{"__key__": "0", "txt": "hello"}, {"__key__": "1", "txt": "world"}])
+>>> dataset = ShardListDataset([{"url": shard, "nsamples": 2}])
+>>> len(dataset), dataset[1][".txt"]
+(2, 'world')
+
+In come descriptions of datasets (which shards, how many samples each) and sample numbers; out come samples: dicts whose
+fields have their leading dot. Everything that reads is `webdataset`'s; `wds.IndexedDataset` is the same without the
+dots, and the better choice for new code.
+
+* `_dataset`       `ShardListDataset`
+* `_places`        where a shard is read: where it lies, or a checked copy of it on the local disk
+* `_decode`        transformations of samples whose fields have dots
+* `_samplers`      orders that go well with shards
+* `_descriptions`  make, change and summarise descriptions
+* `_command`       `widsindex`
+"""
+
+from ._dataset import ShardListDataset
+from ._decode import (
+    decode_all_gz,
+    decode_basic,
+    decode_images_to_numpy,
+    decode_images_to_pil,
+)
+from ._samplers import ChunkedSampler, DistributedChunkedSampler, ShardedSampler, ShardListSampler
+
+__all__ = [
+    "ChunkedSampler",
+    "DistributedChunkedSampler",
+    "ShardListDataset",
+    "ShardListSampler",
+    "ShardedSampler",
+    "decode_all_gz",
+    "decode_basic",
+    "decode_images_to_numpy",
+    "decode_images_to_pil",
+]

@@ -1,0 +1,81 @@
+"""Where a shard is read: where it lies, or a copy of it on the local disk that was checked against its description."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from webdataset import stores
+from webdataset.cache import ShardCache, download
+from webdataset.errors import StaleIndex, StoreError, Where
+from webdataset.index import ShardEntry
+
+
+@dataclass(frozen=True)
+class Places:
+    """From a described shard to an address that can be read from anywhere in it.
+
+    >>> Places().find(ShardEntry("memory://wids/none.tar", 1, filesize=10))
+    Traceback (most recent call last):
+    webdataset.errors.ShardNotFound: ...
+
+    Attributes:
+        cache: keeps whole shards that come over the network; names in it never collide.
+        localname: address → path of the copy, instead of the cache.
+    """
+
+    cache: ShardCache | None = None
+    localname: Callable[[str], str] | None = None
+
+    def find(self, entry: ShardEntry) -> str:
+        """The address to read a shard from; a shard of another size or content than described is refused."""
+        url = entry.url
+        if stores.is_local(url) is None and self.localname is not None:
+            return self._named(entry, self.localname(url))
+        if stores.is_local(url) is None and self.cache is not None:
+            return self._cached(entry, self.cache)
+        entry.check(stores.stat(url).size)
+        return url
+
+    def _named(self, entry: ShardEntry, path: str) -> str:
+        if not Path(path).exists():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            download(entry.url, path)
+            try:
+                _check_copy(entry, path)
+            except StaleIndex:
+                Path(path).unlink()
+                raise
+        entry.check(Path(path).stat().st_size)
+        return path
+
+    def _cached(self, entry: ShardEntry, cache: ShardCache) -> str:
+        new = cache.intact(entry.url, cache.name(entry.url)) is None
+        path = cache.get(entry.url)
+        try:
+            if new:
+                _check_copy(entry, path)
+            entry.check(Path(path).stat().st_size)
+        except StaleIndex:
+            with suppress(StoreError):
+                cache.forget(entry.url)
+            raise
+        return path
+
+
+def _check_copy(entry: ShardEntry, path: str) -> None:
+    """Compare what was fetched with the description's size and checksum."""
+    entry.check(Path(path).stat().st_size)
+    if entry.md5sum is None:
+        return
+    with Path(path).open("rb") as file:
+        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if found != entry.md5sum:
+        raise StaleIndex(
+            f"the description says md5 {entry.md5sum}, the shard has {found}",
+            Where(shard=entry.url),
+            hint="describe the dataset again with widsindex, or get the shard again",
+        )

@@ -1,0 +1,197 @@
+"""Orders that go well with shards: neighbours in time are neighbours in a shard, or nearly.
+
+All of them are reproducible: an order depends on the seed and the epoch alone. Each pass is the next epoch; `set_epoch`
+says otherwise, as torch's samplers have it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence, Sized
+from itertools import accumulate, pairwise
+from typing import Any
+
+from webdataset import world
+from webdataset.errors import SpecError
+
+# Epochs of one seed must not be those of the next: a prime far from small seeds' differences.
+_EPOCH_STRIDE = 1289738273
+
+
+class _Sampler:
+    """What the samplers share: seed, epoch, and the rule for the first epoch."""
+
+    def __init__(self, seed: int, *, shufflefirst: bool) -> None:
+        self.seed, self.epoch, self.shufflefirst = seed, 0, shufflefirst
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next pass be this epoch."""
+        self.epoch = epoch
+
+    def _begin(self) -> tuple[random.Random, bool]:
+        """The generator of this pass, and whether the order of shards or chunks is drawn from it."""
+        rng = random.Random(self.seed + _EPOCH_STRIDE * self.epoch)
+        mixed = self.shufflefirst or self.epoch > 0
+        self.epoch += 1
+        return rng, mixed
+
+
+class ShardListSampler(_Sampler):
+    """Shard after shard, in a new order each epoch, and the samples of each in a new order.
+
+    >>> sampler = ShardListSampler(lengths=[2, 3], seed=1)
+    >>> list(sampler), list(sampler)
+    ([1, 0, 3, 2, 4], [0, 1, 3, 2, 4])
+
+    The first epoch keeps the shards' order, so that they can be fetched in it.
+
+    Args:
+        dataset: has `lengths`: how many samples each shard has.
+        lengths: the same, given.
+        seed: decides the order, together with the epoch.
+        shufflefirst: mix the shards in the first epoch too.
+    """
+
+    def __init__(
+        self, dataset: Any = None, *, lengths: Sequence[int] | None = None, seed: int = 0, shufflefirst: bool = False
+    ) -> None:
+        super().__init__(seed, shufflefirst=shufflefirst)
+        found = lengths if lengths is not None else getattr(dataset, "lengths", None)
+        if found is None:
+            raise SpecError("the shards' lengths are not known", hint="give a ShardListDataset, or lengths=[...]")
+        self.lengths = list(found)
+
+    def __len__(self) -> int:
+        return sum(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        rng, mixed = self._begin()
+        ranges = list(pairwise(accumulate(self.lengths, initial=0)))
+        return _chunk_by_chunk(ranges, rng, mixed=mixed)
+
+
+ShardedSampler = ShardListSampler
+
+
+class ChunkedSampler(_Sampler):
+    """Chunk after chunk of consecutive samples, in a new order each epoch, and each chunk in a new order.
+
+    >>> sampler = ChunkedSampler(range(10), chunksize=4, seed=1)
+    >>> len(sampler), list(sampler)
+    (10, [3, 0, 2, 1, 7, 5, 4, 6, 8, 9])
+    >>> list(ChunkedSampler(range(10), num_samples=(3, 7), shuffle=False))
+    [3, 4, 5, 6]
+
+    Args:
+        dataset: has a length.
+        num_samples: only so many from the beginning, or those from `lo` to before `hi`.
+        chunksize: how many samples belong together.
+        seed: decides the order, together with the epoch.
+        shuffle: False takes everything as it comes.
+        shufflefirst: mix the chunks in the first epoch too.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        *,
+        num_samples: int | tuple[int, int] | None = None,
+        chunksize: int = 2000,
+        seed: int = 0,
+        shuffle: bool = True,
+        shufflefirst: bool = False,
+    ) -> None:
+        super().__init__(seed, shufflefirst=shufflefirst)
+        if num_samples is None or isinstance(num_samples, int):
+            num_samples = (0, len(dataset) if num_samples is None else num_samples)
+        self.lo, self.hi = num_samples
+        if not 0 <= self.lo <= self.hi <= len(dataset):
+            raise SpecError(f"{self.lo}..{self.hi} are not in a dataset of {len(dataset)}", hint="check num_samples")
+        self.chunksize, self.shuffle = _at_least_one("chunksize", chunksize), shuffle
+
+    def __len__(self) -> int:
+        return self.hi - self.lo
+
+    def __iter__(self) -> Iterator[int]:
+        rng, mixed = self._begin()
+        if not self.shuffle:
+            return iter(range(self.lo, self.hi))
+        return _chunk_by_chunk(_chunks(self.lo, self.hi, self.chunksize), rng, mixed=mixed)
+
+
+class DistributedChunkedSampler(_Sampler):
+    """A part of consecutive samples for each rank, chunk by chunk; all parts are equally long.
+
+    >>> [list(DistributedChunkedSampler(range(10), num_replicas=4, rank=r, shuffle=False)) for r in range(4)]
+    [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 0, 1]]
+    >>> len(DistributedChunkedSampler(range(10), num_replicas=4, rank=3, drop_last=True))
+    2
+
+    Where the samples cannot be divided, the last ranks get some of the first samples too; `drop_last` leaves the last
+    samples out instead.
+
+    Args:
+        dataset: has a length.
+        num_replicas: how many ranks there are; by default torch.distributed's, or the environment's.
+        num_samples: only so many from the beginning, for all ranks together.
+        rank: which one this is.
+        shuffle: False takes everything as it comes.
+        shufflefirst: mix the chunks in the first epoch too.
+        seed: decides the order, together with the epoch; the same on all ranks.
+        drop_last: how the parts become equally long.
+        chunksize: how many samples belong together.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        num_samples: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        shufflefirst: bool = False,
+        seed: int = 0,
+        drop_last: bool | None = None,
+        chunksize: int = 1000000,
+    ) -> None:
+        super().__init__(seed, shufflefirst=shufflefirst)
+        here = world.current()
+        self.num_replicas = _at_least_one("num_replicas", here.ranks if num_replicas is None else num_replicas)
+        self.rank = here.rank if rank is None else rank
+        if not 0 <= self.rank < self.num_replicas:
+            raise SpecError(f"rank {self.rank} of {self.num_replicas}", hint="ranks count from 0")
+        self.total = len(dataset) if num_samples is None else num_samples
+        if not 0 < self.total <= len(dataset):
+            raise SpecError(f"{self.total} samples of a dataset of {len(dataset)}", hint="check num_samples")
+        self.drop_last, self.shuffle = bool(drop_last), shuffle
+        self.chunksize = _at_least_one("chunksize", chunksize)
+
+    def __len__(self) -> int:
+        return self.total // self.num_replicas if self.drop_last else -(-self.total // self.num_replicas)
+
+    def __iter__(self) -> Iterator[int]:
+        rng, mixed = self._begin()
+        lo, hi = self.rank * len(self), (self.rank + 1) * len(self)
+        if not self.shuffle:
+            return (number % self.total for number in range(lo, hi))
+        chunks = _chunks(lo, hi, self.chunksize)
+        return (number % self.total for number in _chunk_by_chunk(chunks, rng, mixed=mixed))
+
+
+def _chunks(lo: int, hi: int, size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + size, hi)) for start in range(lo, hi, size)]
+
+
+def _chunk_by_chunk(ranges: list[tuple[int, int]], rng: random.Random, *, mixed: bool) -> Iterator[int]:
+    if mixed:
+        rng.shuffle(ranges)
+    for start, stop in ranges:
+        numbers = list(range(start, stop))
+        rng.shuffle(numbers)
+        yield from numbers
+
+
+def _at_least_one(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SpecError(f"{name}={value!r}", hint="a whole number from 1 on")
+    return value

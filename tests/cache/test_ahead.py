@@ -1,0 +1,70 @@
+"""OpenAhead: a stage whose progress is the shards it has taken and not yet handed on."""
+
+import io
+import json
+import tarfile
+
+import pytest
+
+from webdataset import stores
+from webdataset.cache import OpenAhead
+from webdataset.errors import ShardNotFound, SpecError
+from webdataset.flow import Pass
+from webdataset.handlers import ignore_and_continue, ignore_and_stop
+from webdataset.samples import ReadSamples
+
+
+@pytest.fixture
+def urls():
+    for shard in range(6):
+        with stores.open_write(f"memory://stage/{shard}.tar") as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
+            for n in range(5):
+                info = tarfile.TarInfo(f"{shard}-{n}.txt")
+                info.size = 1
+                tar.addfile(info, io.BytesIO(b"x"))
+    return [f"memory://stage/{shard}.tar" for shard in range(6)]
+
+
+def keys(samples):
+    return [sample["__key__"] for sample in samples]
+
+
+def test_the_same_samples_in_the_same_order(urls):
+    plain = keys(ReadSamples()({"url": url} for url in urls))
+    assert keys(ReadSamples()(OpenAhead(depth=3)({"url": url} for url in urls))) == plain
+    assert len(plain) == 30
+
+
+@pytest.mark.parametrize("stop", [1, 4, 5, 6, 17, 30])
+def test_resumes(urls, stop):
+    ahead, reader, upstream = OpenAhead(depth=3), ReadSamples(), iter([{"url": url} for url in urls])
+    waiting, inside = ahead.start(Pass()), reader.start(Pass())
+    stream = reader.run(ahead.run(upstream, waiting), inside)
+    taken = [next(stream)["__key__"] for _ in range(stop)]
+    saved = json.loads(json.dumps([waiting.save(), inside.save()]))
+    stream.close()
+    waiting, inside = ahead.start(Pass()), reader.start(Pass())
+    waiting.load(saved[0], None)
+    inside.load(saved[1], None)
+    resumed = keys(reader.run(ahead.run(upstream, waiting), inside))
+    assert taken + resumed == keys(ReadSamples()({"url": url} for url in urls))
+
+
+def test_handlers(urls):
+    wanted = [{"url": url} for url in (urls[0], "memory://stage/none.tar", urls[1])]
+    with pytest.raises(ShardNotFound):
+        list(OpenAhead()(wanted))
+    assert [shard["url"] for shard in OpenAhead(handler=ignore_and_continue)(wanted)] == [urls[0], urls[1]]
+    assert [shard["url"] for shard in OpenAhead(handler=ignore_and_stop)(wanted)] == [urls[0]]
+
+
+def test_local_files_are_left_to_the_reader(tmp_path, urls):
+    with stores.open_read(urls[0]) as stream:
+        (tmp_path / "a.tar").write_bytes(stream.read())
+    (shard,) = OpenAhead()([str(tmp_path / "a.tar")])
+    assert shard == {"url": str(tmp_path / "a.tar")}
+
+
+def test_bad_settings():
+    with pytest.raises(SpecError):
+        OpenAhead(depth=0)
