@@ -23,7 +23,7 @@ demo: $(VENV)/.core
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 -m "not long"
+	$(BIN)/python -m pytest -n 2
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 -m long --timeout 3600
