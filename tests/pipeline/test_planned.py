@@ -321,19 +321,24 @@ def test_resuming_on_another_topology_goes_on_with_the_very_same_sequence(shards
 
 @pytest.mark.long
 @pytest.mark.parametrize("before", TOPOLOGIES, ids=str)
-def test_resuming_at_every_step_on_every_topology(shards, before):
-    """The whole matrix with the real pipeline; equal checkpoints are resumed once per topology."""
-    expected = sequence_of(shards)
-    played = play(lambda: batches(shards), *before)
-    for number, step in enumerate(played, 1):
-        position = min(N, number * BATCH * before[0])
+def test_every_step_of_every_topology_saves_its_position(shards, before):
+    """One half of the whole matrix with the real pipeline: what is saved is the position, the same on every rank."""
+    for number, step in enumerate(play(batches(shards).compose, *before), 1):
         states = [state for _, state in step]
         assert all(state == states[0] for state in states)
+        position = min(N, number * BATCH * before[0])
         assert states[0]["at"]["pass"]["plan"] == {"rest": {"samples": N, "position": position, "also": []}}
-    if before == (1, 1):
-        for (_, state), after in itertools.product((step[0] for step in played), TOPOLOGIES):
-            position = state["at"]["pass"]["plan"]["rest"]["position"]
-            assert samples_of(play(lambda: batches(shards), *after, state=state)) == expected[position:]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("after", TOPOLOGIES, ids=str)
+def test_every_topology_goes_on_from_every_position(shards, after):
+    """The other half: every position that is saved anywhere is taken up everywhere, with the very same sequence."""
+    expected, dataset = sequence_of(shards), batches(shards)
+    states = [state for ((_, state),) in play(dataset.compose, 1, 1)]
+    for number, state in enumerate(states, 1):
+        assert samples_of(play(dataset.compose, *after, state=state)) == expected[number * BATCH :]
+    dataset.close()
 
 
 def test_resuming_twice_on_three_topologies(shards):
