@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from webdataset.codecs import npy_batch
 from webdataset.errors import SpecError
 from webdataset.index import IndexedDataset
 from webdataset.shards import Order, expand
@@ -75,6 +74,8 @@ class ArrayBatches:
         if self._order is not None:
             shards, inside = self._order.locate(positions)
             positions = np.concatenate([[0], np.cumsum(self._dataset.counts)])[shards] + inside
+        from webdataset.codecs import npy_batch
+
         return npy_batch(self._dataset.column(positions, self.field))
 
     def __iter__(self) -> Iterator[Array]:

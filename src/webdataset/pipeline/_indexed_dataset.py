@@ -9,7 +9,6 @@ from typing import Any, Self
 
 from webdataset import index as offsets
 from webdataset import shards
-from webdataset.codecs import Decoder
 from webdataset.errors import SpecError
 from webdataset.index import Description, read_description
 
@@ -59,6 +58,8 @@ class IndexedDataset(offsets.IndexedDataset):
         """The same samples with decoded fields; takes what `wds.decode` takes for a sample."""
         if self._lazy:
             raise SpecError("lazy samples are not decoded as a whole", hint="decode the fields that you ask for")
+        from webdataset.codecs import Decoder
+
         return self.map(Decoder(list(handlers), **options))
 
 

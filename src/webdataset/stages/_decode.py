@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from webdataset.codecs import DecodeImage, Decoder, as_handler
 from webdataset.describe import Described, call
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
@@ -17,6 +16,8 @@ from ._rng import rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from webdataset.codecs import Decoder  # loaded when something is decoded: 15 ms of the first sample
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -85,6 +86,8 @@ class Decode(Described, PerItem):
         return guarded(self._decoder().decode, self, self.handler, during)
 
     def _decoder(self) -> Decoder:
+        from webdataset.codecs import Decoder, as_handler
+
         handlers = [as_handler(each, **dict(self.image)) for each in self.handlers]
         return Decoder(
             [each.bind(rng) if hasattr(each, "bind") else each for each in handlers],
@@ -96,6 +99,8 @@ class Decode(Described, PerItem):
 
 
 def _check_image_options(handlers: tuple[Any, ...], image: dict[str, Any]) -> None:
+    from webdataset.codecs import DecodeImage
+
     unknown = image.keys() - {field.name for field in fields(DecodeImage)}
     if unknown:
         raise SpecError(f"decode() has no option {', '.join(sorted(unknown))}")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
-from webdataset.codecs import unpickle_loads
 from webdataset.describe import Described
 from webdataset.errors import DecodingError, MissingDependency, SpecError, UnsafeContent, add_where
 from webdataset.flow import Pass, PerItem
@@ -46,6 +45,8 @@ def decode_pickle(stream: IO[bytes]) -> Any:
     >>> decode_pickle(io.BytesIO(b"(I1\nI2\nt."))
     (1, 2)
     """
+    from webdataset.codecs import unpickle_loads
+
     return unpickle_loads(stream.read())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
@@ -200,6 +199,8 @@ def _excerpt(response: urllib3.BaseHTTPResponse) -> str:
 
 def _seconds(header: str | None) -> float | None:
     """`Retry-After` is a number of seconds or a date."""
+    from email.utils import parsedate_to_datetime  # rarely needed, and 10 ms of the first sample
+
     if header is None:
         return None
     if header.strip().isdigit():
