@@ -147,7 +147,7 @@ class DecodeImage:
         box, size = self._geometry(*known, rng)
         step = self._step(box, size)
         scratch = _scratch.of(math.prod(-(-side // step) for side in known) * len(mode))
-        decoded = jpeg_pixels(data, mode, buffer=scratch, step=step)
+        decoded = jpeg_pixels(data, mode, buffer=scratch, step=step, size=known)
         if decoded is None:
             return other_pixels(data, mode), box, size
         return decoded, box.snapped(step).divided(step), size

@@ -72,7 +72,9 @@ def jpeg_size(data: bytes, mode: str) -> tuple[int, int] | None:
     return width, height
 
 
-def jpeg_pixels(data: bytes, mode: str, *, buffer: bytearray | None = None, step: int = 1) -> Pixels | None:
+def jpeg_pixels(
+    data: bytes, mode: str, *, buffer: bytearray | None = None, step: int = 1, size: tuple[int, int] | None = None
+) -> Pixels | None:
     """The pixels of a JPEG, or None where Pillow has to look.
 
     Args:
@@ -80,8 +82,9 @@ def jpeg_pixels(data: bytes, mode: str, *, buffer: bytearray | None = None, step
         mode: "L", "RGB" or "RGBA".
         buffer: where to put the pixels; a new array by default.
         step: decode at 1/step of the size: 1, 2, 4 or 8.
+        size: what `jpeg_size` said, if it has been asked.
     """
-    size = jpeg_size(data, mode)
+    size = size or jpeg_size(data, mode)
     if size is None:
         return None
     width, height = (-(-side // step) for side in size)  # the smallest scaling that is not below
