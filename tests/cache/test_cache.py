@@ -5,6 +5,9 @@ import io
 import os
 import pickle
 import random
+import signal
+import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -12,7 +15,7 @@ import time
 import pytest
 
 from webdataset import stores
-from webdataset.cache import ShardCache, url_to_cache_name
+from webdataset.cache import ShardCache, url_to_cache_name, url_to_hashed_name
 from webdataset.errors import AccessDenied, FormatError, SpecError, StoreError
 from webdataset.testing import Fault, FaultServer, Schedule
 
@@ -216,6 +219,27 @@ def test_a_copied_cache_directory_is_still_good(tmp_path, server):
     os.utime(path)  # what a copy without times does
     assert read(ShardCache(tmp_path / "c").open(url)) == shard(1)
     assert server.sent("a.tar") == len(shard(1))
+
+
+def test_a_note_half_written_by_a_killed_process_is_removed_at_the_next_start(tmp_path, server):
+    """killing.py meets this once in hundreds of kills; here the write itself is the moment of death."""
+    url = server.add("a.tar", shard(1))
+    script = "import os, sys, signal\nfrom webdataset.cache import ShardCache, _records\n"
+    script += "_records.os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+    script += "ShardCache(sys.argv[1]).get(sys.argv[2])\n"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "c"), url], env=environment)
+    assert killed.returncode == -signal.SIGKILL
+    assert any(name.endswith(".new") for name in os.listdir(tmp_path / "c" / ".webdataset"))
+    assert read(ShardCache(tmp_path / "c").open(url)) == shard(1)
+    assert not any(name.endswith(".new") for name in os.listdir(tmp_path / "c" / ".webdataset"))
+
+
+def test_a_name_of_any_alphabet_and_length_fits_the_file_system(tmp_path, server):
+    name = url_to_hashed_name("https://h/" + "あ=+" * 200)
+    assert len(name) == len(name.encode()) < 140
+    cache = ShardCache(tmp_path / "c", url_to_name=lambda _: name)
+    assert read(cache.open(server.add("a.tar", shard(1)))) == shard(1)
 
 
 def used(folder):

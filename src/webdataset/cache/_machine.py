@@ -9,7 +9,10 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """Host name and boot; pages that were not on the disk when the power failed belong to another boot.
+    """Host name, boot and process namespace.
+
+    Pages that were not on the disk when the power failed belong to another boot; in another namespace, as containers of
+    one host are, a number names another process.
 
     >>> machine() == machine()
     True
@@ -19,7 +22,11 @@ def machine() -> str:
             boot = file.read().strip()
     except OSError:
         boot = ""
-    return f"{socket.gethostname()}/{boot}"
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()}/{boot}/{namespace}"
 
 
 def process_lives(process: object) -> bool:

@@ -25,7 +25,7 @@ def url_to_hashed_name(url: str) -> str:
     >>> url_to_hashed_name("https://h/b/train-0.tar")
     '648ee6276d10e937-train-0.tar'
     """
-    readable = re.sub(r"[^\w.+=@,-]+", "_", re.split(r"[?#]", url.rstrip("/"))[0].rsplit("/", 1)[-1])
+    readable = re.sub(r"[^\w.-]+", "_", re.split(r"[?#]", url.rstrip("/"))[0].rsplit("/", 1)[-1], flags=re.ASCII)
     return f"{url_hash(url)}-{readable[-_LONGEST:]}"
 
 

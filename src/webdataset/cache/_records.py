@@ -4,6 +4,7 @@
     DIR/.webdataset/NAME.entry          what it is: address, size, version, checksum; its mtime is the last use
     DIR/.webdataset/NAME.TOKEN.part     a shard on its way, in order from byte 0
     DIR/.webdataset/NAME.TOKEN.claim    what it will be, and how much room is kept for it
+    DIR/.webdataset/….OWNER.new         a note being written, and by which process
     DIR/.webdataset/locks               one byte per name
 
 (NAME is percent-quoted inside `.webdataset`.) Only what has an entry, a claim or the ending `.part` is ours to delete.
@@ -11,6 +12,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -18,6 +20,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote
+
+from ._machine import machine, process_lives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,9 +132,12 @@ class Records:
                     seen.add(found)
                     yield found
 
-    def half_written(self) -> Iterator[str]:
-        """Notes whose writer was killed before it could rename them."""
-        return (os.path.join(self.notes, note) for note in self._ending(".new"))
+    def half_written(self) -> Iterator[tuple[str, bool]]:
+        """(path, whether its writer is known to be dead) of every note that was not renamed yet."""
+        for note in self._ending(".new"):
+            _, where, process, _ = f"..{note.removesuffix('.new')}".rsplit(".", 3)
+            dead = where == _here() and process.isdigit() and not process_lives(int(process))
+            yield os.path.join(self.notes, note), dead
 
     def _ending(self, ending: str) -> list[str]:
         return sorted(note for note in os.listdir(self.notes) if note.endswith(ending))
@@ -142,10 +149,15 @@ class Records:
         return os.path.join(self.notes, f"{_quoted(name)}.{token}.claim")
 
     def _write(self, path: str, note: Any) -> None:
-        temporary = f"{path}.{secrets.token_hex(4)}.new"
+        temporary = f"{path}.{_here()}.{os.getpid()}.{secrets.token_hex(4)}.new"
         with open(temporary, "w", encoding="utf-8") as file:
             json.dump(asdict(note), file)
         os.replace(temporary, path)
+
+
+def _here() -> str:
+    """This machine, short enough for a file name."""
+    return hashlib.sha256(machine().encode()).hexdigest()[:8]
 
 
 def _quoted(name: str) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 STEP = 16 << 20
 # What a killed process left is kept for those who read the same shard next, but not for ever.
 _RESUMABLE = 24 * 3600.0
+# A note takes milliseconds to write; only where its writer cannot be asked after does its age decide.
+_WRITTEN = 60.0
 
 
 class Room:
@@ -59,9 +61,9 @@ class Room:
             for name, token in list(self._records.parts()):
                 if self._abandoned(name, token):
                     self._drop_part(name, token)
-            for path in self._records.half_written():
+            for path, dead in self._records.half_written():
                 with suppress(FileNotFoundError):
-                    if time.time() - os.stat(path).st_mtime > 60:
+                    if dead or time.time() - os.stat(path).st_mtime > _WRITTEN:
                         os.unlink(path)
 
     def shrink(self) -> None:
