@@ -9,7 +9,16 @@ import pytest
 from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError, StoreError
 from webdataset.stores import HttpStore, Patience, ReadAhead
+from webdataset.stores._ahead import _Shared
 from webdataset.testing import Fault, FaultServer, Schedule
+
+
+@pytest.fixture(params=["slow", "fast"], autouse=True)
+def place(request, monkeypatch):
+    """Slow places are read ahead, fast ones by the consumer itself; what is told below holds for both."""
+    monkeypatch.setattr(_Shared, "slow", request.param == "slow")
+    return request.param
+
 
 DATA = [random.Random(n).randbytes(400_000 + n) for n in range(8)]
 
@@ -28,7 +37,8 @@ def test_order_and_contents(depth, budget):
         stores.close_connections()
 
 
-def test_memory_is_bounded_and_only_depth_streams_are_open():
+def test_memory_is_bounded_and_only_depth_streams_are_open(monkeypatch):
+    monkeypatch.setattr(_Shared, "slow", True)
     opened, waiting = [], threading.Event()
 
     class Endless(io.RawIOBase):
@@ -78,10 +88,48 @@ def test_an_error_in_the_middle_comes_after_the_bytes_before_it():
         url = server.add("a", DATA[0], Schedule((Fault(300_000, "gone"),)))
         with ReadAhead([url]) as streams:
             stream = next(streams)
-            assert stream.read() == DATA[0][:300_000]
+            assert stream.read(len(DATA[0])) == DATA[0][:300_000]
             with pytest.raises(StoreError):
                 stream.read()
         stores.close_connections()
+
+
+def test_a_fast_place_is_read_by_the_consumer_alone(place):
+    """Its threads open the shards and read nothing."""
+    readers = set()
+
+    class Source(io.BytesIO):
+        def read(self, size=-1):
+            readers.add(threading.current_thread())
+            return super().read(size)
+
+        read1 = read
+
+    with ReadAhead([b"a", b"b"], lambda item: Source(item * 1_000_000)) as streams:
+        assert [stream.read(2_000_000)[:1] for stream in streams] == [b"a", b"b"]
+    assert (readers == {threading.current_thread()}) == (place == "fast")
+
+
+def test_a_place_that_keeps_the_consumer_waiting_is_read_ahead(monkeypatch):
+    monkeypatch.setattr(_Shared, "slow", False)
+    others = threading.Event()
+
+    class Source(io.BytesIO):
+        def read(self, size=-1):
+            if threading.current_thread() is not threading.main_thread():
+                others.set()
+            else:
+                stores.pause(0.03)  # a slow place; the threads of the next shards begin when that is known
+            return super().read(size)
+
+        read1 = read
+
+    with ReadAhead([b"a", b"b"], lambda item: Source(item * 1_000_000)) as streams:
+        first = next(streams)
+        assert first.read(10) == b"a" * 10
+        assert others.wait(10)
+        assert first.read(10) == b"a" * 10
+        assert next(streams).read() == b"b" * 1_000_000
 
 
 def test_early_ends_leave_no_thread():

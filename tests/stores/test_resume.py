@@ -74,10 +74,21 @@ def test_a_server_without_ranges_can_be_refused(server):
 def test_an_object_that_changes_is_an_error(server, store, etags, ranges):
     url = server.add("a", DATA, Schedule((Fault(100_000, "changed"),), etags=etags, ranges=ranges))
     with store.open_read(url) as stream:
-        assert stream.read() == DATA[:100_000]
+        assert stream.read(len(DATA)) == DATA[:100_000]
         with pytest.raises(StoreError, match="changed while it was read") as caught:
-            stream.read()
+            stream.read(1)
         assert caught.value.where.offset == 100_000
+
+
+def test_reading_everything_raises_when_there_is_no_everything(server, store):
+    """`read()` that returned what came before the failure would look like the whole object."""
+    url = server.add("a", DATA, Schedule((Fault(100_000, "gone"),)))
+    with store.open_read(url) as stream:
+        for _ in range(2):
+            with pytest.raises(ShardNotFound):
+                stream.read()
+    with pytest.raises(ShardNotFound), store.open_read(url) as stream:
+        stream.readall()
 
 
 def test_a_server_that_never_recovers(server, store):

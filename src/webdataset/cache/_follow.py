@@ -38,28 +38,28 @@ class Follower(Stream):
     def begin(self) -> None:
         """Wait for the first byte, so that a shard that cannot be had fails where it is opened."""
         try:
-            self._available(1)
+            self.peek()
         except BaseException:
             self.close()
             raise
 
-    def pull(self, size: int) -> bytes:
-        piece = self._available(size)
-        return self._from_origin(size) if self._origin is not None else piece
+    def fill(self, view: memoryview) -> int:
+        count = self._available(view)
+        return self._from_origin(view) if self._origin is not None else count
 
-    def _available(self, size: int) -> bytes:
+    def _available(self, view: memoryview) -> int:
         """The next bytes on the disk, waited for; nothing at the end, or when they must come from the origin."""
         while self._origin is None:
-            piece = self._from_disk(size)
-            if piece:
+            count = self._from_disk(view)
+            if count:
                 self._wait = _SHORTEST
-                return piece
+                return count
             entry = self._cache.published(self._url, self._name)
             if entry is None:
                 self._await()
             elif self._at_the_end(entry):
                 break
-        return b""
+        return 0
 
     def close(self) -> None:
         if not self.closed:
@@ -69,22 +69,24 @@ class Follower(Stream):
                 self._origin.close()
         super().close()
 
-    def _from_origin(self, size: int) -> bytes:
-        piece: bytes = getattr(self._origin, "read1", self._origin.read)(size)
-        return piece
+    def _from_origin(self, view: memoryview) -> int:
+        # Not readinto: a user's own opener may hand out less than a file.
+        piece: bytes = getattr(self._origin, "read1", self._origin.read)(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
 
-    def _from_disk(self, size: int) -> bytes:
+    def _from_disk(self, view: memoryview) -> int:
         try:
             if self._descriptor is None and not self._open():
-                return b""
+                return 0
             assert self._descriptor is not None
-            return os.pread(self._descriptor, size, self.position)
+            return os.preadv(self._descriptor, [view], self.position)
         except OSError as error:
             # A network file system may take an evicted file away under a reader: the origin still has it.
             if isinstance(error, StoreError) or error.errno not in {errno.ESTALE, errno.EIO}:
                 raise
             self._go_to_origin()
-            return b""
+            return 0
 
     def _open(self) -> bool:
         """Open the file that has the next byte: the published one, else the longest part."""

@@ -18,7 +18,7 @@ what is written appears at its address complete or not at all.
     _huggingface  hf                                 _ais        AIStore
     _fsspec       everything else
     _handler      a user's own opener
-    _request  _pool  _auth  _index_page              what HTTP needs
+    _request  _pool  _auth  _wire  _index_page       what HTTP needs
     _ahead        the next shards, read while the current one is used
     _counters     bytes, retries, rates
 """

@@ -100,10 +100,11 @@ class _BrokeredStream(Stream):
             self._end()
             raise
 
-    def pull(self, size: int) -> bytes:
+    def fill(self, view: memoryview) -> int:
         assert self._broker is not None
-        piece: bytes = self._broker.ask("read", min(size, PIECE))
-        return piece
+        piece: bytes = self._broker.ask("read", min(len(view), PIECE))
+        view[: len(piece)] = piece
+        return len(piece)
 
     def close(self) -> None:
         self._end()

@@ -12,6 +12,7 @@ from ._request import Request, explained, request
 from ._resume import Body, Patience, ResumingStream, persist
 from ._store import PIECE, Stat, Store, checked_range, read_fully
 from ._upload import SpooledUpload
+from ._wire import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,6 +121,7 @@ class HttpBody(Body):
     def __init__(self, response: urllib3.BaseHTTPResponse, asked: int) -> None:
         self.response = response
         self._read1: Callable[..., bytes] = response.read1
+        self._wire = wire(response)
         self.version = response.headers.get("ETag") or response.headers.get("Last-Modified")
         self.ranged = response.status == 206
         self.complete = bool(getattr(response, "chunked", False))
@@ -136,6 +138,14 @@ class HttpBody(Body):
         except Exception:  # told apart by the table of exceptions, which costs too much for every piece
             with explained():
                 raise
+
+    def readinto(self, view: memoryview) -> int:
+        try:
+            count = self._wire(view)
+        except Exception:
+            with explained():
+                raise
+        return count or super().readinto(view)
 
     def close(self) -> None:
         # Given back to the pool already if it was read to its end; otherwise the connection is of no more use.

@@ -77,16 +77,16 @@ class Pipe(Stream):
     def writable(self) -> bool:
         return self.mode == "wb"
 
-    def pull(self, size: int) -> bytes:
+    def fill(self, view: memoryview) -> int:
         if self.mode != "rb":
             raise SpecError("this pipe is written to, not read", Where(shard=self._name()))
         if self.status is not None:
-            return b""
-        piece: bytes = self.stream.read1(size)  # type: ignore[attr-defined]  # Popen's pipe is a BufferedReader
-        if not piece:
+            return 0
+        count: int = self.stream.readinto1(view)  # type: ignore[attr-defined]  # Popen's pipe is a BufferedReader
+        if not count:
             self._wait()
             self._check()
-        return piece
+        return count
 
     def write(self, data: Any, /) -> int:
         if self.mode != "wb":

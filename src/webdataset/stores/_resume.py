@@ -153,6 +153,12 @@ class Body(ABC):
     def read1(self, size: int) -> bytes:
         """The next bytes, b"" at the end; raises a `StoreError`, retryable or not."""
 
+    def readinto(self, view: memoryview) -> int:
+        """The same into memory that is there already; a transport that can do that without a copy overrides it."""
+        piece = self.read1(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
+
     @abstractmethod
     def close(self) -> None:
         """Give the connection up."""
@@ -196,17 +202,17 @@ class ResumingStream(Stream):
     size: int | None
     version: str | None
 
-    def pull(self, size: int) -> bytes:
+    def fill(self, view: memoryview) -> int:
         began = time.perf_counter()
-        piece = b"" if self._ended else self._retry(lambda: self._read(min(size, PIECE)))
+        count = 0 if self._ended else self._retry(lambda: self._read(view))
         self._backoff.progressed()
         if self._checksum is not None or self.version is None:
-            self._remember(piece)
-        self._bytes += len(piece)
+            self._remember(view[:count])
+        self._bytes += count
         self._seconds += time.perf_counter() - began
-        if self._bytes >= _REPORTED or not piece:
+        if self._bytes >= _REPORTED or not count:
             self._report()
-        return piece
+        return count
 
     def _report(self) -> None:
         counters.add(f"{self._kind}.bytes", self._bytes)
@@ -219,7 +225,7 @@ class ResumingStream(Stream):
             self._report()
         super().close()
 
-    def _retry(self, action: Callable[[], bytes]) -> bytes:
+    def _retry(self, action: Callable[[], T]) -> T:
         while True:
             try:
                 return action()
@@ -230,28 +236,27 @@ class ResumingStream(Stream):
                 self._drop()
                 raise
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, view: memoryview) -> int:
         if self._body is None:
             self._open()
         while not self._ended:
             assert self._body is not None
-            piece = self._body.read1(size)
-            if piece:
-                return piece
+            count = self._body.readinto(view)
+            if count:
+                return count
             self._at_the_end()
-        return b""
+        return 0
 
-    def _open(self) -> bytes:
+    def _open(self) -> None:
         try:
             body = self._connect(self.position - len(self._tail), self.version)
         except PastTheEnd as error:
             self._past_the_end(error)
-            return b""
+            return
         self._body = body
         self._recognise(body)
         if body.start != self.position:
             self._skip_forward(body)
-        return b""
 
     def _recognise(self, body: Body) -> None:
         """The new body must be of the object that the first one was of."""
@@ -266,11 +271,11 @@ class ResumingStream(Stream):
                 raise changed(self.url, self.position, f"{before} became {now}")
         self.size = body.size if self.size is None else self.size
 
-    def _remember(self, piece: bytes) -> None:
+    def _remember(self, piece: memoryview) -> None:
         if self._checksum is not None:
             self._checksum = zlib.crc32(piece, self._checksum)
         if self.version is None:
-            self._tail = (self._tail + piece[-_OVERLAP:])[-_OVERLAP:]
+            self._tail = (self._tail + bytes(piece[-_OVERLAP:]))[-_OVERLAP:]
 
     def _skip_forward(self, body: Body) -> None:
         """The body begins before the byte we want: read up to there, and compare with what we had."""

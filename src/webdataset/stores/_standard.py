@@ -15,9 +15,9 @@ class _Input(Stream):
 
     buffered = 0
 
-    def pull(self, size: int) -> bytes:
-        piece: bytes = sys.stdin.buffer.read1(size)  # type: ignore[union-attr]  # it is a BufferedReader
-        return piece
+    def fill(self, view: memoryview) -> int:
+        count: int = sys.stdin.buffer.readinto1(view)  # type: ignore[union-attr]  # it is a BufferedReader
+        return count
 
 
 class _Output(Upload):

@@ -2,89 +2,119 @@
 
 * `read(n)` returns `n` bytes, fewer only when the stream ends or fails. After a failure the bytes that had already
   arrived are handed out first and the *next* read raises, so nothing that was received is lost. Who gets fewer bytes
-  than expected reads once more: `b""` is a verified end, an exception is the reason.
+  than expected reads once more: `b""` is a verified end, an exception is the reason. `read()` of everything raises at
+  once, because nobody can tell that it is not everything.
 * An end is only ever reported when the place has vouched for it (length, exit status, end marker).
 """
 
 from __future__ import annotations
 
 import io
+import weakref
 from abc import abstractmethod
 from typing import Any
 
-from ._store import PIECE
+from webdataset.errors import StoreError
 
-# Readers of archives ask for headers and payloads in turn; a place is asked for what it has there, up to so much.
-_BUFFER = 256 << 10
+from ._store import PIECE
 
 
 class Stream(io.RawIOBase):
     """A forward-only binary stream; subclasses say where the next bytes come from.
 
-    `position` is how far the place has been read; what was not yet asked for waits in a small buffer.
+    `position` is how far the place has been read; what was not yet asked for waits in a buffer of `buffered` bytes.
+    Readers of archives ask for headers and payloads in turn: the buffer serves them in C, out of memory that is used
+    again and again. Fresh memory for each piece costs more in page faults than this one copy.
     """
 
-    buffered = _BUFFER
+    buffered = PIECE
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
-        self._failure: BaseException | None = None
-        self._buffer, self._at = b"", 0
+        self._told = position
+        self._failure: Exception | None = None
+        # One byte of buffer is none: larger reads go past it, straight into their own bytes.
+        self._reader = io.BufferedReader(_Place(self), max(1, self.buffered))
 
     @abstractmethod
-    def pull(self, size: int) -> bytes:
-        """The next 1 to `size` bytes, as soon as there are any, or b"" at the verified end."""
+    def fill(self, view: memoryview) -> int:
+        """Put the next bytes there, as soon as there are any, and say how many; 0 at the verified end."""
 
     def readable(self) -> bool:
         return True
 
     def tell(self) -> int:
-        return self.position - (len(self._buffer) - self._at)
-
-    def read1(self, size: int = PIECE, /) -> bytes:
-        """At most `size` bytes, as soon as there are any."""
-        at = self._at
-        if at < len(self._buffer):
-            self._at = at + (size if size > 0 else PIECE)
-            piece = self._buffer[at : self._at]
-            if self._at >= len(self._buffer):
-                self._buffer, self._at = b"", 0
-            return piece
-        if self.closed:
-            raise ValueError("read of a closed stream")
-        if self._failure is not None:
-            raise self._failure
-        wanted = size if size > 0 else PIECE
-        piece = self.pull(max(wanted, self.buffered))
-        self.position += len(piece)
-        if len(piece) <= wanted:
-            return piece
-        self._buffer, self._at = piece, wanted
-        return piece[:wanted]
+        return self._told
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Exactly `size` bytes, fewer at the end or just before a failure; all of them when `size` is negative."""
-        endless = size is None or size < 0
-        missing = PIECE if endless else size or 0
-        pieces: list[bytes] = []
-        while missing > 0:
-            piece = self._next(missing, pieces)
-            if not piece:
-                break
-            pieces.append(piece)
-            missing = PIECE if endless else missing - len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if size is None or size < 0:
+            return self.readall()
+        return self._checked(self._reader.read(size), size)
+
+    def read1(self, size: int = PIECE, /) -> bytes:
+        """At most `size` bytes, as soon as there are any."""
+        wanted = size if size > 0 else PIECE
+        return self._checked(self._reader.read1(wanted), wanted)
 
     def readinto(self, buffer: Any, /) -> int:
-        piece = self.read1(len(buffer))
-        buffer[: len(piece)] = piece
-        return len(piece)
+        """At most as many bytes as there is room for, as soon as there are any."""
+        count = self._reader.readinto1(buffer)
+        if not count and len(buffer) and self._failure is not None:
+            raise self._failure
+        self._told += count
+        return count
 
-    def _next(self, size: int, pieces: list[bytes]) -> bytes:
+    def peek(self, size: int = 1, /) -> bytes:
+        """The next bytes without taking them: one at least, unless this is the end."""
+        piece = self._reader.peek(size)
+        if not piece and self._failure is not None:
+            raise self._failure
+        return piece
+
+    def close(self) -> None:
+        if hasattr(self, "_reader"):  # a constructor may have failed before
+            self._reader.close()
+        super().close()
+
+    def _checked(self, piece: bytes, wanted: int) -> bytes:
+        if not piece and wanted and self._failure is not None:
+            raise self._failure
+        self._told += len(piece)
+        return piece
+
+    def readall(self) -> bytes:
+        """All bytes up to the verified end."""
+        pieces = []
+        while piece := self.read(PIECE):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _refill(self, view: memoryview) -> int:
+        """What the buffer calls: a failure looks like an end to it, so that it hands out what it has."""
+        if self._failure is not None:
+            return 0
         try:
-            return self.read1(size)
+            count = self.fill(view)
         except Exception as error:
-            if not pieces:
-                raise
             self._failure = error
-            return b""
+            return 0
+        except BaseException:
+            self._failure = StoreError("an earlier reading was interrupted", hint="open the stream again")
+            raise
+        self.position += count
+        return count
+
+
+class _Place(io.RawIOBase):
+    """The end of the buffer where bytes come in; it must not keep its stream alive."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = weakref.ref(stream)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        stream = self._stream()
+        return 0 if stream is None else stream._refill(buffer)
