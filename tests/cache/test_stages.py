@@ -180,7 +180,6 @@ def test_D26_a_file_that_cannot_be_deleted_does_not_stop_the_cleaning(tmp_path, 
 
 
 def test_download_is_atomic_and_can_show_progress(tmp_path, server, capsys, monkeypatch):
-    monkeypatch.setattr("tqdm.tqdm.monitor_interval", 0)  # its monitor thread lives for ever
     url = server.add("a.tar", empty_tar())
     download(url, tmp_path / "a", verbose=True)
     assert (tmp_path / "a").read_bytes() == empty_tar()
@@ -190,3 +189,13 @@ def test_download_is_atomic_and_can_show_progress(tmp_path, server, capsys, monk
     with pytest.raises(OSError):
         download(bad, tmp_path / "b")
     assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("shown", ["0", "1"])
+def test_a_shard_that_comes_into_the_cache_can_show_progress(tmp_path, server, capsys, monkeypatch, shown):
+    monkeypatch.setenv("WDS_PROGRESS", shown)
+    url = server.add("shown.tar", empty_tar())
+    for shard in FileCache(cache_dir=str(tmp_path))([url]):
+        with shard["stream"] as stream:
+            assert stream.read() == empty_tar()
+    assert ("shown.tar" in capsys.readouterr().err) == (shown == "1")

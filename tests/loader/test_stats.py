@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import webdataset as wds
+from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.loader import WebLoader, profile, progress
 from webdataset.pipeline import DataPipeline
+from webdataset.testing import Fault, FaultServer, Schedule, make_shard
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -174,3 +176,26 @@ def test_two_groups_of_functions_are_not_taken_for_reading():
     list(loader)
     assert loader.stats().bottleneck == "functions"
     assert next(part for part in loader.stats().parts if part.name == "functions").items == 400
+
+
+@pytest.mark.parametrize("how", [{"num_workers": 2}, {"num_workers": 0}, {"num_workers": 1, "workers": "threads"}])
+def test_what_the_stores_moved_is_told_wherever_it_was_read(how, tmp_path):
+    """Bytes, retries and cache hits, summed over the worker processes; each epoch counts for itself."""
+    samples = [{"__key__": f"{n}", "bin": bytes(50_000)} for n in range(4)]
+    shard = stores.open_read(make_shard("memory://moved/a.tar", samples)).read()
+    with FaultServer() as server:
+        cut = Schedule((Fault(60_000, "cut"),))
+        urls = [server.add(f"{n}.tar", shard, cut) for n in range(4)]
+        dataset = wds.WebDataset(urls, shardshuffle=False, cache_dir=tmp_path)
+        loader = WebLoader(dataset, batch_size=None, **how)
+        assert len(list(loader)) == 16
+        moved = loader.stats().moved
+        assert moved["http.bytes"] == 4 * len(shard)
+        assert moved["http.retries"] == 4
+        assert moved["cache.misses"] == 4
+        assert loader.stats().rates["http"] > 0
+        assert "4 retries" in str(loader.stats())
+        assert len(list(loader)) == 16
+        assert loader.stats().moved["cache.hits"] == 4
+        assert "http.bytes" not in loader.stats().moved
+        stores.close_connections()

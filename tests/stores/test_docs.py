@@ -32,6 +32,7 @@ def test_every_variable_is_there(page):
         "WDS_CACHE",
         "WDS_CACHE_SIZE",
         "WDS_VERBOSE_CACHE",
+        "WDS_PROGRESS",
     }
     assert not about_places & elsewhere
     for name in about_places:

@@ -15,6 +15,7 @@ Nothing that the cache did not make is ever deleted.
     _cleanup   the public library's cleaner        _download  one address to one file
     _ahead     OpenAhead: the next shards while the current one is used
     _machine   host and boot                       _memory    shards in memory, shared by workers
+    _bar       a progress bar for a download
 """
 
 import importlib

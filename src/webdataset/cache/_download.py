@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any
+import os
+from contextlib import closing
 
-from webdataset.stores import open_read, open_write, redacted
+from webdataset.stores import open_read, open_write
 
-if TYPE_CHECKING:
-    import os
+from ._bar import download_bar
 
 
 def download(
@@ -29,18 +28,12 @@ def download(
         url: Any address.
         dest: Any address that can be written to.
         chunk_size: Bytes per step.
-        verbose: Show a progress bar.
+        verbose: Show a progress bar; `WDS_PROGRESS=1` does so too.
     """
-    with closing(open_read(url)) as source, open_write(dest) as target, ExitStack() as stack:
-        bar = stack.enter_context(_bar(url, source)) if verbose else None
-        while piece := source.read(chunk_size):
-            target.write(piece)
-            if bar is not None:
-                bar.update(len(piece))
-
-
-def _bar(url: str | os.PathLike[str], source: Any) -> Any:
-    from tqdm import tqdm
-
-    total = getattr(source, "size", None)
-    return tqdm(total=total, unit="B", unit_scale=True, desc=redacted(str(url))[-40:])
+    with closing(open_read(url)) as source, open_write(dest) as target:
+        size = getattr(source, "size", None)
+        with download_bar(os.fspath(url), size, shown=verbose or None) as bar:
+            while piece := source.read(chunk_size):
+                target.write(piece)
+                if bar is not None:
+                    bar.update(len(piece))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from webdataset.errors import FormatError, StoreError, Where
 from webdataset.stores import counters, open_read, redacted, stat
 
+from ._bar import download_bar
 from ._machine import machine
 from ._names import url_hash
 from ._records import Claim, Entry, file_size
@@ -158,7 +159,10 @@ class Fill:
     def _copy(self, stream: Any, token: str, claim: Claim) -> tuple[Claim, int]:
         checksum = self._checksum(token)
         read = getattr(stream, "read1", stream.read)
-        with open(self._place.records.part(self.name, token), "ab", buffering=0) as part:
+        with (
+            open(self._place.records.part(self.name, token), "ab", buffering=0) as part,
+            download_bar(self._url, claim.size) as bar,
+        ):
             while piece := read(_PIECE):
                 if self._stop:
                     raise Stopped
@@ -166,6 +170,8 @@ class Fill:
                     claim = self._grow(token, claim, self.written + len(piece))
                 self._write(part.fileno(), piece, token)
                 checksum = zlib.crc32(piece, checksum)
+                if bar is not None:
+                    bar.update(len(piece))
                 self._place.locks.refresh(fill_lock(self.name))
             os.fsync(part.fileno())
         return claim, checksum

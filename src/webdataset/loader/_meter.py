@@ -6,10 +6,12 @@ They are taken once for every chunk of samples or every batch, never for every s
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
+
+from webdataset.stores import counters
 
 T = TypeVar("T")
 
@@ -34,6 +36,8 @@ class Meter:
         self.counts: defaultdict[str, int] = defaultdict(int)
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._started = self._latest = time.perf_counter()
+        self._before = counters.snapshot()
+        self._elsewhere: Counter[str] = Counter()
 
     def add(self, name: str, seconds: float, *, count: int = 1) -> None:
         """So much more time, for so many more items."""
@@ -63,6 +67,15 @@ class Meter:
         """Add what another process has counted."""
         for name, (count, seconds) in totals.items():
             self.add(name, seconds, count=count)
+
+    def update_moved(self, grown: Mapping[str, float]) -> None:
+        """Add what the stores of another process have moved."""
+        self._elsewhere.update(grown)
+
+    @property
+    def moved(self) -> dict[str, float]:
+        """What the stores have moved since the beginning, here and in other processes: bytes, seconds, retries, …"""
+        return dict(self._elsewhere + Counter(counters.since(self._before)))
 
 
 def timed(items: Iterator[T], meter: Meter, name: str) -> Iterator[T]:

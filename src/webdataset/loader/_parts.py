@@ -23,6 +23,7 @@ def thread_stats(meter: Meter, threads: int) -> Stats:
         meter.mean("queue") if threads else None,
         threads,
         meter.seconds["functions on a processor"] / functions if functions else None,
+        meter.moved,
     )
 
 
@@ -41,7 +42,7 @@ def process_stats(meter: Meter, workers: int) -> Stats:
     consumer = _consumer(meter, seconds, "consumer")
     between = max(0.0, 1 - consumer.share - busy / alive)
     handing = Part("handing over", "handing over", "between", consumer.items, between * seconds, between)
-    return Stats(meter.counts["items"], seconds, (*parts, handing, consumer), None, workers)
+    return Stats(meter.counts["items"], seconds, (*parts, handing, consumer), None, workers, moved=meter.moved)
 
 
 def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str) -> Iterator[Part]:

@@ -13,6 +13,7 @@ from webdataset import world
 from webdataset.errors import StageError
 from webdataset.flow import Json
 from webdataset.pipeline import DataPipeline, TorchIterable
+from webdataset.stores import counters, growth
 
 from ._meter import Meter, timed
 from ._parcel import Parcel, pack
@@ -36,13 +37,14 @@ class Start:
 
 @dataclass(slots=True)
 class Post:
-    """A message of a worker: an item with its place, or a failure, or nothing."""
+    """A message of a worker: an item with its place, or a failure, or nothing; and what was counted meanwhile."""
 
     worker: int
     parcel: Parcel | Unpacked | None = None
     place: Tagged | None = None
     failure: Failure | None = None
     counted: dict[str, tuple[int, float]] = field(default_factory=dict)
+    moved: dict[str, float] = field(default_factory=dict)
 
     def pin_memory(self) -> Any:
         """Called by torch's pinning thread where there is a device to copy to."""
@@ -109,10 +111,14 @@ class Posted(TorchIterable):
             yield Post(here)
         if self._blocks is None and self.blocks:
             self._blocks = Blocks(self.blocks)
+        before = counters.snapshot()
         try:
             for post in self.posts(here, start.places[here] if start is not None else None):
                 self._pack(post)
+                now = counters.snapshot()
+                post.moved, before = growth(before, now), now
                 yield post
+            yield Post(here, moved=counters.since(before))  # a stream says what it moved when it ends
         except Exception as error:
             yield Post(here, failure=Failure(error, here))
 

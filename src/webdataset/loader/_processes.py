@@ -131,6 +131,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             for post in timed(posts, self.meter, "wait"):
                 if post.failure is not None:
                     post.failure.raise_again()
+                self.meter.update_moved(post.moved)
                 if post.parcel is not None:
                     at.note(post)
                     self.meter.update(post.counted)

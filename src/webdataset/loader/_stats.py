@@ -6,7 +6,10 @@ busiest lane decides how fast the whole is, and in it the part that takes most o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from webdataset.stores import rates
 
 from ._advice import advise
 
@@ -60,6 +63,8 @@ class Stats:
         queue: how full the queue in front of the consumer was, from 0 to 1.
         workers: how many threads or processes.
         on_processor: the share of the functions' time in which they had a processor; threads only.
+        moved: what the stores and the cache did meanwhile, in this process and in the workers: `http.bytes`,
+            `http.seconds`, `http.retries`, `cache.hits`, …
     """
 
     items: int
@@ -68,11 +73,17 @@ class Stats:
     queue: float | None = None
     workers: int = 0
     on_processor: float | None = None
+    moved: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
         """Items handed on per second."""
         return self.items / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Bytes per second of waiting, for each kind of store."""
+        return rates(self.moved)
 
     @property
     def slowest(self) -> Part | None:
@@ -105,6 +116,20 @@ class Stats:
             f"{self.items:,} items in {self.seconds:.1f} s: {self.rate:,.1f} a second{queue}",
             f"{'part':<32}{'lane':<10}{'items':>10}{'at most/s':>14}{'busy':>7}",
             *map(str, self.parts),
+            *_transport(self.moved),
             f"bottleneck: {self.bottleneck} – {self.advice}",
         ]
         return "\n".join(line.rstrip() for line in lines)
+
+
+def _transport(moved: Mapping[str, float]) -> Iterator[str]:
+    """A line for each kind of store, and one for the cache.
+
+    >>> list(_transport({"http.bytes": 3e6, "http.seconds": 0.5, "http.retries": 2, "cache.hits": 1}))
+    ['http: 3.0 MB at 6 MB/s, 2 retries', 'cache: 1 hits, 0 misses']
+    """
+    for kind, rate in rates(moved).items():
+        retries = f", {moved[f'{kind}.retries']:,.0f} retries" if f"{kind}.retries" in moved else ""
+        yield f"{kind}: {moved[f'{kind}.bytes'] / 1e6:,.1f} MB at {rate / 1e6:,.0f} MB/s{retries}"
+    if "cache.hits" in moved or "cache.misses" in moved:
+        yield f"cache: {moved.get('cache.hits', 0):,.0f} hits, {moved.get('cache.misses', 0):,.0f} misses"

@@ -26,7 +26,7 @@ what is written appears at its address complete or not at all.
 from ._address import scheme_of
 from ._ahead import ReadAhead, read_ahead
 from ._ais import AisStore
-from ._counters import Counters, counters
+from ._counters import Counters, counters, growth, rates
 from ._fsspec import FsspecStore
 from ._globs import is_pattern
 from ._guard import refuse_untrusted
@@ -70,12 +70,14 @@ __all__ = [
     "close_connections",
     "counters",
     "gopen",
+    "growth",
     "is_local",
     "is_pattern",
     "list_urls",
     "open_read",
     "open_write",
     "pause",
+    "rates",
     "read_ahead",
     "read_range",
     "redacted",

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Counters:
@@ -36,18 +40,34 @@ class Counters:
 
     def since(self, before: dict[str, float]) -> dict[str, float]:
         """What grew after a snapshot was taken, by how much."""
-        now = self.snapshot()
-        return {name: value - before.get(name, 0) for name, value in now.items() if value != before.get(name, 0)}
+        return growth(before, self.snapshot())
 
     def rates(self, before: dict[str, float] | None = None) -> dict[str, float]:
         """Bytes per second of waiting, for each kind of store."""
-        grown = self.since(before or {})
-        kinds = {name.removesuffix(".bytes") for name in grown if name.endswith(".bytes")}
-        return {kind: grown[f"{kind}.bytes"] / max(grown.get(f"{kind}.seconds", 0), 1e-9) for kind in sorted(kinds)}
+        return rates(self.since(before or {}))
 
     def after_fork(self) -> None:
         """A child begins with a lock of its own: the parent's may have been held by another thread."""
         self._lock = threading.Lock()
+
+
+def growth(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+    """What grew between two snapshots, by how much.
+
+    >>> growth({"http.opened": 1}, {"http.opened": 3, "http.bytes": 0})
+    {'http.opened': 2}
+    """
+    return {name: value - before.get(name, 0) for name, value in now.items() if value != before.get(name, 0)}
+
+
+def rates(grown: Mapping[str, float]) -> dict[str, float]:
+    """Bytes per second of waiting, for each kind of store.
+
+    >>> rates({"http.bytes": 3_000_000, "http.seconds": 2.0, "cache.hits": 1})
+    {'http': 1500000.0}
+    """
+    kinds = {name.removesuffix(".bytes") for name in grown if name.endswith(".bytes")}
+    return {kind: grown[f"{kind}.bytes"] / max(grown.get(f"{kind}.seconds", 0), 1e-9) for kind in sorted(kinds)}
 
 
 counters = Counters()

@@ -1,0 +1,26 @@
+"""A bar on the standard error stream for one download."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from webdataset import config
+from webdataset.stores import redacted
+
+
+def download_bar(url: str, total: int | None, *, shown: bool | None = None) -> AbstractContextManager[Any]:
+    """A progress bar if it is wanted (by default: if `WDS_PROGRESS` is set), else None; to be told bytes by `update`.
+
+    >>> with download_bar("https://h/a.tar", 100, shown=False) as bar:
+    ...     print(bar)
+    None
+    """
+    if not (config.read("WDS_PROGRESS") if shown is None else shown):
+        return nullcontext()
+    from tqdm import tqdm
+
+    class Bar(tqdm):  # type: ignore[type-arg,misc,unused-ignore]  # tqdm has no types
+        monitor_interval = 0  # its monitor is a thread that never ends
+
+    return Bar(total=total, unit="B", unit_scale=True, desc=redacted(url)[-40:])  # type: ignore[no-any-return,unused-ignore]  # the same
