@@ -78,3 +78,46 @@ def azurite(folder):
     ]
     with running(command, port):
         yield port
+
+
+NGINX = """
+daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;
+events {{ worker_connections 64; }}
+http {{
+  access_log off; sendfile on;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  server {{ listen 127.0.0.1:{port}; root {folder}/pages; autoindex on; }}
+}}
+"""
+
+
+@contextmanager
+def nginx(folder):
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if program is None:
+        pytest.skip("nginx is not installed (apt install nginx-light)")
+    port = free_port()
+    (folder / "pages").mkdir()
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
+    with running([program, "-c", str(folder / "nginx.conf"), "-p", str(folder)], port):
+        yield folder / "pages", f"http://127.0.0.1:{port}"
+
+
+FTP = """
+import sys
+from pyftpdlib.authorizers import DummyAuthorizer
+from pyftpdlib.handlers import FTPHandler
+from pyftpdlib.servers import FTPServer
+FTPHandler.authorizer = DummyAuthorizer()
+FTPHandler.authorizer.add_user("u", "p", sys.argv[1], perm="elradfmwMT")
+FTPServer(("127.0.0.1", int(sys.argv[2])), FTPHandler).serve_forever()
+"""
+
+
+@contextmanager
+def ftp(folder):
+    pytest.importorskip("pyftpdlib", reason="pyftpdlib is not installed")
+    port = free_port()
+    with running([sys.executable, "-W", "ignore", "-c", FTP, str(folder), str(port)], port):
+        yield port

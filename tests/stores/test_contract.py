@@ -147,6 +147,20 @@ class TestRcloneHttp(StoreContract):
 
 
 @pytest.fixture(scope="module")
+def nginx(tmp_path_factory):
+    with servers.nginx(tmp_path_factory.mktemp("nginx")) as place:
+        yield place
+
+
+class TestNginx(TestRcloneHttp):
+    @pytest.fixture(autouse=True)
+    def place(self, nginx):
+        self.number = str(next(numbers))
+        self.folder, self.base = nginx[0] / self.number, f"{nginx[1]}/{self.number}"
+        (self.folder / "list" / "deep").mkdir(parents=True)
+
+
+@pytest.fixture(scope="module")
 def s3():
     import boto3
 
@@ -304,3 +318,19 @@ class TestSftp(StoreContract):
 
     def address(self, name):
         return f"{self.base}/{name}"
+
+
+@pytest.fixture(scope="module")
+def ftp(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ftp")
+    with servers.ftp(folder) as port:
+        yield folder, port
+
+
+@pytest.mark.leaks_allowed
+class TestFtp(TestSftp):
+    @pytest.fixture(autouse=True)
+    def place(self, ftp):
+        self.number = next(numbers)
+        (ftp[0] / str(self.number) / "list" / "deep").mkdir(parents=True)
+        self.base = f"ftp://u:p@127.0.0.1:{ftp[1]}/{self.number}"

@@ -47,6 +47,8 @@ class FsspecStore(Store):
 
     def list(self, prefix: str) -> Iterator[str]:
         fs, path = _place(prefix)
+        if prefix.endswith("/") and not path.endswith("/"):
+            path += "/"  # some file systems take it off
         folder, _, _ = path.rpartition("/")
         start = prefix[: len(prefix) - len(path)] if prefix.endswith(path) else f"{scheme_of(prefix)}://"
         with explained(prefix):
