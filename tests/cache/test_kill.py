@@ -64,6 +64,7 @@ def test_60_kills_under_a_limit(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3000)
 def test_1000_kills(tmp_path):
     without_limit(tmp_path / "c", 500, 3)
     with_limit(tmp_path / "d", 500, 4)

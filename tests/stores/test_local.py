@@ -145,5 +145,6 @@ def test_killed_writers_publish_nothing_broken_and_the_next_one_cleans_up(tmp_pa
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_1000_killed_writers(tmp_path):
     killed_writers(tmp_path, 1000, 2)

@@ -4,11 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from webdataset.writers import ShardWriter
 
-ROUNDS = 40
 
-# Starts ROUNDS writers one after the other and kills each after it has reported a random number of samples: within a
+# Starts some writers one after the other and kills each after it has reported a random number of samples: within a
 # sample, at the end of a shard, between two shards.
 KILLER = """
 import os, random, signal, sys
@@ -42,10 +43,12 @@ for round in range(int(rounds)):
 """
 
 
-def test_killed_writers_leave_only_complete_shards(tmp_path, is_complete):
-    subprocess.run([sys.executable, "-c", KILLER, str(tmp_path), str(ROUNDS)], check=True, timeout=100)
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("rounds", [100, pytest.param(1000, marks=pytest.mark.long)])
+def test_killed_writers_leave_only_complete_shards(tmp_path, is_complete, rounds):
+    subprocess.run([sys.executable, "-c", KILLER, str(tmp_path), str(rounds)], check=True, timeout=1000)
     leftovers = 0
-    for number in range(ROUNDS):
+    for number in range(rounds):
         folder = tmp_path / str(number)
         visible = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
         assert [path.name for path in visible] == [f"a-{shard:04d}.tar" for shard in range(len(visible))]
@@ -55,7 +58,7 @@ def test_killed_writers_leave_only_complete_shards(tmp_path, is_complete):
         leftovers += len(hidden)
         write_again(folder, shards=len(visible) + 1)
         assert not [path for path in folder.iterdir() if path.name.startswith(".")], "the next run clears up"
-    assert leftovers > ROUNDS / 4, (
+    assert leftovers > rounds / 4, (
         "too few writers were killed in the middle of a shard for this test to mean something"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import secrets
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ class _FsspecUpload(Upload):
         self._finished = True  # until there is something to publish or discard
         self._url = url
         self._fs, self._path = _place(url)
-        self._temporary = f"{self._path}.part"
+        self._temporary = f"{self._path}.{secrets.token_hex(4)}.part"  # two writers never share one
         with explained(url):
             self._file: Any = self._fs.open(self._temporary, "wb")
         self._finished = False
@@ -97,9 +98,13 @@ class _FsspecUpload(Upload):
     def publish(self) -> None:
         with explained(self._url):
             self._file.close()
-            if self._fs.exists(self._path):
+            try:
+                self._fs.mv(self._temporary, self._path)
+            except Exception:  # what each library raises; some places do not move over what is there
+                if not self._fs.exists(self._path):
+                    raise
                 self._fs.rm_file(self._path)
-            self._fs.mv(self._temporary, self._path)
+                self._fs.mv(self._temporary, self._path)
 
     def discard(self) -> None:
         with explained(self._url):
