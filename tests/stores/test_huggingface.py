@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -85,6 +86,20 @@ def test_writing(hub, monkeypatch):
     with pytest.raises(ZeroDivisionError), stores.open_write("hf://datasets/me/cats/train/1.tar") as stream:
         raise ZeroDivisionError
     assert len(hub.files) == 1
+
+
+def test_writing_to_a_bucket_calls_the_hubs_library_as_it_wants_to_be_called(hub, monkeypatch):
+    """Its own protocol for large files has no fake here, so the last step is a double with the library's signature."""
+    library = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    taken = create_autospec(library.HfApi.batch_bucket_files)
+    monkeypatch.setattr(library.HfApi, "batch_bucket_files", taken)
+    with stores.open_write("hf://buckets/me/pail/train/0.tar") as stream:
+        stream.write(b"hello")
+    assert taken.call_args.args[1:] == ("me/pail",)
+    assert taken.call_args.kwargs == {"add": [(b"hello", "train/0.tar")]}
+    taken.side_effect = OSError("no")
+    with pytest.raises(StoreError, match="the hub did not take the file"):
+        stores.open_write("hf://buckets/me/pail/train/0.tar").close()
 
 
 def test_D19_the_token_goes_to_the_hub_and_nowhere_else(hub, monkeypatch, caplog):

@@ -152,3 +152,23 @@ def test_bad_credentials_and_buckets_that_may_not_be_listed(monkeypatch, status)
             with pytest.raises(AccessDenied, match="credentials") as caught:
                 act("s3://shards/a*.tar" if act is stores.list_urls else "s3://shards/a.tar")
         assert "AWS_SKIP_SIGNATURE" in caught.value.hint
+
+
+@pytest.mark.parametrize("anonymous", ["true", None])
+def test_a_public_bucket_of_google_is_read_without_credentials(s3, monkeypatch, anonymous):
+    s3.put_object(Bucket="shards", Key="public.tar", Body=b"hello", ACL="public-read")
+    s3.put_object(Bucket="shards", Key="private.tar", Body=b"hello")
+    for name in [name for name in os.environ if name.startswith("GOOGLE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GOOGLE_BASE_URL", os.environ["AWS_ENDPOINT_URL"])
+    if anonymous:
+        monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", anonymous)
+        with stores.open_read("gs://shards/public.tar") as stream:
+            assert stream.read() == b"hello"
+        with pytest.raises(AccessDenied) as caught:
+            stores.open_read("gs://shards/private.tar")
+        assert "GOOGLE_SKIP_SIGNATURE" in caught.value.hint
+    else:
+        monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "token")
+        with stores.open_read("gs://shards/private.tar") as stream:
+            assert stream.read() == b"hello"

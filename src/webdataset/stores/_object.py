@@ -239,7 +239,8 @@ def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> Sto
     if status == 404:
         return ShardNotFound(what, where, hint="check bucket and name")
     if status in {401, 403} or isinstance(error, theirs.PermissionDeniedError | theirs.UnauthenticatedError):
-        hint = "check the credentials in the environment, or read a public bucket with AWS_SKIP_SIGNATURE=true"
+        public = {"gs": "GOOGLE", "s3": "AWS", "s3a": "AWS"}.get(urlsplit(url).scheme, "AZURE") + "_SKIP_SIGNATURE=true"
+        hint = f"check the credentials in the environment, or read a public bucket with {public}"
         return AccessDenied(what, where, hint=hint)
     if isinstance(error, theirs.PreconditionError):
         return changed(url, offset or 0, "its etag is another")
