@@ -132,6 +132,33 @@ def test_a_place_that_keeps_the_consumer_waiting_is_read_ahead(monkeypatch):
         assert next(streams).read() == b"b" * 1_000_000
 
 
+def test_all_ways_of_reading_may_be_mixed():
+    with ReadAhead([DATA[0]], io.BytesIO) as streams:
+        stream, found = next(streams), b""
+        for size in (10, 1000, 70_000, 3):
+            room = bytearray(size)
+            found += stream.read(size)
+            found += stream.read1(size)
+            assert stream.peek(1)[:1] == DATA[0][len(found) : len(found) + 1]
+            count = stream.readinto(room)
+            found += room[:count]
+            assert stream.tell() == len(found)
+        assert found + stream.read() == DATA[0]
+
+
+def test_leaving_does_not_wait_for_a_place_that_is_down():
+    """The next shard's server is down, and patience would last for hours."""
+    with FaultServer() as server:
+        url = server.add("a", DATA[0], Schedule(tuple(Fault(0, "503") for _ in range(99))))
+        store = HttpStore(Patience(tries=50, first=1000, longest=1000))
+        openers = {"here": io.BytesIO, "there": lambda _: store.open_read(url)}
+        with ReadAhead([("here", b"hello"), ("there", b"")], lambda item: openers[item[0]](item[1])) as streams:
+            assert next(streams).read() == b"hello"
+            while not server.requests("a"):
+                threading.Event().wait(0.01)
+        stores.close_connections()
+
+
 def test_early_ends_leave_no_thread():
     with FaultServer() as server:
         urls = [server.add(f"{n}", data) for n, data in enumerate(DATA)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import FormatError, StoreError, Where
-from webdataset.stores import counters, open_read, redacted, stat
+from webdataset.stores import abandonable, counters, open_read, redacted, stat
 
 from ._bar import download_bar
 from ._machine import machine
@@ -53,7 +53,7 @@ class Fill:
     def __init__(self, place: Place, url: str, name: str) -> None:
         self._place, self._url, self.name = place, url, name
         self._changed = threading.Condition()
-        self._stop = self.finished = False
+        self._stop, self.finished = threading.Event(), False
         self.error: BaseException | None = None
         self.written = 0
         self.readers = 0
@@ -67,7 +67,7 @@ class Fill:
 
     def stop(self) -> None:
         """End soon; what was fetched stays for whoever reads the shard next."""
-        self._stop = True
+        self._stop.set()
         self._thread.join()
 
     def join(self) -> None:
@@ -76,8 +76,9 @@ class Fill:
 
     def _run(self) -> None:
         try:
-            while not self._fetch():
-                pass
+            with abandonable(self._stop):
+                while not self._fetch():
+                    pass
         except BaseException as error:
             self.error = error
         finally:
@@ -164,7 +165,7 @@ class Fill:
             download_bar(self._url, claim.size) as bar,
         ):
             while piece := read(_PIECE):
-                if self._stop:
+                if self._stop.is_set():
                     raise Stopped
                 if self.written + len(piece) > claim.reserved:
                     claim = self._grow(token, claim, self.written + len(piece))

@@ -40,7 +40,7 @@ from ._pipe import Pipe, PipeStore
 from ._pool import close_connections
 from ._redact import redacted
 from ._registry import schemes, store_for
-from ._resume import Backoff, Patience, ResumingStream, pause
+from ._resume import Backoff, Patience, ResumingStream, abandonable, pause
 from ._rewrite import rewrite_url
 from ._standard import StandardStore
 from ._store import Stat, Store, skip
@@ -67,6 +67,7 @@ __all__ = [
     "Store",
     "Stream",
     "Upload",
+    "abandonable",
     "close_connections",
     "counters",
     "gopen",

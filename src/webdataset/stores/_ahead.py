@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from webdataset.errors import SpecError
 
 from ._open import open_read
+from ._resume import abandonable
 from ._stream import Stream
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ class AheadStream(Stream):
         self._filled = threading.Condition(shared.lock)
         self._pieces: deque[memoryview] = deque()
         self._source: Any = None
-        self._ended = self._unwanted = self._in_use = self._taken = False
+        self._ended = self._in_use = self._taken = self._buffering = False
+        self._unwanted = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="webdataset-ahead", daemon=True)
         self._thread.start()
@@ -94,15 +96,18 @@ class AheadStream(Stream):
             raise self._error
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if not self._taken:
+        if not self._taken or self._buffering:
             return super().read(size)
         began = time.perf_counter()
         piece: bytes = self._source.read(size)
         self._shared.waited(len(piece), time.perf_counter() - began)
+        self.position += len(piece)
+        self._told += len(piece)
         return piece
 
     def fill(self, view: memoryview) -> int:
         if self._taken:
+            self._buffering = True  # by peek or readinto: from now on bytes may wait there, before those of the source
             piece = getattr(self._source, "read1", self._source.read)(len(view))
             view[: len(piece)] = piece
             return len(piece)
@@ -123,7 +128,7 @@ class AheadStream(Stream):
     def close(self) -> None:
         if not self.closed:
             with self._shared.lock:
-                self._unwanted = True
+                self._unwanted.set()
                 self._shared.give_back(sum(map(len, self._pieces)))
                 self._pieces.clear()
             self._thread.join()
@@ -133,20 +138,24 @@ class AheadStream(Stream):
 
     def _run(self) -> None:
         try:
-            source = self._opener(self.item)
-            try:
-                self._note_opened(source)
-                if self._is_mine():
-                    self._read_ahead(source)
-            finally:
-                if not self._taken:
-                    source.close()
+            with abandonable(self._unwanted):
+                self._open_and_read()
         except BaseException as error:
             self._error = error
         finally:
             with self._shared.lock:
                 self._ended = not self._taken
                 self._filled.notify_all()
+
+    def _open_and_read(self) -> None:
+        source = self._opener(self.item)
+        try:
+            self._note_opened(source)
+            if self._is_mine():
+                self._read_ahead(source)
+        finally:
+            if not self._taken:
+                source.close()
 
     def _note_opened(self, source: Any) -> None:
         self.size, self.version = getattr(source, "size", None), getattr(source, "version", None)
@@ -157,7 +166,7 @@ class AheadStream(Stream):
     def _is_mine(self) -> bool:
         """Wait until it is clear who reads: this thread, the consumer, or nobody."""
         with self._shared.lock:
-            self._shared.changed.wait_for(lambda: self._taken or self._unwanted or self._shared.slow)
+            self._shared.changed.wait_for(lambda: self._taken or self._unwanted.is_set() or self._shared.slow)
             return not self._taken
 
     def _read_ahead(self, source: Any) -> None:
@@ -169,13 +178,17 @@ class AheadStream(Stream):
         shared = self._shared
         with shared.lock:
             shared.changed.wait_for(
-                lambda: self._unwanted or shared.used + _PIECE <= shared.limit or (self._in_use and not self._pieces)
+                lambda: (
+                    self._unwanted.is_set()
+                    or shared.used + _PIECE <= shared.limit
+                    or (self._in_use and not self._pieces)
+                )
             )
-            return not self._unwanted
+            return not self._unwanted.is_set()
 
     def _hand_over(self, piece: bytes) -> None:
         with self._shared.lock:
-            if not self._unwanted:
+            if not self._unwanted.is_set():
                 self._pieces.append(memoryview(piece))
                 self._shared.used += len(piece)
                 self._filled.notify()

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
 import zlib
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,10 +26,11 @@ from ._store import PIECE, past_the_end
 from ._stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _log = logging.getLogger(__name__)
 _jitter = random.Random()
+_here = threading.local()
 
 # Counters are told after so many bytes.
 _REPORTED = 8 << 20
@@ -90,7 +93,11 @@ class Backoff:
             raise self._surrender(error, wait) from error
         counters.add(f"{self._kind}.retries")
         _log.info("%s; trying again in %.2g s (%d)", error, wait, self._in_a_row)
-        pause(wait)
+        abandoned: threading.Event | None = getattr(_here, "abandoned", None)
+        if abandoned is None:
+            pause(wait)
+        elif abandoned.wait(wait):
+            raise StoreError("nobody wants these bytes any more", error.where) from error
 
     def _wait(self, error: StoreError) -> float:
         asked: float | None = getattr(error, "retry_after", None)
@@ -113,6 +120,24 @@ def pause(seconds: float) -> None:
     """
     if seconds > 0:
         time.sleep(seconds)
+
+
+@contextmanager
+def abandonable(event: threading.Event) -> Iterator[None]:
+    """Inside, this thread's waiting for a place to recover ends, by an error, when the event is set.
+
+    >>> event = threading.Event()
+    >>> event.set()
+    >>> with abandonable(event):
+    ...     Backoff(Patience(first=1000), "https://h/a.tar").failed(retryable(StoreError("busy")))
+    Traceback (most recent call last):
+    webdataset.errors.StoreError: nobody wants these bytes any more – https://h/a.tar
+    """
+    _here.abandoned = event
+    try:
+        yield
+    finally:
+        _here.abandoned = None
 
 
 def persist(action: Callable[[], T], url: str, patience: Patience, kind: str) -> T:
