@@ -57,6 +57,20 @@ def test_connections_are_kept(serve):
     for _ in range(5):
         with stores.open_read(site.url("a")) as stream:
             assert stream.read() == b"hello"
+        assert stores.stat(site.url("a")).size == 5
+    assert len(connections) == 1
+
+
+def test_connections_are_kept_when_the_body_is_read_past_urllib3(serve):
+    """All but its last bytes come straight from the connection; the pool still gets it back, and every byte is there."""
+    data, connections = os.urandom(3_000_001), set()
+    site = serve(lambda handler: (connections.add(handler.client_address), send_object(handler, data)))
+    for size in (1, 1000, 16_384, 99_999, 5_000_000):
+        with stores.open_read(site.url("a")) as stream:
+            first = stream.read(size)
+            assert first == data[:size]
+            assert first + stream.read() == data
+    assert stores.read_range(site.url("a"), 12_345, 1_234_567) == data[12_345 : 12_345 + 1_234_567]
     assert len(connections) == 1
 
 

@@ -101,8 +101,8 @@ class HttpStore(Store):
             if getattr(error, "status", None) not in _NO_HEAD:
                 raise
         else:
-            with response:
-                return _described(response, response.headers.get("Content-Length"))
+            response.drain_conn()  # there is nothing to read, but that is how the connection gets back into its pool
+            return _described(response, response.headers.get("Content-Length"))
         body = self._body(url, 0, 1, None)
         try:
             return Stat(body.size, body.version, _time(body.response))

@@ -132,7 +132,7 @@ def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:
             hub.batch_bucket_files(address.repository, add=[(spool.read(), address.path)])
         else:
             hub.upload_file(
-                path_or_fileobj=spool.read(),
+                path_or_fileobj=getattr(spool, "_file", spool),  # the library wants a file of `io`, not one that spools
                 path_in_repo=address.path,
                 repo_id=address.repository,
                 repo_type=address.kind.removesuffix("s"),

@@ -81,10 +81,18 @@ class _CloudBody(Body):
         self._rest = memoryview(b"")
 
     def read1(self, size: int) -> bytes:
+        return bytes(self._next(size))
+
+    def readinto(self, view: memoryview) -> int:
+        piece = self._next(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
+
+    def _next(self, size: int) -> memoryview:
         if not self._rest:
             with explained(self._url):
                 self._rest = memoryview(next(self._pieces, b""))
-        piece, self._rest = bytes(self._rest[:size]), self._rest[size:]
+        piece, self._rest = self._rest[:size], self._rest[size:]
         return piece
 
     def close(self) -> None:
