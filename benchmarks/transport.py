@@ -18,6 +18,7 @@ import argparse
 import io
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -118,8 +119,8 @@ def consume(samples):
 
 def processor():
     """Seconds of processor time, with those of children that have ended (curl)."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def warm(run, urls):

@@ -119,7 +119,7 @@ def test_a_place_that_keeps_the_consumer_waiting_is_read_ahead(monkeypatch):
             if threading.current_thread() is not threading.main_thread():
                 others.set()
             else:
-                stores.pause(0.03)  # a slow place; the threads of the next shards begin when that is known
+                stores.pause(0.06)  # a slow place; the threads of the next shards begin when that is known
             return super().read(size)
 
         read1 = read
