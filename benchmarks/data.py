@@ -4,7 +4,7 @@
 * raw:    the same pictures, decoded, the shorter side brought to 256 and cut to 256 × 256, as PPM files
 * small:  60,000 samples of about 1 kB: json + npy
 * tokens: 400,000 samples: one npy of 512 uint16
-* blobs:  128 blobs of 4 MB
+* blobs:  384 blobs of 4 MB
 """
 
 import io
@@ -12,7 +12,7 @@ import json
 import os
 import tarfile
 
-COUNTS = {"photos": 2048, "raw": 8192, "small": 60_000, "tokens": 400_000, "blobs": 128}
+COUNTS = {"photos": 2048, "raw": 8192, "small": 60_000, "tokens": 400_000, "blobs": 384}
 SHARDS = {"photos": 4, "raw": 4, "small": 4, "tokens": 4, "blobs": 2}
 KIND = {
     "limits": "photos",
