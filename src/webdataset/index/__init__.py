@@ -8,7 +8,10 @@ field is decoded, in which order samples are wanted, or what a rank is.
 * `_shard_index` what an index of one shard holds, and what is impossible
 * `_build`       members → index: at once, while streaming, many shards side by side
 * `_learn`       the same while somebody reads a shard for its samples
-* `_walk`        the headers of a local archive alone
+* `_walk`        the headers of a plain local archive, from one to the next or swept up with everything
+* `_plain`       many header blocks at once: checked, and what they say
+* `_cut`         many names at once: keys and fields
+* `_digits`      many numbers at once: from and to decimal digits
 * `_dali`        the text format of NVIDIA's `wds2idx`
 * `_wids`        the JSON description of a whole dataset
 * `_place`       where index files lie; storing and loading them
