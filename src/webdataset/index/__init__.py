@@ -19,6 +19,7 @@ field is decoded, in which order samples are wanted, or what a rank is.
 * `_fresh`       does this index describe this shard?
 * `_fetch`       byte ranges of a shard, mapped or over the network
 * `_lookup`      one sample out of the middle of a shard
+* `_recent`      the indexes that were used last
 * `_dataset`     a map-style dataset over indexed shards
 """
 
@@ -34,6 +35,7 @@ from ._learn import LearnIndexes, Lesson
 from ._lookup import ShardReader
 from ._names import split_name
 from ._place import dali_name, has_index, index_url, load_count, load_index, save_index
+from ._recent import RecentIndexes
 from ._shard_index import Extent, Keys, ShardIndex
 from ._wids import Description, ShardEntry, read_description, seen_from, write_description
 
@@ -48,6 +50,7 @@ __all__ = [
     "Lesson",
     "Place",
     "Range",
+    "RecentIndexes",
     "ShardEntry",
     "ShardIndex",
     "ShardReader",

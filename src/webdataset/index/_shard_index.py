@@ -20,6 +20,8 @@ from webdataset.errors import FormatError
 Ints = NDArray[np.int64]
 
 BLOCK = 512
+# Bytes per key of a dictionary from keys to numbers: a text, a number and their place.
+_TABLE_ENTRY = 190
 
 
 class Extent(NamedTuple):
@@ -85,6 +87,13 @@ class ShardIndex:
         if not len(self.offsets):
             return 0
         return padded(int(self.offsets[-1] + self.sizes[-1]))
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes; more once keys have been looked for."""
+        columns = (self.firsts, self.offsets, self.sizes, self.field_numbers)
+        table = _TABLE_ENTRY * len(self.keys) if "_numbers" in self.__dict__ else 0
+        return sum(column.nbytes for column in columns) + self.keys.nbytes + table
 
     def key(self, number: int) -> str | None:
         """The key of a sample, None if the index does not know keys."""
@@ -160,6 +169,11 @@ class Keys(Sequence[str]):
         """The keys of all parts, one part after the other."""
         lengths = [part.lengths for part in parts]
         return cls.of_text(b"".join(part._text for part in parts), np.concatenate([*lengths, np.zeros(0, np.int64)]))
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        return len(self._text) + self._ends.nbytes
 
     @property
     def text(self) -> str:
