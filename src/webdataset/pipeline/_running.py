@@ -25,7 +25,7 @@ from webdataset.world import World
 
 from ._chain import is_even_chain, may_drop
 from ._in_plan import InPlan
-from ._loop import InFlight, Loop
+from ._loop import Loop
 from ._stages import invoke, is_opaque
 
 _LONGEST = 120
@@ -73,7 +73,7 @@ class Running:
         self._handed_on = [0]  # in a list, because the generator that counts must not refer to what holds it
         self._exact = not any(is_opaque(stage) for stage in stages)
         self.by_plan = is_even_chain(stages)
-        self._in_plan: tuple[InPlan, list[InFlight], bool] | None = None
+        self._in_plan: tuple[InPlan, list[Any], bool] | None = None
         # Items of this pass, counted by who takes them; only several ranks have to know whether they are in step.
         self.counts = self.by_plan and during.world.ranks > 1
         self.handed_on = 0
@@ -99,7 +99,8 @@ class Running:
         if self._in_plan is None:  # a loader asks at every item, so what does not change is looked up once
             plan, *others = self._progress
             assert isinstance(plan, InPlan)
-            self._in_plan = plan, [at for at in others if isinstance(at, InFlight)], may_drop(self._stages)
+            # Between two items nothing is held; in the middle of a batch, after a failure or Ctrl-C, something is.
+            self._in_plan = plan, [at for at in others if hasattr(at, "origins")], may_drop(self._stages)
         plan, in_flight, drops = self._in_plan
         return plan.place(in_flight, self.handed_on, drops=drops)
 
