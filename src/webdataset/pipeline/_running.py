@@ -19,8 +19,8 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from webdataset.describe import shown
-from webdataset.errors import StateError
-from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Resumable, digest, fuse
+from webdataset.errors import StateError, WebDatasetError
+from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, digest, fuse
 from webdataset.world import World
 
 from ._chain import is_even_chain, may_drop
@@ -159,7 +159,7 @@ class Running:
                 earlier.tracked = True
         mine = next(saved) if saved is not None else None
         if mine is not None:
-            at.load(mine, self._recall(len(self._way)))
+            _load(at, mine, self._recall(len(self._way)), stage)
         self._progress.append(at)
         self._way.append(stage)
         return stage.run(items if items is not None else iter(()), at)
@@ -188,6 +188,28 @@ class Running:
         close = getattr(self.items, "close", None)
         if close is not None:
             close()
+
+
+def _load(at: Progress, saved: Json, recall: Recall, stage: Any) -> None:
+    """Load a stage's progress; what is not in the form that `save` gives is said to be so."""
+    failed: list[BaseException] = []  # while an item was made again: that is not the checkpoint's fault
+
+    def noted(origin: Json) -> Any:
+        try:
+            return recall(origin)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    try:
+        at.load(saved, noted)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        if error in failed or isinstance(error, WebDatasetError):
+            raise
+        raise StateError(
+            f"the checkpoint has {saved!r:.60} for the stage {shown(stage):.60}, which cannot be read",
+            hint="give load_state_dict what state_dict returned",
+        ) from error
 
 
 def _counted(items: Iterator[Any], handed_on: list[int], skip: int) -> Iterator[Any]:
