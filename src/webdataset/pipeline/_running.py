@@ -152,7 +152,7 @@ class Running:
         return results
 
     def _resume(self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
-        at.upstream = self._progress[-1] if self._progress else None
+        at.upstream = next((one for one in reversed(self._progress) if _knows_origins(one)), None)
         if not isinstance(stage, Loop):  # which holds nothing of its own
             for earlier in self._progress:
                 earlier.tracked = True
@@ -187,6 +187,11 @@ class Running:
         close = getattr(self.items, "close", None)
         if close is not None:
             close()
+
+
+def _knows_origins(at: Progress) -> bool:
+    """Whether it does more than to ask the one before it: asked once for every sample, a step less is 0.1 µs less."""
+    return type(at).origin is not Progress.origin or at.upstream is None
 
 
 def _counted(items: Iterator[Any], handed_on: list[int], skip: int) -> Iterator[Any]:
