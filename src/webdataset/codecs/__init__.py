@@ -15,7 +15,7 @@ who asks. Heavy packages are imported by the codec that needs them, when it need
     _images         image specs and their handler   _scratch       memory that is used again
     _imageencoder   arrays, tensors, pictures → compressed images
     _decode_image   decode, crop, resize and flip   _crop          where to cut
-    _resize         pixels → other pixels
+    _resize         pixels → other pixels           _resample      as torch does it, without torch
     _audio          sound                           _video         film
     _compress       .gz and .zst members            _require       optional packages
 """
