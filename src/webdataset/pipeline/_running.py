@@ -153,7 +153,7 @@ class Running:
         return results
 
     def _resume(self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
-        at.upstream = self._progress[-1] if self._progress else None
+        at.upstream = next((one for one in reversed(self._progress) if _knows_origins(one)), None)
         if not isinstance(stage, Loop):  # which holds nothing of its own
             for earlier in self._progress:
                 earlier.tracked = True
@@ -210,6 +210,11 @@ def _load(at: Progress, saved: Json, recall: Recall, stage: Any) -> None:
             f"the checkpoint has {saved!r:.60} for the stage {shown(stage):.60}, which cannot be read",
             hint="give load_state_dict what state_dict returned",
         ) from error
+
+
+def _knows_origins(at: Progress) -> bool:
+    """Whether it does more than to ask the one before it: asked once for every sample, a step less is 0.1 µs less."""
+    return type(at).origin is not Progress.origin or at.upstream is None
 
 
 def _counted(items: Iterator[Any], handed_on: list[int], skip: int) -> Iterator[Any]:
