@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from webdataset import recycle
+
 from ._require import require
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ def as_float(pixels: Pixels, white: int = 255) -> Pixels:
     >>> as_float(np.array([0, 255], "u1"))
     array([0., 1.], dtype=float32)
     """
-    result = pixels.astype(np.float32)
+    result = recycle.empty(pixels.shape, np.dtype(np.float32))
+    result[...] = pixels
     result /= white
     return result

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from webdataset import recycle
+
 from ._require import find_package, require
 from ._resample import resample
 from ._scratch import Scratch
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 Pixels = np.ndarray[Any, Any]
 
+_FLOAT = np.dtype(np.float32)
 _scratch = Scratch()
 # The first two batches of the usual size: they are there before torch would be.
 _EARLY = 128
@@ -163,7 +166,8 @@ def scaled(pixels: Pixels, factor: Pixels, offset: Pixels) -> Pixels:
     >>> scaled(np.array([[0, 255]], "u1"), np.float32(1 / 255), np.float32(0)).tolist()
     [[0.0, 1.0]]
     """
-    result = pixels.astype(np.float32)
+    result = recycle.empty(pixels.shape, _FLOAT)
+    result[...] = pixels
     result *= factor
     result += offset
     return result
