@@ -2,9 +2,10 @@
 
 * photos: 2,048 JPEGs of about 100 kB, 500 × 375, with labels; 128 different ones
 * raw:    the same pictures, decoded, the shorter side brought to 256 and cut to 256 × 256, as PPM files
-* small:  60,000 samples of about 1 kB: json + npy
+* jpegs:  4,000 JPEGs of about 100 kB and nothing else
+* small:  300,000 samples of about 1 kB: json + npy
 * tokens: 400,000 samples: one npy of 512 uint16
-* blobs:  128 blobs of 4 MB
+* blobs:  384 blobs of 4 MB
 """
 
 import io
@@ -12,12 +13,12 @@ import json
 import os
 import tarfile
 
-COUNTS = {"photos": 2048, "raw": 8192, "small": 60_000, "tokens": 400_000, "blobs": 128}
-SHARDS = {"photos": 4, "raw": 4, "small": 4, "tokens": 4, "blobs": 2}
+COUNTS = {"photos": 2048, "jpegs": 4000, "raw": 8192, "small": 300_000, "tokens": 400_000, "blobs": 384}
+SHARDS = {"photos": 4, "jpegs": 4, "raw": 4, "small": 8, "tokens": 4, "blobs": 2}
 KIND = {
     "limits": "photos",
     "small bytes": "small",
-    "photo bytes": "photos",
+    "photo bytes": "jpegs",
     "antialiased": "photos",
     "plain": "photos",
     "float": "photos",
@@ -77,6 +78,10 @@ def photos(folder, numbers):
         yield f"{number:08d}.cls", str(number % 1000).encode()
 
 
+def jpegs(folder, numbers):
+    return ((name, payload) for name, payload in photos(folder, numbers) if name.endswith(".jpg"))
+
+
 def raw(folder, numbers):
     from PIL import Image
 
@@ -120,7 +125,7 @@ def npy(array):
     return stream.getvalue()
 
 
-MEMBERS = {"photos": photos, "raw": raw, "small": small, "tokens": tokens, "blobs": blobs}
+MEMBERS = {"photos": photos, "jpegs": jpegs, "raw": raw, "small": small, "tokens": tokens, "blobs": blobs}
 
 
 def pairs(folder, kind="photos"):

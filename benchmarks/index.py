@@ -10,8 +10,10 @@ import json
 import os
 import random
 import resource
+import shutil
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -38,14 +40,14 @@ def read_raw(path):
             pass
 
 
-def best(actions, rounds=5):
-    """The least CPU seconds of each action, all of them once per round."""
+def best(actions, rounds=5, clock=time.process_time):
+    """The least seconds of each action, all of them once per round."""
     seconds = dict.fromkeys(actions, float("inf"))
     for _ in range(rounds):
         for name, action in actions.items():
-            start = time.process_time()
+            start = clock()
             action()
-            seconds[name] = min(seconds[name], time.process_time() - start)
+            seconds[name] = min(seconds[name], clock() - start)
     return seconds
 
 
@@ -98,19 +100,39 @@ def index_claims(folder, samples):
     ):
         path = write_shard(folder / f"{name}.tar", count, fields)
         built = index.build_index(path)
-        members = count * len(fields)
+        members, text = count * len(fields), index.write_dali(built)
         seconds = best({
             "raw": lambda: read_raw(path), "build": lambda: index.build_index(path),
-            "text": lambda: index.write_dali(built), "stream": lambda: stream(path),
+            "text": lambda: index.write_dali(built), "load": lambda: index.read_dali(text), "stream": lambda: stream(path),
             "stream_and_learn": lambda: (Path(index.index_url(path)).unlink(missing_ok=True), stream(path, learn=True)),
             "stream_known": lambda: stream(path, learn=True),
         })  # fmt: skip
         result |= {f"{name}_{action}_us_per_member": value / members * 1e6 for action, value in seconds.items()}
         result[f"{name}_build_share_of_raw"] = seconds["raw"] / seconds["build"]
+        result[f"{name}_build_and_text_share_of_raw"] = seconds["raw"] / (seconds["build"] + seconds["text"])
+        result |= {f"{name}_side_by_side_{key}": value for key, value in side_by_side(folder, path).items()}
         result[f"{name}_text_bytes_per_member"] = len(index.write_dali(built)) / members
     rows = [{"__key__": f"{number:08d}", "json": bytes(300), "npy": bytes(700)} for number in range(samples // 2)]
     seconds = best({kind: lambda kind=kind: write_rows(folder, rows, kind == "index") for kind in ("plain", "index")})
     return result | {f"write_{kind}_us_per_member": value / len(rows) / 2 * 1e6 for kind, value in seconds.items()}
+
+
+def side_by_side(folder, path, shards=4):
+    """Wall seconds of four shards: read and built, one after the other and by two threads."""
+    paths = [str(folder / f"copy-{number}.tar") for number in range(shards)]
+    for copy in paths:
+        shutil.copyfile(path, copy)
+    with ThreadPoolExecutor(2) as pool:
+        seconds = best({
+            "raw": lambda: list(map(read_raw, paths)), "raw_2": lambda: list(pool.map(read_raw, paths)),
+            "build": lambda: list(map(index.build_index, paths)),
+            "build_2": lambda: list(index.build_indexes(paths, workers=2)),
+        }, clock=time.perf_counter)  # fmt: skip
+    return {
+        "share_of_raw_1_thread": seconds["raw"] / seconds["build"],
+        "share_of_raw_2_threads": seconds["raw_2"] / seconds["build_2"],
+        "gain_of_2_threads": seconds["build"] / seconds["build_2"],
+    }
 
 
 def stream(path, learn=False):

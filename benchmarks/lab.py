@@ -78,9 +78,10 @@ def load(peer):
 
 def measure(peer, row, label, prepare=False):
     """Run one contender in a fresh process: what it printed, and the most memory it and its children held."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    if peer == OURS:
-        environment["PYTHONPATH"] = str(ROOT / "src")
+    apart = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
+    environment = {name: value for name, value in os.environ.items() if name not in apart}
+    if peer == OURS:  # not installed, as the peers are, but compiled beforehand as they are
+        environment |= {"PYTHONPATH": str(ROOT / "src"), "PYTHONPYCACHEPREFIX": str(DATA / "compiled")}
     environment |= {"BENCH_STARTED": str(time.time()), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
     command = [python_of(peer), str(HERE / "child.py"), peer, row, label, str(DATA), *(["prepare"] if prepare else [])]
     process = subprocess.Popen(

@@ -13,13 +13,14 @@ def prepare(row, folder):
     place = folder / "dali.part"
     place.mkdir(exist_ok=True)
     for path in data.shards(folder, "photos"):
-        tool = [sys.executable, "-m", "wds2idx", path, str(place / f"{path.rpartition('/')[2]}.idx")]
-        tool[:3] = [sys.executable.rpartition("/")[0] + "/wds2idx"]
-        subprocess.run(tool, check=True, stdout=subprocess.DEVNULL)
+        tool = sys.executable.rpartition("/")[0] + "/wds2idx"
+        index = place / f"{path.rpartition('/')[2]}.idx"
+        subprocess.run([tool, path, str(index)], check=True, stdout=subprocess.DEVNULL)
     place.rename(folder / "dali")
 
 
 def photos(folder, antialias=True, floats=False):
+    import numpy as np
     from nvidia.dali import fn, pipeline_def, types
 
     paths = data.shards(folder, "photos")
@@ -46,7 +47,7 @@ def photos(folder, antialias=True, floats=False):
     running.build()
     for _ in range(data.COUNTS["photos"] // 64):
         images, _labels = running.run()
-        yield [images.as_array()]
+        yield [np.asarray(images.as_tensor())]  # a view: DALI hands its batches on without copying them
 
 
 ROWS = {

@@ -156,8 +156,8 @@ ROWS = {
     },
     "small bytes": {"ours": lambda folder: read(folder, "small", 256)},
     "photo bytes": {
-        "ours": lambda folder: read(folder, "photos", 64),
-        "page cache read": lambda folder: cached(folder, "photos"),
+        "ours": lambda folder: read(folder, "jpegs", 1),
+        "page cache read": lambda folder: cached(folder, "jpegs"),
     },
     "blobs": {
         "ours": lambda folder: read(folder, "blobs", 1),

@@ -69,6 +69,6 @@ ROWS = {
     "small": {"public webdataset": small},
     "tokens": {"public webdataset": tokens},
     "small bytes": {"public webdataset": lambda folder: read(folder, "small", 256)},
-    "photo bytes": {"public webdataset": lambda folder: read(folder, "photos", 64)},
+    "photo bytes": {"public webdataset": lambda folder: read(folder, "jpegs", 1)},
     "blobs": {"public webdataset": lambda folder: read(folder, "blobs", 1)},
 }

@@ -59,6 +59,7 @@ _TABLE = (
     Variable("WDS_CACHE_SIZE", "limit of the shard cache in bytes, 1e12 or -1 for none", default=-1, parse=_size),
     Variable("WDS_VERBOSE_CACHE", "1 logs cache hits and downloads at INFO", default=False, parse=_flag),
     Variable("WDS_PROGRESS", "1 shows a progress bar for every shard that is downloaded", default=False, parse=_flag),
+    Variable("WDS_INDEX_MEMORY", "limit of the indexes a dataset keeps in memory, bytes", default=2**29, parse=_size),
     Variable("WIDS_CACHE", "directory in which `wids` keeps shards that come over the network"),
     Variable("WDS_SHOW_SEED", "1 logs the seed of every ResampledShards pass at INFO", default=False, parse=_flag),
     Variable("GOPEN_VERBOSE", "1 logs opened and rewritten URLs at INFO", default=False, parse=_flag),

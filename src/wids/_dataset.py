@@ -18,6 +18,7 @@ from webdataset.cache import ShardCache
 from webdataset.errors import SpecError, StaleIndex, Where
 from webdataset.index import (
     Description,
+    RecentIndexes,
     ShardEntry,
     ShardIndex,
     ShardReader,
@@ -91,7 +92,7 @@ class ShardListDataset:
         self.cum_lengths = [0, *accumulate(self.lengths)]
         self.lru_size = lru_size
         self._places = Places(_cache(cache_dir, -1 if keep else cache_size), localname)
-        self._indexes: dict[int, ShardIndex] = {}
+        self._indexes = RecentIndexes()
         self._forget_open()
 
     def __len__(self) -> int:
@@ -144,7 +145,7 @@ class ShardListDataset:
         return f"<ShardListDataset {name}{len(self)} samples in {len(self.shards)} shards>"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None, "_lock": None, "_indexes": {}}
+        return {**self.__dict__, "_open": None, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -154,6 +155,7 @@ class ShardListDataset:
         self._open: OrderedDict[int, ShardReader] = OrderedDict()
         self._lock = threading.Lock()
         self._accesses = self._misses = 0
+        self._begun: set[int] = set()
 
     def _reader(self, shard: int, accesses: int) -> ShardReader:
         with self._lock:
@@ -161,6 +163,7 @@ class ShardListDataset:
             reader = self._open.get(shard)
             if reader is None:
                 self._misses += 1
+                self._begun.add(shard)
                 self._warn_about_misses()
                 address = self._places.find(self.shards[shard])
                 reader = self._open[shard] = ShardReader(address, self._index(shard, address))
@@ -180,11 +183,12 @@ class ShardListDataset:
                     Where(shard=entry.url),
                     hint="describe the dataset again with widsindex",
                 )
-            self._indexes[shard] = index
+            for gone in self._indexes.put(shard, index):
+                self._open.pop(gone, None)  # it holds the index; the lock is held
         return index
 
     def _warn_about_misses(self) -> None:
-        again = self._misses - len(self._indexes)  # every shard has to be opened once
+        again = self._misses - len(self._begun)  # every shard has to be opened once
         if self._accesses >= _JUDGED and again > _MISS_RATE * self._accesses and not self._warned:
             self._warned = True
             warnings.warn(

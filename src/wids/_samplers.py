@@ -1,39 +1,80 @@
 """Orders that go well with shards: neighbours in time are neighbours in a shard, or nearly.
 
 All of them are reproducible: an order depends on the seed and the epoch alone. Each pass is the next epoch; `set_epoch`
-says otherwise, as torch's samplers have it.
+says otherwise, as torch's samplers have it. So where a sampler is are two numbers, the epoch and how many were taken,
+and torchdata's `StatefulDataLoader` saves them with its own state.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence, Sized
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 from webdataset import world
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, StateError
 
 # Epochs of one seed must not be those of the next: a prime far from small seeds' differences.
 _EPOCH_STRIDE = 1289738273
 
 
 class _Sampler:
-    """What the samplers share: seed, epoch, and the rule for the first epoch."""
+    """What the samplers share: seed, epoch, the rule for the first epoch, and where the pass is."""
 
     def __init__(self, seed: int, *, shufflefirst: bool) -> None:
         self.seed, self.epoch, self.shufflefirst = seed, 0, shufflefirst
+        self._pass: int | None = None  # the epoch that is being read
+        self._taken = 0  # of it, or of the next one, which goes on there
+
+    def __len__(self) -> int:
+        raise NotImplementedError
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next pass be this epoch."""
-        self.epoch = epoch
+        """Let the next pass be this epoch, from its beginning."""
+        self.epoch, self._pass, self._taken = epoch, None, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """The epoch, and how many of its numbers were taken: JSON, for `load_state_dict` of an equal sampler."""
+        place = {"seed": self.seed, "length": len(self)}
+        if self._pass is not None and self._taken < len(self):
+            return {**place, "epoch": self._pass, "taken": self._taken}
+        return {**place, "epoch": self.epoch, "taken": 0 if self._pass is not None else self._taken}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Let the next pass go on from here."""
+        known = isinstance(state, dict) and all(
+            isinstance(state.get(name), int) for name in ("seed", "length", "epoch", "taken")
+        )
+        if not known or not 0 <= state["taken"] <= state["length"]:
+            raise StateError("this is not the state of a sampler", hint="give what state_dict returned")
+        for name, mine in (("seed", self.seed), ("length", len(self))):
+            if state[name] != mine:
+                raise StateError(
+                    f"the state is of a sampler with {name} {state[name]}, here it is {mine}",
+                    hint="load it into a sampler that was made as the one that saved it",
+                )
+        self.set_epoch(state["epoch"])
+        self._taken = state["taken"]
 
     def _begin(self) -> tuple[random.Random, bool]:
         """The generator of this pass, and whether the order of shards or chunks is drawn from it."""
         rng = random.Random(self.seed + _EPOCH_STRIDE * self.epoch)
         mixed = self.shufflefirst or self.epoch > 0
+        if self._pass is not None:
+            self._taken = 0
+        self._pass = self.epoch
         self.epoch += 1
         return rng, mixed
+
+    def _counted(self, numbers: Iterator[int]) -> Iterator[int]:
+        """The numbers behind those that were taken."""
+        return self._count(islice(numbers, self._taken, None))
+
+    def _count(self, numbers: Iterator[int]) -> Iterator[int]:
+        for number in numbers:
+            self._taken += 1
+            yield number
 
 
 class ShardListSampler(_Sampler):
@@ -67,7 +108,7 @@ class ShardListSampler(_Sampler):
     def __iter__(self) -> Iterator[int]:
         rng, mixed = self._begin()
         ranges = list(pairwise(accumulate(self.lengths, initial=0)))
-        return _chunk_by_chunk(ranges, rng, mixed=mixed)
+        return self._counted(_chunk_by_chunk(ranges, rng, mixed=mixed))
 
 
 ShardedSampler = ShardListSampler
@@ -115,8 +156,8 @@ class ChunkedSampler(_Sampler):
     def __iter__(self) -> Iterator[int]:
         rng, mixed = self._begin()
         if not self.shuffle:
-            return iter(range(self.lo, self.hi))
-        return _chunk_by_chunk(_chunks(self.lo, self.hi, self.chunksize), rng, mixed=mixed)
+            return self._counted(iter(range(self.lo, self.hi)))
+        return self._counted(_chunk_by_chunk(_chunks(self.lo, self.hi, self.chunksize), rng, mixed=mixed))
 
 
 class DistributedChunkedSampler(_Sampler):
@@ -172,10 +213,9 @@ class DistributedChunkedSampler(_Sampler):
     def __iter__(self) -> Iterator[int]:
         rng, mixed = self._begin()
         lo, hi = self.rank * len(self), (self.rank + 1) * len(self)
-        if not self.shuffle:
-            return (number % self.total for number in range(lo, hi))
         chunks = _chunks(lo, hi, self.chunksize)
-        return (number % self.total for number in _chunk_by_chunk(chunks, rng, mixed=mixed))
+        numbers = _chunk_by_chunk(chunks, rng, mixed=mixed) if self.shuffle else iter(range(lo, hi))
+        return self._counted(number % self.total for number in numbers)
 
 
 def _chunks(lo: int, hi: int, size: int) -> list[tuple[int, int]]:

@@ -47,10 +47,10 @@ def packages(request, monkeypatch):
     absent = {"all packages": set(), "no torch": {"torch"}, "Pillow only": {"torch", "cv2", "simplejpeg"}}[
         request.param
     ]
-    from webdataset.codecs import _pixels, _resize
+    from webdataset.codecs import _jpeg, _resize
 
     real = _resize.find_package
-    for module in (_pixels, _resize):
+    for module in (_jpeg, _resize):
         monkeypatch.setattr(module, "find_package", lambda name: None if name in absent else real(name))
 
 
@@ -118,9 +118,9 @@ def test_scaled_decoding_is_really_used(monkeypatch):
     from webdataset.codecs import _decode_image
 
     steps = []
-    real = _decode_image.jpeg_pixels
+    real = _decode_image.upper_pixels
     monkeypatch.setattr(
-        _decode_image, "jpeg_pixels", lambda *a, step, **k: steps.append(step) or real(*a, step=step, **k)
+        _decode_image, "upper_pixels", lambda *a, step, **k: steps.append(step) or real(*a, step=step, **k)
     )
     data = jpeg(1600, 2400, quality=80)
     for size in (1000, 400, 200, 100, 50):

@@ -83,7 +83,7 @@ def test_every_spec_has_pillows_pixels(data):
 def test_without_simplejpeg_pillow_does_the_same(monkeypatch):
     data = saved(picture, "JPEG")
     monkeypatch.setattr(simplejpeg, "decode_jpeg", None)  # would fail if it were called
-    monkeypatch.setattr("webdataset.codecs._pixels.find_package", lambda name: None)
+    monkeypatch.setattr("webdataset.codecs._jpeg.find_package", lambda name: None)
     assert np.array_equal(decode_field("jpg", data, "rgb8"), pillow(data, "RGB"))
 
 

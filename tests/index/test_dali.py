@@ -89,6 +89,52 @@ def test_written_and_read_again(members):
     assert read_dali(text) == built and count_dali(text[:40]) == len(built) and write_dali(read_dali(text)) == text
 
 
+def plainly_written(built):
+    """The same text, one member at a time."""
+    lines = [f"v1.2 {len(built)}"]
+    for key, extents in zip(built.keys, built.rows(), strict=True):
+        lines.append(" ".join(f"{e.field} {e.offset} {e.size} {key}.{e.field}" for e in extents))
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text("ab/é\udcff", min_size=1, max_size=140).filter(lambda k: k[-1] != "/"),
+            st.sampled_from(["jpg", "a.b", "metadata.json", "x" * 150]),
+            st.sampled_from([0, 1, 512, 99_999, 123_456_789_012]),
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+    st.sampled_from([1, 3, 8192]),
+)
+@settings(max_examples=80, deadline=None)
+def test_all_at_once_is_what_one_by_one_gives(members, at_a_time):
+    offset, rows = 512, []
+    for key, field, size in members:
+        rows.append((f"{key}.{field}", offset, size))
+        offset += -(-size // 512) * 512 + 512
+    built = build(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("webdataset.index._dali._AT_A_TIME", at_a_time)
+        text = write_dali(built)
+    assert text == plainly_written(built) and read_dali(text) == built
+
+
+def test_one_very_long_name_does_not_make_all_rows_long():
+    import tracemalloc
+
+    names = ["x" * 200_000 + ".jpg", *(f"{number:06d}.jpg" for number in range(3000))]
+    built = build([(name, 512 + 1024 * number, 100) for number, name in enumerate(names)])
+    tracemalloc.start()
+    text = write_dali(built)
+    assert read_dali(text) == built
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6
+
+
 @pytest.mark.parametrize("wrong", [
     b"", b"v1.2", b"v1.3 1\njpg 512 1 a.jpg\n", b"v1.2 -1\n", b"v1.2 x\n", b"\xff\xfe", b"v1.2 1 1\njpg 512 1 a.jpg\n",
     EXAMPLE[:-1],                                             # cut in the last line

@@ -1,14 +1,17 @@
 import io
 import os
 import tarfile
+import tempfile
 import threading
 
 import pytest
+from hypothesis import given, settings, strategies as st
 from tests.index.archives import make, many
 
 from webdataset import index, stores
 from webdataset.errors import BadHeader, TruncatedShard
-from webdataset.index._walk import GiveUpError, Opened, walk
+from webdataset.index._plain import GiveUpError
+from webdataset.index._walk import Opened, plain_members
 
 LARGE = [(f"dir/{n:03d}.{ext}", bytes([n]) * (40_000 + n)) for n in range(80) for ext in ("jpg", "bin")]
 
@@ -17,7 +20,7 @@ def walked(tmp_path, data):
     (tmp_path / "a.tar").write_bytes(data)
     shard = Opened(str(tmp_path / "a.tar"))
     try:
-        return list(walk(shard))
+        return list(plain_members(shard))
     except GiveUpError:
         return None
     finally:
@@ -39,12 +42,12 @@ def test_the_same_index_as_from_the_whole_stream(tmp_path, format):
 
 
 @pytest.mark.parametrize(
-    "surprise", ["small", "long name", "pax", "link", "concatenated", "no end", "cut", "empty", "garbage behind"]
+    "surprise", ["nested", "long name", "pax", "link", "concatenated", "no end", "cut", "empty", "garbage behind"]
 )
 def test_gives_up_and_leaves_it_to_the_tar_room(tmp_path, surprise):
     data = make(LARGE)
-    if surprise == "small":
-        data = make(many(200))
+    if surprise == "nested":
+        data = make([("a.tar", make(many(200))), *many(20)])
     elif surprise == "long name":
         data = make([*LARGE, ("n" * 150 + ".jpg", b"x")], tarfile.GNU_FORMAT)
     elif surprise == "pax":
@@ -82,8 +85,49 @@ def test_gives_up_and_leaves_it_to_the_tar_room(tmp_path, surprise):
         assert index.build_index(path) == streamed(data)
 
 
-def test_every_damaged_header_is_noticed(tmp_path):
-    data = bytearray(make(LARGE[:4]))
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize(
+    "odd", [[], [("dir", None)], [("README", b"x"), ("dir/.hidden.jpg", b"y"), ("__meta__/a.json", b"{}")]]
+)
+def test_many_small_members_are_swept_to_the_same_index(tmp_path, format, odd, monkeypatch):
+    monkeypatch.setattr("webdataset.index._walk._AT_A_TIME", 100)  # so that samples are cut where the portions meet
+    monkeypatch.setattr("webdataset.index._walk._WINDOW", 512 * 37)
+    members = [*odd, *many(333, fields=("jpg", "seg.png", "metadata.json")), *odd, *many(11, start=900)]
+    data = make(members, format)
+    assert walked(tmp_path, data) is not None
+    assert index.build_index(str(tmp_path / "a.tar")) == streamed(data)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text("ab./_é-", min_size=1, max_size=30).map(lambda name: name.strip("/") or "x"),
+            st.binary(max_size=900),
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+@settings(max_examples=150, deadline=None)
+def test_any_names_give_the_index_of_the_stream(members):
+    data = make(members, tarfile.GNU_FORMAT)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/a.tar"
+        with open(path, "wb") as file:
+            file.write(data)
+        built, expected = index.build_index(path), streamed(data)
+    assert built == expected and built.fields == expected.fields
+
+
+def test_more_kinds_of_fields_than_are_looked_for_at_once(tmp_path):
+    data = make([(f"{number:03d}.f{number}", b"x") for number in range(100)])
+    assert walked(tmp_path, data) is not None
+    assert index.build_index(str(tmp_path / "a.tar")) == streamed(data)
+
+
+@pytest.mark.parametrize("members", [LARGE[:4], many(2)])
+def test_every_damaged_header_is_noticed(tmp_path, members):
+    data = bytearray(make(members))
     good = index.build(
         [(info.name, info.offset_data, info.size) for info in tarfile.open(fileobj=io.BytesIO(bytes(data)))]
     )

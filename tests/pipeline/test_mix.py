@@ -1,3 +1,4 @@
+import json
 import pickle
 
 import numpy as np
@@ -155,3 +156,34 @@ def test_epochs_of_a_mixed_dataset_go_on_in_the_next_pass(leave_early):
         assert [list(mixed) for _ in range(3)] == [[0, "a", 1, "b"], [2, "a", 3, "b"], [4, "a", 0, "b"]]
     mixed.close()
     assert list(mixed) == [0, "a", 1, "b"]
+
+
+OVER_EPOCHS = {
+    "turns with epochs": lambda: RoundRobin([numbers(7).with_epoch(3), numbers(5, 100)]),
+    "one begins late": lambda: RoundRobin([numbers(5), numbers(7, 100).with_epoch(4), numbers(4, 200)], longest=True),
+    "random": lambda: RandomMix([numbers(5), numbers(6, 100).with_epoch(4)], longest=True),
+    "a mix in a mix": lambda: mix([(RoundRobin([numbers(5).with_epoch(2), numbers(3, 50)]), 1), (numbers(6, 100), 1)]),
+    "batches": lambda: mix([(numbers(9).with_epoch(4), 1), (numbers(9, 100), 1)]).batched(3, collation_fn=None),
+}
+
+
+@pytest.mark.parametrize("make", OVER_EPOCHS.values(), ids=OVER_EPOCHS)
+def test_a_mix_resumes_in_and_between_epochs(make):
+    """Mutation: without the places of the parts, a part starts again from its beginning after each stop."""
+    epochs = 4
+    mixed = make()
+    whole, states = [], [(0, 0, mixed.state_dict())]
+    for epoch in range(epochs):
+        whole.append([])
+        for item in mixed:
+            whole[-1].append(item)
+            states.append((epoch, len(whole[-1]), json.loads(json.dumps(mixed.state_dict()))))
+        states.append((epoch + 1, 0, json.loads(json.dumps(mixed.state_dict()))))
+    mixed.close()
+    for epoch, position, state in states:
+        again = make()
+        again.load_state_dict(state)
+        first = [whole[epoch][position:]] if epoch < epochs else []
+        expected = first + whole[epoch + 1 :]
+        assert [list(again) for _ in expected] == expected, (epoch, position)
+        again.close()

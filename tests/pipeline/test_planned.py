@@ -331,6 +331,7 @@ def test_every_step_of_every_topology_saves_its_position(shards, before):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("after", TOPOLOGIES, ids=str)
 def test_every_topology_goes_on_from_every_position(shards, after):
     """The other half: every position that is saved anywhere is taken up everywhere, with the very same sequence."""

@@ -106,7 +106,7 @@ def test_neighbours_are_fused_into_one_loop():
                 while frame:
                     names.append(frame.f_code.co_name)
                     frame = frame.f_back
-                depth.append(names.count("apply_each"))
+                depth.append(names.count("_apply"))
                 return item
 
             return look

@@ -1,11 +1,13 @@
 """Orders: every sample once, the same for the same seed and epoch, equally many on every rank."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import wids
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, StateError
 from webdataset.world import World, pretend
 
 LENGTHS = st.lists(st.integers(0, 20), min_size=1, max_size=8)
@@ -94,3 +96,62 @@ def test_the_rank_is_asked_for_and_rank_0_is_one():
     for wrong in ({"rank": 4, "num_replicas": 4}, {"num_replicas": 0}, {"num_samples": 9}, {"num_samples": 0}):
         with pytest.raises(SpecError):
             wids.DistributedChunkedSampler(range(8), **wrong)
+
+
+SAMPLERS = {
+    "shards": lambda: wids.ShardListSampler(lengths=[3, 0, 5, 2], seed=3),
+    "chunks": lambda: wids.ChunkedSampler(range(10), chunksize=4, seed=3),
+    "in order": lambda: wids.ChunkedSampler(range(10), num_samples=(2, 9), shuffle=False),
+    "ranks": lambda: wids.DistributedChunkedSampler(range(11), num_replicas=2, rank=1, chunksize=3, seed=3),
+}
+
+
+@pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
+def test_a_sampler_goes_on_from_every_place(make):
+    sampler, whole, states = make(), [], []
+    for epoch in range(3):
+        states.append((epoch, 0, sampler.state_dict()))
+        whole.append([])
+        for number in sampler:
+            whole[-1].append(number)
+            states.append((epoch, len(whole[-1]), json.loads(json.dumps(sampler.state_dict()))))
+    for epoch, taken, state in states:
+        again = make()
+        again.load_state_dict(state)
+        assert again.state_dict() == state
+        if epoch < 2:
+            iter(again)
+            assert again.state_dict() == state  # nothing was taken
+            again.load_state_dict(state)
+        if taken == len(whole[epoch]):
+            epoch, taken = epoch + 1, 0
+        expected = [whole[epoch][taken:], *whole[epoch + 1 :]] if epoch < 3 else []
+        assert [list(again) for _ in expected] == expected
+
+
+def test_a_state_of_another_sampler_is_refused():
+    sampler = wids.ChunkedSampler(range(10), seed=3)
+    good = sampler.state_dict()
+    for wrong in (None, {}, {**good, "seed": 4}, {**good, "length": 9}, {**good, "taken": 11}, {**good, "epoch": "x"}):
+        with pytest.raises(StateError):
+            sampler.load_state_dict(wrong)
+    sampler.load_state_dict({**good, "taken": 4})
+    sampler.set_epoch(0)
+    assert len(list(sampler)) == 10
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+def test_torchdata_saves_a_sampler_with_its_own_state():
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    def loader():
+        return StatefulDataLoader(range(20), sampler=wids.ChunkedSampler(range(20), chunksize=6, seed=1), batch_size=3)
+
+    whole = [batch.tolist() for batch in loader()]
+    first = loader()
+    items = iter(first)
+    before = [next(items).tolist() for _ in range(3)]
+    state = first.state_dict()
+    again = loader()
+    again.load_state_dict(state)
+    assert before + [batch.tolist() for batch in again] == whole

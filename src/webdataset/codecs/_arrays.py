@@ -17,6 +17,7 @@ from webdataset.errors import EncodingError, FormatError
 
 _MAGIC = b"\x93NUMPY"
 _SHORTEST = 12
+_ALIGNED = 16  # what every number type is content with; NumPy's own writer pads headers to 64
 _LONGEST_HEADER = 10_000  # Python's parser is not safe with more, says NumPy
 
 
@@ -26,7 +27,8 @@ def npy_loads(data: bytes) -> np.ndarray[Any, Any]:
     >>> npy_loads(numpy_dumps(np.arange(3)))
     array([0, 1, 2])
     """
-    data = bytes(data)
+    if type(data) is not bytes:
+        data = bytes(data)
     if len(data) < _SHORTEST:
         raise FormatError("not an npy file")
     end = 10 + data[8] + 256 * data[9] if data[6] == 1 else 12 + int.from_bytes(data[8:12], "little")
@@ -35,7 +37,10 @@ def npy_loads(data: bytes) -> np.ndarray[Any, Any]:
         raise FormatError(f"npy data is cut short: {len(data) - end:,} bytes, {size:,} announced")
     if not size:
         return np.empty(shape, dtype, order)
-    return np.ndarray(shape, dtype, data, end, order=order).copy("K")
+    if end % _ALIGNED:
+        return np.ndarray(shape, dtype, data, end, None, order).copy("K")
+    # The file as it is in memory of its own, instead of a copy of the array in it: 0.85 µs for a small one, not 1.6.
+    return np.ndarray(shape, dtype, bytearray(data), end, None, order)
 
 
 @lru_cache(maxsize=1024)  # a shard has few shapes: 0.1 µs instead of the 25 µs of NumPy's parser

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import threading
 import zlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,9 +15,11 @@ from webdataset.errors import SpecError
 
 from ._crop import Box, central_box, covering, random_box, random_window
 from ._images import IMAGE_EXTENSIONS, find_imagespec
-from ._pixels import as_float, jpeg_pixels, jpeg_size, other_pixels
+from ._jpeg import jpeg_size, upper_pixels
+from ._pixels import as_float, other_pixels
 from ._require import require
 from ._resize import cut, flip, nearest, planes_of, resize, scaled
+from ._scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,18 +31,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _USUAL_MARGIN = 256 / 224  # between the side that images are resized to and the side of the central crop
 
 
-class _Scratch(threading.local):
-    """A buffer per thread for decoded pixels that do not leave this file: 950 µs per JPEG instead of 1,270 µs."""
-
-    buffer = bytearray()
-
-    def of(self, size: int) -> bytearray:
-        if len(self.buffer) < size:
-            self.buffer = bytearray(size)
-        return self.buffer
-
-
-_scratch = _Scratch()
+_scratch = Scratch()
 
 
 @dataclass(frozen=True)
@@ -122,20 +112,19 @@ class DecodeImage:
         plan = self._plan
         if plan.random and rng is None:
             rng = random.Random()
-        pixels = self._resized(data, rng)
-        if rng is not None and plan.flip and rng.random() < plan.flip:
-            pixels = flip(pixels)
-        return self._converted(pixels)
-
-    def _resized(self, data: bytes, rng: random.Random | None) -> Pixels:
         pixels, box, size = self._decoded(data, rng)
-        part = cut(pixels, box)
-        smooth = self.interpolation == "bilinear"
-        part = resize(part, size, antialias=self.antialias) if smooth else nearest(part, size)
+        mirrored = rng is not None and plan.flip > 0 and rng.random() < plan.flip
+        part = self._resized(cut(pixels, box), size, mirrored=mirrored)
+        # What still lies in the scratch buffer would be overwritten by the next image.
+        return self._converted(part.copy() if np.may_share_memory(part, pixels) else part)
+
+    def _resized(self, part: Pixels, size: Size, *, mirrored: bool) -> Pixels:
+        if self.interpolation == "bilinear" and self.crop != "center":
+            return resize(part, size, antialias=self.antialias, mirrored=mirrored)
+        part = resize(part, size, antialias=self.antialias) if self.interpolation == "bilinear" else nearest(part, size)
         if self.crop == "center":
             part = cut(part, central_box(size[1], size[0], self._plan.size))
-        # What still lies in the scratch buffer would be overwritten by the next image.
-        return part.copy() if np.may_share_memory(part, pixels) else part
+        return flip(part) if mirrored else part
 
     def _decoded(self, data: bytes, rng: random.Random | None) -> tuple[Pixels, Box, Size]:
         """The pixels, at full size or less, what to take of them, and the size to bring it to."""
@@ -147,7 +136,8 @@ class DecodeImage:
         box, size = self._geometry(*known, rng)
         step = self._step(box, size)
         scratch = _scratch.of(math.prod(-(-side // step) for side in known) * len(mode))
-        decoded = jpeg_pixels(data, mode, buffer=scratch, step=step, size=known)
+        rows = box.y + box.height
+        decoded = upper_pixels(data, mode, buffer=scratch, step=step, size=known, rows=rows)
         if decoded is None:
             return other_pixels(data, mode), box, size
         return decoded, box.snapped(step).divided(step), size

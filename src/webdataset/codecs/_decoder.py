@@ -94,18 +94,16 @@ class Decoder:
                 f"samples are dicts, this one is {sample!r:.80} ({type(sample).__name__})",
                 hint="decode before to_tuple, and after the samples are read",
             )
-        result: Sample = {}
+        result: Sample = dict(sample)
         field = ""
         plans = self._ready_plans()
         try:
             for field, value in sample.items():
                 # The usual cases without a call: it makes half of what a small sample costs.
-                if type(value) is bytes and field in plans:
-                    result[field] = plans[field](value, sample)
-                elif type(value) is str and field[:2] == "__":
-                    result[field] = value
-                else:
-                    result[field] = self._decode_value(field, value, sample)
+                if type(value) is str and field[:2] == "__":
+                    continue
+                step = plans.get(field) if type(value) is bytes else None
+                result[field] = self._decode_value(field, value, sample) if step is None else step(value, sample)
         except (MissingDependency, UnsafeContent, SpecError) as error:
             add_where(error, field=field, key=sample.get("__key__"), shard=sample.get("__url__"))
             raise

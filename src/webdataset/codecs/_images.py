@@ -9,7 +9,8 @@ import numpy as np
 
 from webdataset.errors import SpecError
 
-from ._pixels import as_float, deep_pixels, is_deep, jpeg_pixels, open_image, over, pillow_pixels
+from ._jpeg import jpeg_pixels
+from ._pixels import as_float, deep_pixels, is_deep, open_image, over, pillow_pixels
 from ._require import require
 
 if TYPE_CHECKING:

@@ -24,7 +24,9 @@ def decode_json(data: bytes) -> Any:
     >>> decode_json(b'{"label": 3, "big": 123456789012345678901234567890, "loss": NaN}')
     {'label': 3, 'big': 123456789012345678901234567890, 'loss': nan}
     """
-    data, orjson = bytes(data), find_package("orjson")
+    if type(data) is not bytes:
+        data = bytes(data)
+    orjson = find_package("orjson")
     if orjson is None or _LONG_NUMBER in data.translate(_DIGITS):
         return json.loads(data)
     try:

@@ -7,45 +7,88 @@ Every step takes the fastest package that is installed. 350 × 320 pixels to 224
     flip          OpenCV  6 µs · torch  13 µs · NumPy  213 µs
     H×W×C→C×H×W   OpenCV  7 µs · torch  45 µs · NumPy  95 µs
 
+The first crops of a process in which nobody has imported torch are made by `_resample.py`, to the same pixels.
+
 torch's antialiased result differs from Pillow's by one grey level at most: in 0.4 % of the values where both directions
 shrink, in 23 % where one grows and the other shrinks (the two go first in different directions and round in between).
 """
 
 from __future__ import annotations
 
+import platform
+import sys
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from webdataset import recycle
+
 from ._require import find_package, require
+from ._resample import resample
+from ._scratch import Scratch
 
 if TYPE_CHECKING:
     from ._crop import Box
 
 Pixels = np.ndarray[Any, Any]
 
+_FLOAT = np.dtype(np.float32)
+_scratch = Scratch()
+# The first two batches of the usual size: they are there before torch would be.
+_EARLY = 128
+_early = count()
+# Where torch has its vectorised way. Elsewhere it rounds otherwise, and a crop must not depend on when it was made.
+_SAME_ARITHMETIC = platform.machine() in {"x86_64", "AMD64"}
 
-def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True) -> Pixels:
-    """The image in another size (height, width), bilinear.
+
+def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True, mirrored: bool = False) -> Pixels:
+    """The image in another size (height, width), bilinear, with left and right exchanged if it is to be `mirrored`.
 
     >>> resize(np.full((40, 60, 3), 7, "u1"), (20, 20)).shape
     (20, 20, 3)
     """
     if pixels.shape[:2] == size:
+        resized = pixels
+    elif not antialias and (cv2 := find_package("cv2")) is not None:
+        resized = cv2.resize(pixels, size[::-1], interpolation=cv2.INTER_LINEAR)
+    elif antialias and _is_too_early_for_torch():
+        return resample(_side_by_side(pixels, mirrored=mirrored), size)
+    elif (torch := find_package("torch")) is not None:
+        return _torch_resize(torch, _side_by_side(pixels, mirrored=mirrored), size, antialias=antialias)
+    else:
+        resized = _pillow_resize(pixels, size, antialias=antialias)
+    return flip(resized) if mirrored else resized
+
+
+def _is_too_early_for_torch() -> bool:
+    """Whether torch is installed and still to be imported, and this is one of the first crops of the process."""
+    return "torch" not in sys.modules and next(_early) < _EARLY and _SAME_ARITHMETIC and _is_installed("torch")
+
+
+@cache
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def _side_by_side(pixels: Pixels, *, mirrored: bool) -> Pixels:
+    """The pixels without gaps between the rows, which is what torch wants; to mirror them on the way costs nothing."""
+    if pixels.flags.c_contiguous and not mirrored:
         return pixels
-    if not antialias and (cv2 := find_package("cv2")) is not None:
-        resized: Pixels = cv2.resize(pixels, size[::-1], interpolation=cv2.INTER_LINEAR)
-        return resized
-    if (torch := find_package("torch")) is not None:
-        return _torch_resize(torch, pixels, size, antialias=antialias)
-    return _pillow_resize(pixels, size, antialias=antialias)
+    copy = np.frombuffer(_scratch.of(pixels.size), np.uint8, pixels.size).reshape(pixels.shape)
+    if mirrored:
+        return flip(pixels, out=copy)
+    copy[...] = pixels
+    return copy
 
 
 def _torch_resize(torch: Any, pixels: Pixels, size: tuple[int, int], *, antialias: bool) -> Pixels:
     grey = pixels.ndim == 2
     # A batch of one, channels last, with honest strides (`pixels[None]` has a zero): only then does torch take the
     # vectorised way and keep the layout.
-    batch = np.ascontiguousarray(pixels).reshape(1, *pixels.shape[:2], -1)
+    batch = pixels.reshape(1, *pixels.shape[:2], -1)
     planes = torch.from_numpy(batch).permute(0, 3, 1, 2)
     resized = torch.nn.functional.interpolate(planes, size, mode="bilinear", antialias=antialias)
     made: Pixels = resized[0, 0].numpy() if grey else resized[0].permute(1, 2, 0).numpy()
@@ -87,16 +130,18 @@ def cut(pixels: Pixels, box: Box) -> Pixels:
     return pixels[box.y : box.y + box.height, box.x : box.x + box.width]
 
 
-def flip(pixels: Pixels) -> Pixels:
-    """The image with left and right exchanged.
+def flip(pixels: Pixels, *, out: Pixels | None = None) -> Pixels:
+    """The image with left and right exchanged, in new memory or in `out`.
 
     >>> flip(np.array([[1, 2, 3]], "u1")).tolist()
     [[3, 2, 1]]
     """
+    out = np.empty(pixels.shape, pixels.dtype) if out is None else out
     if (cv2 := find_package("cv2")) is not None:
-        flipped: Pixels = cv2.flip(np.ascontiguousarray(pixels), 1)
-        return flipped
-    return np.ascontiguousarray(pixels[:, ::-1])
+        cv2.flip(pixels, 1, out)
+    else:
+        out[...] = pixels[:, ::-1]
+    return out
 
 
 def planes_of(pixels: Pixels) -> Pixels:
@@ -121,7 +166,8 @@ def scaled(pixels: Pixels, factor: Pixels, offset: Pixels) -> Pixels:
     >>> scaled(np.array([[0, 255]], "u1"), np.float32(1 / 255), np.float32(0)).tolist()
     [[0.0, 1.0]]
     """
-    result = pixels.astype(np.float32)
+    result = recycle.empty(pixels.shape, _FLOAT)
+    result[...] = pixels
     result *= factor
     result += offset
     return result

@@ -8,7 +8,10 @@ field is decoded, in which order samples are wanted, or what a rank is.
 * `_shard_index` what an index of one shard holds, and what is impossible
 * `_build`       members → index: at once, while streaming, many shards side by side
 * `_learn`       the same while somebody reads a shard for its samples
-* `_walk`        the headers of a local archive alone
+* `_walk`        the headers of a plain local archive, from one to the next or swept up with everything
+* `_plain`       many header blocks at once: checked, and what they say
+* `_cut`         many names at once: keys and fields
+* `_digits`      many numbers at once: from and to decimal digits
 * `_dali`        the text format of NVIDIA's `wds2idx`
 * `_wids`        the JSON description of a whole dataset
 * `_place`       where index files lie; storing and loading them
@@ -16,6 +19,7 @@ field is decoded, in which order samples are wanted, or what a rank is.
 * `_fresh`       does this index describe this shard?
 * `_fetch`       byte ranges of a shard, mapped or over the network
 * `_lookup`      one sample out of the middle of a shard
+* `_recent`      the indexes that were used last
 * `_dataset`     a map-style dataset over indexed shards
 """
 
@@ -31,6 +35,7 @@ from ._learn import LearnIndexes, Lesson
 from ._lookup import ShardReader
 from ._names import split_name
 from ._place import dali_name, has_index, index_url, load_count, load_index, save_index
+from ._recent import RecentIndexes
 from ._shard_index import Extent, Keys, ShardIndex
 from ._wids import Description, ShardEntry, read_description, seen_from, write_description
 
@@ -45,6 +50,7 @@ __all__ = [
     "Lesson",
     "Place",
     "Range",
+    "RecentIndexes",
     "ShardEntry",
     "ShardIndex",
     "ShardReader",

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from webdataset import stores, tar
 from webdataset.errors import located
 
+from ._cut import cut
 from ._names import split_name
+from ._plain import GiveUpError, Members
 from ._shard_index import Keys, ShardIndex
-from ._walk import GiveUpError, Opened, walk
+from ._walk import Opened, plain_members
 
 _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]
@@ -49,7 +51,8 @@ class IndexBuilder:
         self._offsets: list[int] = []
         self._sizes: list[int] = []
         self._columns: list[tuple[_Bools, _Ints, _Ints, _Ints]] = []  # begins a sample, offset, size, field
-        self._keys: list[str] = []
+        self._keys: list[Keys] = []
+        self._last: str | None = None  # the key of the last member
         self._fields: dict[str, int] = {}
 
     def add(self, name: str, data_offset: int, size: int) -> None:
@@ -68,6 +71,24 @@ class IndexBuilder:
         if len(self._names) >= _AT_A_TIME:
             self._look()
 
+    def add_plain(self, members: Members) -> None:
+        """More members, as `_plain` finds them."""
+        if self._names:
+            self._look()
+        found = cut(members.names, self._fields) if len(members.names) else None
+        if found is None:
+            names = [name.tobytes().partition(b"\0")[0].decode("utf-8", "surrogateescape") for name in members.names]
+            self.add_run(names, members.offsets.tolist(), members.sizes.tolist())
+            return
+        begins = found.begins()
+        keys = found.keys(begins)
+        last = keys[len(keys) - 1]
+        if keys[0] == self._last:
+            begins[0], keys = False, keys.tail()
+        self._last = last
+        self._keys.append(keys)
+        self._columns.append((begins, members.offsets, members.sizes, found.fields))
+
     def finish(self) -> ShardIndex:
         """The index of what came by: to be called at the archive's end, not before."""
         self._look()
@@ -78,7 +99,7 @@ class IndexBuilder:
             sizes,
             field_numbers.astype(np.int32),
             tuple(self._fields),
-            Keys(self._keys),
+            Keys.joined(self._keys),
         )
 
     def _look(self) -> None:
@@ -87,12 +108,12 @@ class IndexBuilder:
         offsets, sizes = (np.array(column, dtype=np.int64) for column in (self._offsets, self._sizes))
         if kept is not None:
             offsets, sizes = offsets[kept], sizes[kept]
-        last = self._keys[-1] if self._keys else None
-        begins = np.fromiter(map(ne, keys, [last, *keys[:-1]]), dtype=bool, count=len(keys))
+        begins = np.fromiter(map(ne, keys, [self._last, *keys[:-1]]), dtype=bool, count=len(keys))
         for field in dict.fromkeys(endings):
             self._fields.setdefault(field, len(self._fields))
         field_numbers = np.fromiter(map(self._fields.__getitem__, endings), dtype=np.int64, count=len(endings))
-        self._keys += compress(keys, begins.tolist())
+        self._keys.append(Keys(list(compress(keys, begins.tolist()))))
+        self._last = keys[-1] if keys else self._last
         self._columns.append((begins, offsets, sizes, field_numbers))
         self._names, self._offsets, self._sizes = [], [], []
 
@@ -161,11 +182,14 @@ def _walked(path: str) -> ShardIndex | None:
     """The index of a plain local archive from its headers alone, None if it is not one."""
     if not Path(path).is_file():
         return None  # a named pipe can be opened only once
+    builder = IndexBuilder()
     try:
         with closing(Opened(path)) as shard:
-            return build(walk(shard))
+            for members in plain_members(shard):
+                builder.add_plain(members)
     except (GiveUpError, OSError):
         return None  # reading it as a stream says what there is to say
+    return builder.finish()
 
 
 def build_indexes(urls: Sequence[str], *, workers: int = 4) -> Iterator[tuple[str, ShardIndex]]:

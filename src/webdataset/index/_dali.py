@@ -12,20 +12,26 @@ it writes the offset of the wrong block, and members that belong to no sample ge
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain, repeat
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 
 from webdataset.errors import EncodingError, FormatError, Where
 
+from ._cut import cut
+from ._digits import from_digits, to_digits
 from ._names import split_name
-from ._shard_index import Keys, ShardIndex
+from ._plain import Bytes
+from ._shard_index import Ints, Keys, ShardIndex
 
 _WORDS = {"v1.2": 4, "v1.1": 3}
 # Any offset of a real archive has fewer digits; more would not fit 64 bits.
 _MOST_DIGITS = 18
+# Longer names are not put into a matrix: one of a megabyte would make all rows that long.
+_LONG = 128
+# So many members are written at a time, in rows that stay in the cache: 0.1 µs each, 0.66 µs one by one.
+_AT_A_TIME = 1 << 13
+_MOST_BYTES = 1 << 24
 
 
 def write_dali(index: ShardIndex) -> bytes:
@@ -43,41 +49,54 @@ def write_dali(index: ShardIndex) -> bytes:
                 hint="rename the members; extensions must have characters and no blanks",
             )
     named = len(index.keys) == len(index) and _are_words(index.keys)
-    lines = _named_lines(index) if named else _bare_lines(index)
-    return f"v1.{2 if named else 1} {len(index)}\n{lines}".encode("utf-8", "surrogateescape")
+    lines = [_lines(index, samples, named=named) for samples in _portions(index)]
+    return b"".join([f"v1.{2 if named else 1} {len(index)}\n".encode(), *lines])
 
 
-def _named_lines(index: ShardIndex) -> str:
-    # One expression over columns: 0.6 µs per member; three times that with an object for each.
-    keys = chain.from_iterable(map(repeat, index.keys, np.diff(index.firsts).tolist()))
-    fields = map(index.fields.__getitem__, index.field_numbers.tolist())
-    columns = zip(keys, fields, index.offsets.tolist(), index.sizes.tolist(), _ends(index), strict=True)
-    return "".join([f"{field} {offset} {size} {key}.{field}{end}" for key, field, offset, size, end in columns])
+def _portions(index: ShardIndex) -> list[slice]:
+    """Samples with about as many members as are written at a time; fewer if a name is long, as all rows will be."""
+    longest = int(index.keys.lengths.max(initial=0)) + max(map(len, index.fields), default=0)
+    step = max(1, min(_AT_A_TIME, _MOST_BYTES // (longest + 1)))
+    bounds = np.unique(np.searchsorted(index.firsts, np.arange(0, len(index.offsets), step))).tolist()
+    return [slice(start, stop) for start, stop in pairwise([*bounds, len(index)]) if start < stop]
 
 
-def _bare_lines(index: ShardIndex) -> str:
-    fields = map(index.fields.__getitem__, index.field_numbers.tolist())
-    columns = zip(fields, index.offsets.tolist(), index.sizes.tolist(), _ends(index), strict=True)
-    return "".join([f"{field} {offset} {size}{end}" for field, offset, size, end in columns])
+def _lines(index: ShardIndex, samples: slice, *, named: bool) -> bytes:
+    """The lines of some samples: a row of bytes per member, filled up with NULs, which are left out at the end."""
+    firsts = index.firsts[samples.start : samples.stop + 1]
+    members = slice(int(firsts[0]), int(firsts[-1]))
+    extensions = _extensions(index, members)
+    columns = [extensions, to_digits(index.offsets[members]), to_digits(index.sizes[members])]
+    if named:
+        keys = index.keys.rows(samples).repeat(np.diff(firsts), axis=0)
+        columns.append(np.hstack([keys, np.full((len(keys), 1), ord("."), np.uint8), extensions]))
+    rows = np.zeros((len(extensions), sum(column.shape[1] + 1 for column in columns)), np.uint8)
+    at = 0
+    for column in columns:
+        rows[:, at : at + column.shape[1]] = column
+        at += column.shape[1] + 1
+        rows[:, at - 1] = ord(" ")
+    rows[firsts[1:] - 1 - members.start, -1] = ord("\n")
+    return bytes(rows[rows != 0])
 
 
-def _ends(index: ShardIndex) -> list[str]:
-    """What stands behind each member: a blank, or the end of its sample's line."""
-    ends = [" "] * len(index.offsets)
-    for last in (index.firsts[1:] - 1).tolist():
-        ends[last] = "\n"
-    return ends
+def _extensions(index: ShardIndex, members: slice) -> Bytes:
+    """The field names of some members, a row of bytes each."""
+    numbers = index.field_numbers[members]
+    used = np.flatnonzero(np.bincount(numbers))
+    names = [index.fields[number].encode("utf-8", "surrogateescape") for number in used.tolist()]
+    width = max(map(len, names))
+    table = np.array(names, f"S{width}").view(np.uint8).reshape(-1, width)
+    return table[np.searchsorted(used, numbers)]
 
 
-def _are_words(texts: Iterable[str]) -> bool:
+def _are_words(keys: Keys) -> bool:
     """Whether all of them are words; asked for all at once."""
-    listed = list(texts)
-    joined = "".join(listed)
-    return all(listed) and (not listed or joined.split() == [joined])
+    return bool((keys.lengths > 0).all()) and (not len(keys) or _is_word(keys.text))
 
 
 def _is_word(text: str) -> bool:
-    return len(text.split()) == 1 and not any(character.isspace() for character in text)
+    return text.split() == [text] and "\0" not in text
 
 
 def read_dali(data: bytes, name: str = "") -> ShardIndex:
@@ -93,25 +112,46 @@ def read_dali(data: bytes, name: str = "") -> ShardIndex:
     words_each, announced = _header(data, name)
     if not data.endswith(b"\n"):
         raise _malformed("the index ends in the middle of a line", name)
-    body = data[data.index(b"\n") + 1 :]
-    per_line = _words_per_line(body)
+    words = _Words(data[data.index(b"\n") + 1 :])
+    per_line = words.per_line()
     if len(per_line) != announced:
         raise _malformed(f"the index announces {announced} samples and has {len(per_line)}", name)
     if bool((per_line % words_each != 0).any()):
         line = int(np.flatnonzero(per_line % words_each)[0]) + 2
         raise _malformed(f"line {line} of the index has not {words_each} words per field", name)
-    words = body.decode("utf-8", "surrogateescape").replace("\n", " ").split(" ")[:-1]
-    columns = [words[each::words_each] for each in range(words_each)]
-    offsets, sizes = (_numbers(column, name) for column in columns[1:3])
-    names = columns[3] if words_each == 4 else None
-    return _assemble(columns[0], offsets, sizes, names, per_line // words_each)
+    offsets, sizes = (_numbers(words, slice(each, None, words_each), name) for each in (1, 2))
+    members = slice(3 if words_each == 4 else 0, None, words_each)
+    return _assemble(words, members, offsets, sizes, per_line // words_each, named=words_each == 4)
 
 
-def _words_per_line(body: bytes) -> Any:
-    array = np.frombuffer(body, np.uint8)
-    ends = np.flatnonzero(array == ord("\n"))
-    blanks = np.cumsum(array == ord(" "), dtype=np.int64)
-    return np.diff(blanks[ends], prepend=0) + 1 if len(ends) else ends
+class _Words:
+    """The words of a text and where they stand; a blank or the end of a line follows each."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.text = np.frombuffer(body, np.uint8)
+        self.stops = np.flatnonzero((self.text == ord(" ")) | (self.text == ord("\n")))
+        self.starts = np.append(0, self.stops + 1)[:-1]
+
+    def per_line(self) -> Ints:
+        """How many words each line has."""
+        return np.diff(np.flatnonzero(self.text[self.stops] == ord("\n")), prepend=-1)
+
+    def listed(self, which: slice) -> list[str]:
+        """Some of the words, as objects."""
+        return self.body.decode("utf-8", "surrogateescape").replace("\n", " ").split(" ")[:-1][which]
+
+    def rows(self, which: slice) -> Bytes | None:
+        """Some of the words, a row of bytes each, filled up with NULs; None if one is long or has NULs itself."""
+        starts, lengths = self.starts[which], self.stops[which] - self.starts[which]
+        longest = int(lengths.max(initial=0))
+        if not 0 < longest <= _LONG or b"\0" in self.body:
+            return None
+        padded = np.frombuffer(self.body + bytes(longest), np.uint8)
+        everywhere = np.lib.stride_tricks.as_strided(padded, (len(self.body), longest), (1, 1), writeable=False)
+        rows: Bytes = everywhere[starts]
+        rows *= np.arange(longest, dtype=np.uint8) < lengths[:, None]
+        return rows
 
 
 def count_dali(data: bytes, name: str = "") -> int:
@@ -130,38 +170,45 @@ def _header(data: bytes, name: str) -> tuple[int, int]:
     return _WORDS[words[0]], int(words[1])
 
 
-def _numbers(words: list[str], name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    everything = "".join(words)
-    digits = everything.isascii() and everything.isdigit() and all(words)
-    if words and not (digits and max(map(len, words)) <= _MOST_DIGITS):
-        word = next((word for word in words if not _is_number(word)), "nothing")
-        raise _malformed(f"the index has {word[:40]!r} where an offset or a size belongs", name)
-    return np.array(list(map(int, words)), dtype=np.int64)
+def _numbers(words: _Words, which: slice, name: str) -> Ints:
+    stops, lengths = words.stops[which], words.stops[which] - words.starts[which]
+    if len(lengths) and lengths.min() > 0 and lengths.max() <= _MOST_DIGITS:
+        numbers = from_digits(words.text, stops, lengths)
+        if numbers is not None:
+            return numbers
+    wrong = next((word for word in words.listed(which) if not _is_number(word)), None)
+    if wrong is not None:
+        raise _malformed(f"the index has {wrong[:40]!r} where an offset or a size belongs", name)
+    return np.zeros(0, np.int64)  # no samples
 
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS
 
 
-def _assemble(extensions: list[str], offsets: Any, sizes: Any, names: list[str] | None, per_line: Any) -> ShardIndex:
-    lines = np.repeat(np.arange(len(per_line)), per_line)
-    member_keys: list[str] = []
-    if names is not None:
-        # Members that belong to no sample have lines in other tools' files.
-        split = [split_name(name) for name in names]
-        kept = np.array([each is not None for each in split], dtype=bool)
-        offsets, sizes, lines = offsets[kept], sizes[kept], lines[kept]
-        member_keys = [each[0] for each in split if each is not None]
-        extensions = [each[1] for each in split if each is not None]
+def _assemble(words: _Words, which: slice, offsets: Ints, sizes: Ints, per_line: Ints, *, named: bool) -> ShardIndex:
+    fields: dict[str, int] = {}
+    rows = words.rows(which) if named else None
+    found = None if rows is None else cut(rows, fields)
+    firsts = np.append(0, np.cumsum(per_line))
+    if found is not None:
+        keys = found.keys(firsts[:-1])
+        return ShardIndex(firsts, offsets, sizes, found.fields.astype(np.int32), tuple(fields), keys)
+    texts = words.listed(which)
+    # Members that belong to no sample have lines in other tools' files.
+    split = [split_name(text) if named else ("", text) for text in texts]
+    kept = np.array([each is not None for each in split], dtype=bool)
+    lines = np.repeat(np.arange(len(per_line)), per_line)[kept]
+    parts = [each for each in split if each is not None]
     firsts = np.flatnonzero(np.diff(lines, prepend=-1))
-    fields = {extension: number for number, extension in enumerate(dict.fromkeys(extensions))}
+    fields = {extension: number for number, extension in enumerate(dict.fromkeys(field for _, field in parts))}
     return ShardIndex(
-        np.append(firsts, len(lines)).astype(np.int64),
-        offsets,
-        sizes,
-        np.array([fields[extension] for extension in extensions], dtype=np.int32),
+        np.append(firsts, len(lines)),
+        offsets[kept],
+        sizes[kept],
+        np.array([fields[field] for _, field in parts], dtype=np.int32),
         tuple(fields),
-        Keys([member_keys[first] for first in firsts.tolist()] if member_keys else ()),
+        Keys([parts[first][0] for first in firsts.tolist()] if named else ()),
     )
 
 

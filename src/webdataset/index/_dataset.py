@@ -22,6 +22,7 @@ from ._fresh import stale
 from ._learn import LearnIndexes
 from ._lookup import ShardReader
 from ._place import load_count, load_index
+from ._recent import RecentIndexes
 from ._shard_index import Extent, ShardIndex
 from ._wids import Description
 
@@ -245,7 +246,7 @@ class _Shards:
     def __init__(self, shards: Sequence[str] | Description, place: str | None, *, keep: bool) -> None:
         self._place = place
         self._learn = LearnIndexes(place) if keep else None
-        self._indexes: dict[int, ShardIndex] = {}
+        self._indexes = RecentIndexes()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._lock = threading.Lock()
         if isinstance(shards, Description):
@@ -265,10 +266,13 @@ class _Shards:
 
     def find(self, key: str) -> int:
         for shard in range(len(self.urls)):
+            index = self.index(shard)
             try:
-                return self._starts[shard] + self.index(shard).find(key)
+                return self._starts[shard] + index.find(key)
             except KeyError:
                 continue
+            finally:
+                self._keep(shard, index)  # which has grown by a table of its keys
         raise KeyError(key)
 
     def index(self, shard: int) -> ShardIndex:
@@ -280,8 +284,13 @@ class _Shards:
             counts = getattr(self, "counts", None)
             if counts is not None and len(index) != counts[shard]:
                 raise stale(f"the description counts {counts[shard]} samples, the index {len(index)}", url)
-            self._indexes[shard] = index
+            self._keep(shard, index)
         return index
+
+    def _keep(self, shard: int, index: ShardIndex) -> None:
+        for gone in self._indexes.put(shard, index):
+            with self._lock:
+                self._readers.pop(gone, None)  # it holds the index; closed with the last reference to it
 
     def _built(self, url: str) -> ShardIndex:
         index = build_index(url)
@@ -292,14 +301,16 @@ class _Shards:
     def reader(self, shard: int) -> ShardReader:
         with self._lock:
             reader = self._readers.get(shard)
-            if reader is None:
-                reader = self._readers[shard] = ShardReader(self.urls[shard], self.index(shard))
-                if len(self._readers) > _OPEN_SHARDS:
-                    # Not closed: another thread may be reading from it. It goes with the last reference.
-                    self._readers.popitem(last=False)
-            else:
+            if reader is not None:
                 self._readers.move_to_end(shard)
-            return reader
+                return reader
+        reader = ShardReader(self.urls[shard], self.index(shard))
+        with self._lock:
+            reader = self._readers.setdefault(shard, reader)
+            if len(self._readers) > _OPEN_SHARDS:
+                # Not closed: another thread may be reading from it. It goes with the last reference.
+                self._readers.popitem(last=False)
+        return reader
 
     def close(self) -> None:
         with self._lock:
@@ -311,7 +322,7 @@ class _Shards:
         return len(self.index(shard)) if count is None else count
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": None, "_readers": OrderedDict(), "_indexes": {}}
+        return {**self.__dict__, "_lock": None, "_readers": OrderedDict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -6,13 +6,17 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 from webdataset import stores
 from webdataset.errors import StoreError
 
-from ._build import build_index
+from ._build import Checksum, build_index
 from ._place import save_index
 from ._wids import Description, ShardEntry
+
+# Reading and checksums let other threads run; they need not be asked for it more often than this.
+_PORTION = 1 << 20
 
 
 def index_shards(
@@ -40,10 +44,21 @@ def index_shards(
 
 def _index_one(url: str, *, place: str | None, store: bool) -> ShardEntry:
     checksum = hashlib.md5(usedforsecurity=False)  # what wids descriptions hold
-    index = build_index(url, checksum=checksum)
+    path = stores.is_local(url)
+    if path is not None and Path(path).is_file():
+        index = build_index(url)  # from the headers alone, many times faster than the checksum
+        _add_file(path, checksum)
+    else:
+        index = build_index(url, checksum=checksum)
     if store:
         save_index(index, url, place)
     return ShardEntry(url, len(index), filesize=_size(url), md5sum=checksum.hexdigest())
+
+
+def _add_file(path: str, checksum: Checksum) -> None:
+    with Path(path).open("rb", buffering=0) as file:
+        while data := file.read(_PORTION):
+            checksum.update(data)
 
 
 def _size(url: str) -> int | None:

@@ -20,6 +20,8 @@ from webdataset.errors import FormatError
 Ints = NDArray[np.int64]
 
 BLOCK = 512
+# Bytes per key of a dictionary from keys to numbers: a text, a number and their place.
+_TABLE_ENTRY = 190
 
 
 class Extent(NamedTuple):
@@ -86,6 +88,13 @@ class ShardIndex:
             return 0
         return padded(int(self.offsets[-1] + self.sizes[-1]))
 
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes; more once keys have been looked for."""
+        columns = (self.firsts, self.offsets, self.sizes, self.field_numbers)
+        table = _TABLE_ENTRY * len(self.keys) if "_numbers" in self.__dict__ else 0
+        return sum(column.nbytes for column in columns) + self.keys.nbytes + table
+
     def key(self, number: int) -> str | None:
         """The key of a sample, None if the index does not know keys."""
         return self.keys[number] if len(self.keys) else None
@@ -146,6 +155,51 @@ class Keys(Sequence[str]):
             parts = [key.encode("utf-8", "surrogateescape") for key in keys]
         self._ends = np.zeros(len(parts) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=self._ends[1:])
+
+    @classmethod
+    def of_text(cls, text: bytes, lengths: Ints) -> Keys:
+        """Keys that stand behind each other in a text, given by their lengths in bytes."""
+        keys = cls()
+        keys._text, keys._ends = text, np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=keys._ends[1:])
+        return keys
+
+    @classmethod
+    def joined(cls, parts: Sequence[Keys]) -> Keys:
+        """The keys of all parts, one part after the other."""
+        lengths = [part.lengths for part in parts]
+        return cls.of_text(b"".join(part._text for part in parts), np.concatenate([*lengths, np.zeros(0, np.int64)]))
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        return len(self._text) + self._ends.nbytes
+
+    @property
+    def text(self) -> str:
+        """All keys behind each other."""
+        return self._text.decode("utf-8", "surrogateescape")
+
+    @property
+    def lengths(self) -> Ints:
+        """How many bytes each key has."""
+        return np.diff(self._ends)
+
+    def rows(self, which: slice) -> NDArray[np.uint8]:
+        """Some of the keys, a row of bytes each, filled up with NULs."""
+        ends = self._ends[which.start : which.stop + 1]
+        lengths = np.diff(ends)
+        width = int(lengths.max(initial=0))
+        text = np.frombuffer(self._text, np.uint8)[ends[0] : ends[-1]]
+        if (lengths == width).all():
+            return text.reshape(len(lengths), width)
+        rows = np.zeros((len(lengths), width), np.uint8)
+        rows[np.arange(width) < lengths[:, None]] = text
+        return rows
+
+    def tail(self) -> Keys:
+        """All but the first."""
+        return Keys.of_text(self._text[self._ends[1] :], np.diff(self._ends[1:]))
 
     def __len__(self) -> int:
         return len(self._ends) - 1

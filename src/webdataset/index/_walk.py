@@ -1,30 +1,34 @@
-"""The headers of a local archive alone: from one to the next, without a look at what lies between.
+"""The members of a plain local archive: of small ones all blocks are swept, large ones are walked past.
 
-For members of 100 kB that is a hundredth of the bytes. Only plain archives are walked; at anything else (long names,
-PAX records, sparse files, something behind the end) the walk gives up, and the whole archive is read by the rules of
-the tar room.
+A walk goes from one header to the next without a look at what lies between; for members of 100 kB that is a hundredth
+of the bytes. A sweep reads everything, in windows, and picks the headers out of it by their magic. Either way the
+chain is checked afterwards: each header has to stand where the one before it ends. So a tar inside a tar, long names,
+PAX records, sparse files or something behind the end are noticed, and the archive is left to the tar room.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import islice
 
-from webdataset import tar
-from webdataset.errors import FormatError
+import numpy as np
 
-from ._shard_index import BLOCK, padded
+from ._plain import Bytes, GiveUpError, Headers, Members, find_headers
+from ._shard_index import BLOCK, Ints, padded
 
-# Below this mean size reading everything is cheaper: a header costs 2 µs here, 0.5 µs when many are found at once.
+# Below this mean size reading everything is cheaper: a header costs 1.5 µs in a walk, 0.3 µs in a sweep.
 _SMALL = 1 << 14
 # So many members are enough to know the mean.
 _JUDGED = 64
+# Measured per member of 1 kB samples: 256 kB 0.33 µs, 512 kB 0.29, 1 MB 0.28, 2 MB 0.27, 4 MB 0.38 (out of the cache).
+_WINDOW = 1 << 20
+# So many headers are checked and cut at a time: the fixed costs of NumPy are spread, and the headers stay in the cache.
+_AT_A_TIME = 1 << 13
+# Zeros that may follow the end: records of tapes have up to 1 MiB.
+_LONGEST_END = 1 << 20
 
-_PLAIN = frozenset({b"0", b"\0", b"5"})
-
-
-class GiveUpError(Exception):
-    """This archive is not one for walking."""
+_ZEROS = bytes(BLOCK)
 
 
 class Opened:
@@ -38,45 +42,80 @@ class Opened:
         """These bytes, fewer at the end of the file."""
         return os.pread(self._file.fileno(), length, start)
 
+    def windows(self) -> Iterator[Bytes]:
+        """All whole blocks of the file, some at a time, each time in the same memory."""
+        window = np.empty(_WINDOW, np.uint8)
+        self._file.seek(0)
+        while (count := (self._file.readinto(window.data) or 0) // BLOCK) > 0:
+            yield window[: count * BLOCK].reshape(count, BLOCK)
+
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
 
-def walk(shard: Opened) -> Iterator[tuple[str, int, int]]:
-    """(name, offset of the data, size) of every regular file; raises `GiveUpError` at the first surprise.
+def plain_members(shard: Opened) -> Iterator[Members]:
+    """The regular files of an archive, some at a time; raises `GiveUpError` at the first surprise.
 
     >>> import tempfile
     >>> from contextlib import closing
+    >>> from webdataset import tar
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     _ = file.write(tar.encode_header("a.jpg", 20000) + bytes(20000) + tar.padding(20000) + tar.END_OF_ARCHIVE)
     ...     file.flush()
     ...     with closing(Opened(file.name)) as shard:
-    ...         list(walk(shard))
-    [('a.jpg', 512, 20000)]
+    ...         [(members.offsets, members.sizes) for members in plain_members(shard)]
+    [(array([512]), array([20000]))]
     """
-    offset = seen = 0
-    while offset + BLOCK <= shard.size:
-        block = shard.read(offset, BLOCK)
-        if not any(block):
+    headers = Headers()
+    for blocks, at in _walk(shard) if _has_large_members(shard) else _sweep(shard):
+        headers.add(blocks, at)
+        if headers.count >= _AT_A_TIME:
+            yield headers.take()
+    if headers.count:
+        yield headers.take()
+    rest = shard.size - headers.next
+    if not (headers.next and 2 * BLOCK <= rest <= _LONGEST_END and shard.read(headers.next, rest).count(0) == rest):
+        raise GiveUpError  # empty, cut, or something follows: for the tar room to say which
+
+
+def _has_large_members(shard: Opened) -> bool:
+    seen = end = 0
+    for seen, (offset, block) in enumerate(_steps(shard), 1):
+        end = offset + BLOCK + padded(_size(block))
+        if seen == _JUDGED:
             break
-        name, size, kind = _parsed(block, offset)
-        begin = offset + BLOCK
-        offset = begin + padded(size)
-        seen += 1
-        if offset > shard.size or (seen == _JUDGED and offset < _JUDGED * _SMALL):
-            raise GiveUpError
-        if kind != b"5":
-            yield name, begin, size
-    if not seen or shard.size - offset < 2 * BLOCK or any(shard.read(offset, shard.size - offset)):
-        raise GiveUpError  # cut, or something follows: for the tar room to say which
+    return end >= seen * _SMALL
 
 
-def _parsed(block: bytes, offset: int) -> tuple[str, int, bytes]:
+def _walk(shard: Opened) -> Iterator[tuple[Bytes, Ints]]:
+    walk = _steps(shard)
+    while steps := list(islice(walk, _AT_A_TIME)):
+        joined = b"".join([block for _, block in steps])
+        yield np.frombuffer(joined, np.uint8).reshape(-1, BLOCK), np.array([offset for offset, _ in steps])
+
+
+def _sweep(shard: Opened) -> Iterator[tuple[Bytes, Ints]]:
+    position = 0
+    for window in shard.windows():
+        found = find_headers(window)
+        yield window.take(found, axis=0), position + found * BLOCK
+        position += window.size
+
+
+def _steps(shard: Opened) -> Iterator[tuple[int, bytes]]:
+    """Where each header stands, and its block, as far as one leads to the next."""
+    offset = 0
+    while offset + BLOCK <= shard.size and (block := shard.read(offset, BLOCK)) != _ZEROS:
+        yield offset, block
+        offset += BLOCK + padded(_size(block))
+
+
+def _size(block: bytes) -> int:
     try:
-        header = tar.parse_header(block, offset)
-    except FormatError as error:
+        size = int(block[124:135], 8)
+    except ValueError as error:
         raise GiveUpError from error
-    if header.kind not in _PLAIN or (header.kind == b"5" and header.size):
+    if size < 0:
         raise GiveUpError
-    return header.name, header.size, header.kind
+    return size

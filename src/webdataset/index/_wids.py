@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from webdataset import stores
@@ -24,9 +24,8 @@ KIND = "wids-shard-index-v1"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
-@dataclass(frozen=True)
-class ShardEntry:
-    """One shard of a description.
+class ShardEntry(NamedTuple):
+    """One shard of a description; a tuple, because there may be 100,000 of them.
 
     >>> ShardEntry("a.tar", 1000).nsamples
     1000
@@ -141,7 +140,7 @@ def seen_from(description: str, url: str) -> str:
 
 
 def _entry(shard: ShardEntry) -> dict[str, Any]:
-    return {key: value for key, value in vars(shard).items() if value is not None}
+    return {key: value for key, value in shard._asdict().items() if value is not None}
 
 
 def _load(name: str) -> Any:
@@ -189,19 +188,22 @@ def _list_of(content: Mapping[str, Any], key: str, name: str) -> list[Any]:
 
 
 def _shard(entry: Any, base: str | None, name: str) -> ShardEntry:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("url"), str):
+    if not isinstance(entry, (dict, Mapping)) or not isinstance(entry.get("url"), str):
         raise FormatError("a shard of the description has no url", Where(shard=name), hint="write it again")
     nsamples, filesize = entry.get("nsamples"), entry.get("filesize")
     for number in (nsamples, 0 if filesize is None else filesize):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        if type(number) is not int or number < 0:  # which True and False are not
             raise FormatError(f"{entry} has {number!r} for a number", Where(shard=name), hint="write it again")
-    weight = entry.get("weight")
     url = _merged(entry["url"], base, name)
-    return ShardEntry(url, int(nsamples or 0), filesize, entry.get("md5sum"), entry.get("dataset"), weight)
+    if len(entry) == 2:
+        return ShardEntry(url, entry["nsamples"])
+    return ShardEntry(url, entry["nsamples"], filesize, entry.get("md5sum"), entry.get("dataset"), entry.get("weight"))
 
 
 def _merged(url: str, base: str | None, name: str) -> str:
     """An address of the description as seen from outside; commands are not taken from files."""
+    if base and ":" not in url and ".." not in url and url[:1] not in {"/", ""}:
+        return f"{base}{url}" if base[-1] == "/" else f"{base}/{url}"
     if url.startswith("pipe:"):
         raise UnsafeContent(f"{url!r} in a description would run a command", Where(shard=name), hint="give it in code")
     if _SCHEME.match(url) or not base:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json
 from webdataset.index import Place
-from webdataset.pipeline import DataPipeline, FluidInterface, Plannable
+from webdataset.pipeline import DataPipeline, FluidInterface, Plannable, check_state
 from webdataset.stages import default_collation_fn
 
 from ._inside import USUAL, batch_inside
@@ -124,6 +124,7 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
+        check_state(state)
         saved = state.get("dataset")
         if (saved is not None) != isinstance(self.dataset, DataPipeline):
             raise StateError(
@@ -134,7 +135,7 @@ class WebLoader(DataPipeline, FluidInterface):
         self._check_place(state["at"])
         super().load_state_dict(state)
         if saved is not None:
-            self.dataset.set_epoch(saved["next_epoch"])
+            self.dataset.set_epoch(saved.get("next_epoch"))
 
     def _check_place(self, at: Json) -> None:
         check = getattr(self.pipeline[0], "check_saved", None)

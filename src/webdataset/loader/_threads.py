@@ -60,7 +60,7 @@ class Threads(Resumable):
 
     def check_saved(self, saved: Json) -> None:
         """Refuse what `run` could not go on from."""
-        if "pass" not in saved:
+        if not isinstance(saved, dict) or "pass" not in saved:
             raise StateError(
                 "the checkpoint was made with worker processes, here are threads",
                 hint="a stream without an index resumes as it was saved; index the shards to resume anywhere",

@@ -3,9 +3,7 @@
 This room knows the order of stages and nothing of their meaning; it does not know threads, processes or queues.
 
 * `_stages.py`: what may stand in a pipeline, and how each kind is started
-* `_loop.py`: functions of one item in one loop, and what is in flight where threads run them
 * `_running.py`: one pass in progress, and its state
-* `_stream.py`: pass after pass
 * `_loop.py`: functions of one item, and what a loader has in flight of them
 * `_stream.py`: pass after pass, and its state
 * `_epochs.py`: which pass is this, also in worker processes
@@ -21,6 +19,7 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_plannable.py`: what a dataset can do when it starts with a plan
 * `_array_batches.py`: arrays of indexed shards, whole batches at a time
 * `_mix.py`: several datasets as one
+* `_drawing.py`: which of them comes next
 * `_extra.py`: datasets around datasets: an epoch, a length, a constant
 * `_torch.py`: be torch's `IterableDataset` without importing torch
 """
@@ -33,7 +32,7 @@ from ._indexed_dataset import IndexedDataset
 from ._loop import InFlight
 from ._mix import RandomMix, RoundRobin, mix
 from ._pipeline import DataPipeline
-from ._places import is_plan, merge_states, settled
+from ._places import check_state, is_plan, merge_states, settled
 from ._plannable import Plannable
 from ._planned import ReadPlanned
 from ._running import Running
@@ -61,6 +60,7 @@ __all__ = [
     "Stream",
     "TorchIterable",
     "WebDataset",
+    "check_state",
     "is_plan",
     "merge_states",
     "mix",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 from webdataset.errors import StateError
 from webdataset.flow import Json, Origin, Pass, Progress, Recall
 from webdataset.shards import Order, Reader, Rest
 
-from ._loop import InFlight
-
 # What an origin says of a sample besides its number: that it is marked, and as what.
 COUNTED, PADDING = "counted", "padding"
+
+
+class Holding(Protocol):
+    """A progress of what was taken and not handed on."""
+
+    origins: Sequence[Json]
 
 
 class InPlan(Progress):
@@ -47,13 +51,13 @@ class InPlan(Progress):
         steps = self.rest.steps(self._batch, here.ranks, "pad" if here.ranks == 1 else self._last or "pad")
         return len(steps.of_worker(here.worker, here.workers)) * self._batch
 
-    def place(self, in_flight: Iterable[InFlight], handed_on: int, *, drops: bool) -> Json:
-        """Where this reader is for whoever goes on: without what threads hold, which will be read again.
+    def place(self, holding: Iterable[Holding], handed_on: int, *, drops: bool) -> Json:
+        """Where this reader is for whoever goes on: without what was not handed on, which will be read again.
 
         `even` says that every position taken was handed on, in batches: then all ranks are at the same step.
         """
         taken = self.taken
-        for each in in_flight:
+        for each in holding:
             if each.origins:
                 taken = min(taken, next(_samples(each.origins[0]))[2] - 1)
         even = self._even and not drops and taken - self._begun == handed_on * self._batch

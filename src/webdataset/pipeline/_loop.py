@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable, apply_each
+from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Progress, Recall, Resumable, fuse
 
 
 class InFlight(Progress):
-    """What was taken and its results not handed on, oldest first: nothing, unless there are threads."""
+    """What was taken and its results not handed on, oldest first: nothing, unless there are threads or a failure."""
 
     def __init__(self) -> None:
         self.origins: deque[Json] = deque()
@@ -54,7 +54,25 @@ class Loop(Resumable):
 
     def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
         """What was in flight, then the items."""
-        return apply_each(self.functions, _before(items, at) if at.again else items)
+        return _apply(fuse(self.functions), _before(items, at) if at.again else items, at)
+
+
+def _apply(apply: Callable[[Any], Any], items: Iterator[Any], at: InFlight) -> Iterator[Any]:
+    """As `flow.apply_each`; an item whose function failed was taken and not handed on, and a resume tries it again."""
+    busy = False
+    try:
+        for item in items:
+            busy = True
+            result = apply(item)
+            busy = False
+            if result is not DROP:
+                yield result
+    except EndOfStreamError:
+        return
+    except BaseException:
+        if busy and at.origin is not None:
+            at.origins.appendleft(at.origin)
+        raise
 
 
 def _before(items: Iterator[Any], at: InFlight) -> Iterator[Any]:

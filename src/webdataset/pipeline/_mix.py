@@ -8,147 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
-from webdataset.shards import MixSchedule, check_weights, pick
+from webdataset.shards import check_weights
 
+from ._drawing import AtRandom, ByShares, Drawing, InTurns, Shares
 from ._fluid import FluidInterface
 from ._pipeline import DataPipeline
 from ._stream import Stream
 
 _END: Any = object()
 _EXHAUSTED = ("stop", "drop", "repeat")
-
-
-class Drawing(Protocol):
-    """Decides which dataset comes next."""
-
-    def draw(self) -> int:
-        """The number of the dataset."""
-
-    def drop(self, source: int) -> bool:
-        """Go on without this one; False when none is left."""
-
-    def save(self) -> Json:
-        """What is needed to go on drawing, as JSON."""
-
-    def load(self, saved: Json) -> Drawing:
-        """The drawing that goes on from what was saved."""
-
-
-class InTurns:
-    """One after the other, again and again."""
-
-    def __init__(self, sources: int) -> None:
-        self.left, self.turn = list(range(sources)), 0
-
-    def draw(self) -> int:
-        """The next one in turn."""
-        source = self.left[self.turn]
-        self.turn = (self.turn + 1) % len(self.left)
-        return source
-
-    def drop(self, source: int) -> bool:
-        """Leave one out; whoever came after it is next."""
-        place = self.left.index(source)
-        self.left.remove(source)
-        self.turn = place % len(self.left) if self.left else 0
-        return bool(self.left)
-
-    def save(self) -> Json:
-        """Who is left, and whose turn it is."""
-        return {"left": list(self.left), "turn": self.turn}
-
-    def load(self, saved: Json) -> InTurns:
-        """Go on with the next turn."""
-        self.left, self.turn = list(saved["left"]), saved["turn"]
-        return self
-
-
-class AtRandom:
-    """By probability; every draw depends on its number alone."""
-
-    def __init__(self, weights: Sequence[float], key: int) -> None:
-        self.weights, self.key, self.step = list(weights), key, 0
-
-    def draw(self) -> int:
-        """The one that chance picks."""
-        self.step += 1
-        return pick(self.weights, digest("mix", self.key, self.step) / 2**64)
-
-    def drop(self, source: int) -> bool:
-        """Leave one out."""
-        self.weights[source] = 0.0
-        return any(self.weights)
-
-    def save(self) -> Json:
-        """The weights that are left, and how many draws were made."""
-        return {"weights": self.weights, "step": self.step}
-
-    def load(self, saved: Json) -> AtRandom:
-        """Go on with the next draw."""
-        self.weights, self.step = list(saved["weights"]), saved["step"]
-        return self
-
-
-class ByShares:
-    """By exact shares, with weights that change at given steps or when they are set."""
-
-    def __init__(self, shares: Shares) -> None:
-        self._shares = shares
-        self._schedule = MixSchedule(shares.first())
-        self._step, self._version = 0, shares.version
-        self._dropped: set[int] = set()
-
-    def draw(self) -> int:
-        """The one whose turn it is by its share."""
-        weights = self._shares.changed(self._step, since=self._version)
-        if weights is not None:
-            self._version = self._shares.version
-            self._schedule.reweight([0.0 if source in self._dropped else w for source, w in enumerate(weights)])
-        self._step += 1
-        return self._schedule.draw()
-
-    def drop(self, source: int) -> bool:
-        """Leave one out; the others keep their proportions."""
-        self._dropped.add(source)
-        return self._schedule.drop(source)
-
-    def save(self) -> Json:
-        """The schedule, with its weights, and who is left out."""
-        return {"schedule": self._schedule.save(), "step": self._step, "dropped": sorted(self._dropped)}
-
-    def load(self, saved: Json) -> ByShares:
-        """Go on with the next draw, and with the weights in force then."""
-        self._schedule = MixSchedule.load(saved["schedule"])
-        self._step, self._dropped = saved["step"], set(saved["dropped"])
-        return self
-
-
-class Shares:
-    """The weights of a mix: at the start, from given steps on, and whatever was set since."""
-
-    def __init__(self, plan: Sequence[tuple[int, Sequence[float]]]) -> None:
-        self._plan = sorted((step, list(weights)) for step, weights in plan)
-        self._set: list[float] | None = None
-        self.version = 0
-
-    def first(self) -> list[float]:
-        """The weights that a pass begins with."""
-        return self._plan[0][1] if self._set is None else self._set
-
-    def changed(self, step: int, since: int) -> list[float] | None:
-        """New weights if they change at this step, else None."""
-        if self.version != since:
-            return self._set
-        return next((weights for start, weights in self._plan if start == step > 0), None)
-
-    def set(self, weights: Sequence[float]) -> None:
-        """Use these from the next draw on."""
-        self._set = check_weights(weights, len(self._plan[0][1]))
-        self.version += 1
 
 
 class Mixing(Progress):
@@ -160,6 +32,8 @@ class Mixing(Progress):
         self.streams: list[Stream | None] = [None] * len(datasets)
         self.items: list[Iterator[Any]] = [iter(())] * len(datasets)
         self.source, self.left = 0, 0
+        self.ended: set[int] = set()  # datasets that had no more, and are not asked again in this pass
+        self.over = False
 
     def open(self, source: int, state: Json = None) -> None:
         """Begin with a dataset, or go on where it was."""
@@ -168,8 +42,13 @@ class Mixing(Progress):
         self.items[source] = stream.epoch(dataset.nsamples)
 
     def save(self) -> Json:
-        """The drawing, and the state of every dataset that was begun."""
-        states = [None if stream is None else stream.state() for stream in self.streams]
+        """The drawing, the state of every dataset that was begun, and how the others will begin."""
+        states = [
+            dataset.save_between() if stream is None or source in self.ended else stream.state()
+            for source, (dataset, stream) in enumerate(zip(self.datasets, self.streams, strict=True))
+        ]
+        if self.over:
+            return {"datasets": states, "over": True}
         return {"drawing": self.drawing.save(), "source": self.source, "left": self.left, "datasets": states}
 
     def load(self, saved: Json, recall: Recall) -> None:
@@ -179,10 +58,14 @@ class Mixing(Progress):
                 f"the checkpoint mixes {len(saved['datasets'])} datasets, here are {len(self.datasets)}",
                 hint="mix the datasets that the checkpoint was written for",
             )
-        self.drawing = self.drawing.load(saved["drawing"])
-        self.source, self.left = saved["source"], saved["left"]
+        self.over = saved.get("over", False)
+        if not self.over:
+            self.drawing = self.drawing.load(saved["drawing"])
+            self.source, self.left = saved["source"], saved["left"]
         for source, state in enumerate(saved["datasets"]):
-            if state is not None:
+            if state is not None and "next_epoch" in state:
+                self.datasets[source].load_between(state)
+            elif state is not None:
                 self.open(source, state)
 
     def close(self) -> None:
@@ -208,7 +91,7 @@ class Mixture(Resumable):
     def run(self, items: Iterator[Any], at: Mixing, /) -> Iterator[Any]:
         """Draw and take, until the datasets have no more."""
         try:
-            while self.datasets:
+            while self.datasets and not at.over:
                 if not at.left:
                     at.source, at.left = at.drawing.draw(), self.run_of
                 if at.streams[at.source] is None:
@@ -222,8 +105,8 @@ class Mixture(Resumable):
                     yield item
                     continue
                 at.left = 0
-                if self.exhausted != "drop" or not at.drawing.drop(at.source):
-                    return
+                at.ended.add(at.source)
+                at.over = self.exhausted != "drop" or not at.drawing.drop(at.source)
         finally:
             at.close()
 
@@ -242,6 +125,38 @@ class Mix(DataPipeline, FluidInterface):
         self.datasets = list(datasets)
         pipelines = tuple(each if isinstance(each, DataPipeline) else DataPipeline(each) for each in datasets)
         super().__init__(Mixture(pipelines, drawing, exhausted, run_of))
+
+    def state_dict(self) -> dict[str, Json]:
+        """Where the mix is; between two passes that is where its parts will go on."""
+        state = super().state_dict()
+        between = state["at"] is None or state["at"]["pass"] is None
+        return {**state, "parts": self._save_parts()} if between else state
+
+    def load_state_dict(self, state: dict[str, Json]) -> None:
+        """Go on from a saved state with the next `iter()`."""
+        super().load_state_dict(state)
+        self._load_parts(state.get("parts"))
+
+    def save_between(self) -> Json:
+        """The same for a mix that is itself a part of another."""
+        return {**super().save_between(), "parts": self._save_parts()}
+
+    def load_between(self, saved: Json) -> None:
+        """Begin the next iteration as was saved."""
+        super().load_between(saved)
+        self._load_parts(saved.get("parts"))
+
+    def _save_parts(self) -> list[Json]:
+        return [part.save_between() for part in self.pipeline[0].datasets]
+
+    def _load_parts(self, saved: Json) -> None:
+        parts = self.pipeline[0].datasets
+        if saved is None:
+            return  # in the middle of a pass, which says it itself
+        if not isinstance(saved, list) or len(saved) != len(parts):
+            raise StateError("the checkpoint mixes other datasets", hint="mix those it was written for")
+        for part, each in zip(parts, saved, strict=True):
+            part.load_between(each)
 
 
 class RoundRobin(Mix):

@@ -13,7 +13,7 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
 from ._epochs import EpochCounter
-from ._places import settled
+from ._places import check_kinds, check_state, settled
 from ._running import fingerprint
 from ._stages import check_stage
 from ._stream import Passes, Stream
@@ -230,16 +230,26 @@ class DataPipeline(TorchIterable):
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
-        if not isinstance(state, dict) or state.get("version") != 1 or not {"seed", "stages", "at"} <= state.keys():
-            raise StateError(
-                "this is not the state of a pipeline, or of one that another version saved",
-                hint="give load_state_dict what state_dict returned",
-            )
+        check_state(state)
         self.check_identity(state)
         self._resume_from = state["at"]
         self._loaded = state["at"] is not None
         self._stream = None
         self.epochs.set(state["at"]["epoch"] if state["at"] is not None else state.get("next_epoch", 0))
+
+    def save_between(self) -> Json:
+        """What the next iteration begins with, for a dataset that is a part of another: its number, or its place."""
+        at = self._resume_from
+        if at is None and self._stream is not None and self.goes_on:
+            at = self._stream.state()
+        return {"next_epoch": self.epochs.peek(), "at": at}
+
+    def load_between(self, saved: Json) -> None:
+        """Begin the next iteration as was saved."""
+        check_kinds(saved, next_epoch=int, at=dict | None)
+        self.epochs.set(saved["next_epoch"])
+        self._resume_from = saved["at"]
+        self._stream = None
 
     def identity(self) -> dict[str, Json]:
         """What a checkpoint must know of the pipeline to refuse another one."""
@@ -247,6 +257,7 @@ class DataPipeline(TorchIterable):
 
     def check_identity(self, saved: dict[str, Json]) -> None:
         """Refuse what was saved by another pipeline, in a sentence that says what differs."""
+        check_kinds(saved, seed=int, stages=list)
         mine = fingerprint(self.pipeline)
         for number, (there, here) in enumerate(zip(saved["stages"], mine, strict=False)):
             if there != here:

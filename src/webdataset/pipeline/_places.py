@@ -15,6 +15,7 @@ from webdataset.errors import StateError
 from webdataset.flow import Json
 from webdataset.shards import Reader, Rest
 
+_RETURNED = "give load_state_dict what state_dict returned"
 _TOGETHER = "give what all ranks saved at one time, in the order of the ranks"
 
 
@@ -25,6 +26,38 @@ def is_plan(place: Json) -> bool:
     (True, False)
     """
     return isinstance(place, dict) and isinstance(place.get("pass"), dict) and "plan" in place["pass"]
+
+
+def check_state(state: Json) -> None:
+    """Refuse what no pipeline could have saved, before anything goes on from it.
+
+    >>> check_state({"version": 1, "seed": 0, "stages": [], "at": {}})
+    Traceback (most recent call last):
+    webdataset.errors.StateError: the checkpoint says None for 'epoch' – give load_state_dict what state_dict returned
+    """
+    if not isinstance(state, dict) or state.get("version") != 1 or not {"seed", "stages", "at"} <= state.keys():
+        raise StateError("this is not the state of a pipeline, or of one that another version saved", hint=_RETURNED)
+    check_kinds(state, stages=list, at=dict | None)
+    if state["at"] is not None:
+        check_place(state["at"])
+
+
+def check_place(at: Json) -> None:
+    """Refuse what no stream could have saved."""
+    check_kinds(at, epoch=int, passes=int, in_epoch=int, **{"pass": dict | None})
+    if at["pass"]:
+        kinds = {"plan": dict, "progress": list, "replay": int}
+        known = {name: kind for name, kind in kinds.items() if name in at["pass"]}
+        check_kinds(at["pass"], **(known or {"progress": list}))
+
+
+def check_kinds(saved: Json, **kinds: Any) -> None:
+    """Refuse a part of a checkpoint that does not hold such values under these names."""
+    if not isinstance(saved, dict):
+        raise StateError(f"the checkpoint says {saved!r:.40} where a place belongs", hint=_RETURNED)
+    for name, kind in kinds.items():
+        if not isinstance(saved.get(name), kind):
+            raise StateError(f"the checkpoint says {saved.get(name)!r:.40} for {name!r}", hint=_RETURNED)
 
 
 def is_portable(saved: Json) -> bool:

@@ -17,7 +17,7 @@ from webdataset.errors import StateError
 from webdataset.flow import Json, Pass
 
 from ._epochs import EpochCounter
-from ._places import is_portable
+from ._places import check_place, is_portable
 from ._running import Running
 
 
@@ -45,6 +45,8 @@ class Stream:
     """
 
     def __init__(self, passes: Passes, state: Json = None) -> None:
+        if state is not None:
+            check_place(state)
         self._at = _At(passes, state)
         self._items = self._at.items(begun=state is not None and state["pass"] is not None)
         self._in_epoch = state["in_epoch"] if state else 0
@@ -133,8 +135,10 @@ class _At:
         return {"epoch": self.running.during.epoch, "passes": self._done, "pass": self.running.state()}
 
 
-def _check_world(saved: list[int]) -> None:
+def _check_world(saved: Json) -> None:
     here = world.current()
+    if not isinstance(saved, list) or len(saved) != 2:
+        raise StateError(f"the checkpoint says {saved!r:.40} for its ranks and workers", hint="load one that was saved")
     if saved != [here.ranks, here.workers]:
         raise StateError(
             f"the checkpoint is of {saved[0]} ranks with {saved[1]} workers, here are {here.ranks} with {here.workers}",

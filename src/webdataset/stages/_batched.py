@@ -49,12 +49,15 @@ class Batched(Described, Resumable):
 
     def run(self, items: Iterator[Any], at: Held, /) -> Iterator[Any]:
         """Collect and hand on."""
-        size, collate = self.batchsize, self.collation_fn
+        size, collate, above = self.batchsize, self.collation_fn, at.upstream
+        held, origins = at.items, at.origins
         for item in items:
-            at.take(item)
-            if len(at.items) >= size:
-                batch = at.items if collate is None else collate(at.items)
+            held.append(item)  # at.take(item) without the call: 0.1 µs of the 8 µs that a small sample costs in all
+            origins.append(above.origin if above is not None else None)
+            if len(held) >= size:
+                batch = held if collate is None else collate(held)
                 at.hand_all()
+                held, origins = at.items, at.origins
                 yield batch
         if at.items and self.partial:
             batch = at.items if collate is None else collate(at.items)

@@ -9,6 +9,7 @@ Files:
     _pax         PAX records and what they change
     _extended    headers together with the extensions before them
     _scan        all plain headers of a window at once, with NumPy
+    _walk        … one after the other, where they are few
     _blocks      bytes pulled from a stream, and where they stand
     _compressed  gzip, bzip2, xz and zstd around an archive
     _read        the archive: runs of members, one member at a time, and the rules of its end

@@ -97,10 +97,10 @@ def _parse_size(field: bytes, offset: int) -> int:
 def _verify_checksum(block: bytes, offset: int) -> None:
     stored = parse_number(block[148:156])
     rest = block[:148] + b"        " + block[156:]
-    if stored is not None and stored == _sum(rest):
+    if stored is not None and stored == byte_sum(rest):
         return
     # Some historic programs summed signed bytes: each byte from 0x80 up counts 256 less.
-    if stored is not None and stored == _sum(rest) - 256 * sum(byte >> 7 for byte in rest):
+    if stored is not None and stored == byte_sum(rest) - 256 * sum(byte >> 7 for byte in rest):
         return
     raise BadHeader(
         "the header's checksum does not match" if stored is not None else "this is not a tar header",
@@ -109,8 +109,11 @@ def _verify_checksum(block: bytes, offset: int) -> None:
     )
 
 
-def _sum(block: bytes) -> int:
+def byte_sum(block: bytes) -> int:
     """The sum of a block's bytes, in 0.3 µs instead of the 2.5 µs of `sum`.
+
+    >>> byte_sum(bytes([255]) * 512) == 512 * 255
+    True
 
     Adler-32's low half is 1 + the sum of the bytes modulo 65,521, which 256 bytes cannot reach.
     """

@@ -17,8 +17,11 @@ import numpy as np
 
 from ._header import BLOCK, text
 from ._pax import only_times
+from ._walk import NOTHING, Columns
 
 if TYPE_CHECKING:
+    from mmap import mmap
+
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -37,30 +40,30 @@ _FIELD_EXCESS = 6 * _ZERO + _SPACE - 8 * _SPACE
 
 
 class Table:
-    """The plain headers of one window: offsets and ends of members in the archive, payloads in the window, as columns.
+    """The plain headers of one window: offsets of members in the archive, payloads in the window, as columns.
 
-    The window's first header stands at `origin` in it, and its first byte at `base` in the archive.
+    The window's first header stands at `origin` in it, and its first byte at `base` in the archive; it ends at `end`.
 
     >>> import io, tarfile
     >>> archive = io.BytesIO()
     >>> with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
     ...     for name in ("a.txt", "b.txt"):
     ...         tar.addfile(tarfile.TarInfo(name))
-    >>> table = Table(archive.getvalue())
-    >>> table.names, table.run_from(0)
-    (['a.txt', 'b.txt'], (0, 2))
+    >>> Table(archive.getvalue()).run_from(512)
+    (['b.txt'], [512], [1024], [1024])
     """
 
-    __slots__ = ("_breaks", "ends", "names", "offsets", "starts", "stops")
+    __slots__ = ("_breaks", "names", "offsets", "starts", "stops")
 
-    def __init__(self, window: bytes, origin: int = 0, base: int = 0) -> None:
-        at, rows, sizes = _plain_headers(window, origin)
+    def __init__(self, window: bytes | mmap, origin: int = 0, base: int = 0, end: int | None = None) -> None:
+        end = len(window) if end is None else end
+        at, rows, sizes = _plain_headers(window, origin, end)
         ends = at + BLOCK + (sizes + BLOCK - 1 & -BLOCK)
         offsets = at
         pax = rows[:, 156] == _PAX
         if pax.any():
             offsets = _behind_times(window, at, sizes, ends, pax)
-        keep = ~pax & (ends <= len(window))
+        keep = ~pax & (ends <= end)
         fields = rows[:, :100]
         if not keep.all():  # nearly always: the last member of a window reaches beyond it
             at, offsets, ends, fields, sizes = at[keep], offsets[keep], ends[keep], fields[keep], sizes[keep]
@@ -68,22 +71,26 @@ class Table:
         self.offsets: list[int] = (base + offsets).tolist()
         self.starts: list[int] = (at + BLOCK).tolist()
         self.stops: list[int] = (at + BLOCK + sizes).tolist()
-        self.ends = base + ends
         # The rows after which the chain does not go on with the next row.
         self._breaks: list[int] = np.flatnonzero(ends[:-1] != offsets[1:]).tolist()
 
-    def run_from(self, offset: int) -> tuple[int, int]:
-        """The rows (first, last + 1) of the chain from this offset on; none if no plain header stands there."""
+    def run_from(self, offset: int) -> Columns:
+        """The stretch of the chain that begins at this offset; nothing if no plain header stands there."""
         first = bisect_left(self.offsets, offset)
         if first == len(self.offsets) or self.offsets[first] != offset:
-            return 0, 0
-        end = bisect_left(self._breaks, first)
-        return first, self._breaks[end] + 1 if end < len(self._breaks) else len(self.offsets)
+            return NOTHING
+        last = bisect_left(self._breaks, first)
+        end = self._breaks[last] + 1 if last < len(self._breaks) else len(self.offsets)
+        columns = self.names, self.offsets, self.starts, self.stops
+        if end - first == len(self.names):
+            return columns
+        names, offsets, starts, stops = columns
+        return names[first:end], offsets[first:end], starts[first:end], stops[first:end]
 
 
-def _plain_headers(window: bytes, origin: int) -> tuple[Ints, Bytes, Ints]:
+def _plain_headers(window: bytes | mmap, origin: int, end: int) -> tuple[Ints, Bytes, Ints]:
     """Positions, blocks and payload sizes of everything that is a plain header by itself."""
-    count = (len(window) - origin) // BLOCK
+    count = (end - origin) // BLOCK
     magic: NDArray[Any] = np.ndarray((count,), "<u8", window, origin + 257, (BLOCK,))
     found = np.flatnonzero((magic == _POSIX) | (magic == _GNU))
     blocks = np.frombuffer(window, np.uint8, count * BLOCK, origin).reshape(count, BLOCK)
@@ -114,7 +121,7 @@ def _octal(fields: Bytes) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     return powers @ digits, digits.sum(axis=0, dtype=np.int64), digits.max(axis=0) < 8
 
 
-def _behind_times(window: bytes, at: Ints, sizes: Ints, ends: Ints, pax: NDArray[np.bool_]) -> Ints:
+def _behind_times(window: bytes | mmap, at: Ints, sizes: Ints, ends: Ints, pax: NDArray[np.bool_]) -> Ints:
     """Where each member begins, when a PAX header that says nothing but times stands before it."""
     offsets = at.copy()
     for row in np.flatnonzero(pax[:-1] & ~pax[1:] & (ends[:-1] == at[1:])).tolist():

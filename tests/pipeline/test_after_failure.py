@@ -1,0 +1,91 @@
+"""A state that is saved after an exception goes on with the sample that failed: nothing is lost, nothing comes twice."""
+
+import pytest
+from tests.pipeline.indexed import write_shards
+
+import webdataset as wds
+
+BATCH, BAD = 8, 13
+
+
+class Fragile:
+    """A function of a sample, or of a batch, that fails on one of them until it is repaired."""
+
+    def __init__(self, error):
+        self.error, self.broken = error, True
+
+    def __call__(self, item):
+        if self.broken and BAD in (item if isinstance(item, list) else [item]):
+            raise self.error("broken")  # a new one each time: an error holds on to the frames it came through
+        return item
+
+
+def number(sample):
+    return int(sample["__key__"])
+
+
+def pipeline(urls, where, fragile, **options):
+    dataset = wds.WebDataset(urls, **options).map(number)
+    if where == "sample":
+        return dataset.map(fragile)
+    if where == "filtered":
+        return dataset.select(lambda n: n % 3).map(fragile).batched(BATCH, collation_fn=None)
+    if where == "in a batch":
+        return dataset.map(fragile).batched(BATCH, collation_fn=None)
+    if where == "collation":
+        return dataset.batched(BATCH, collation_fn=fragile)
+    return dataset.batched(BATCH, collation_fn=None).map(fragile)
+
+
+def flat(items):
+    return [each for item in items for each in (item if isinstance(item, list) else [item])]
+
+
+def until_failure(items, error):
+    got = []
+    with pytest.raises(error):
+        for item in items:
+            got.append(item)
+    return got
+
+
+WHERE = ["sample", "filtered", "in a batch", "collation", "behind a batch"]
+OPTIONS = [{}, {"order": "random"}, {"index": False, "shardshuffle": False}]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("options", OPTIONS, ids=["indexed", "random", "stream"])
+@pytest.mark.parametrize("where", WHERE)
+def test_nothing_is_lost_and_nothing_comes_twice(tmp_path, where, options, error):
+    """Mutation: without noting the failed item, it and the batch around it are lost."""
+    urls = write_shards(tmp_path, [20, 1, 19])
+    fragile = Fragile(error)
+    fragile.broken = False
+    whole = flat(pipeline(urls, where, fragile, **options))
+
+    fragile.broken = True
+    dataset = pipeline(urls, where, fragile, **options)
+    before = flat(until_failure(dataset, error))
+    saved = dataset.state_dict()
+    again = pipeline(urls, where, fragile, **options)
+    again.load_state_dict(saved)
+    assert flat(until_failure(again, error)) == []  # still broken: the same sample
+    once_more = again.state_dict()
+
+    fragile.broken = False
+    for state in (saved, once_more):
+        last = pipeline(urls, where, fragile, **options)
+        last.load_state_dict(state)
+        assert before + flat(last) == whole
+
+
+def test_a_sample_that_stays_broken_is_skipped_by_a_handler(tmp_path):
+    urls = write_shards(tmp_path, [20, 1, 19])
+    fragile = Fragile(ValueError)
+    dataset = wds.WebDataset(urls).map(number).map(fragile, handler=wds.reraise_exception)
+    before = until_failure(dataset, fragile.error)
+    again = wds.WebDataset(urls).map(number).map(fragile, handler=wds.ignore_and_continue)
+    state = dataset.state_dict()
+    state["stages"] = again.state_dict()["stages"]
+    again.load_state_dict(state)
+    assert before + list(again) == [n for n in range(40) if n != BAD]

@@ -1,0 +1,106 @@
+"""Each guarantee of index and order is broken on purpose, and the test that stands for it has to fail.
+
+A guarantee, the line that keeps it, the line that breaks it, and the test. The tests run on a copy of the package.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+MUTATIONS = {
+    "an epoch has an order of its own": (
+        "pipeline/_planned.py", "during.epoch, window", "0, window", "pipeline/test_planned.py", "golden_order",
+    ),
+    "a seed has an order of its own": (
+        "pipeline/_planned.py", "during.seed, during.epoch", "0, during.epoch", "pipeline/test_planned.py", "golden_order",
+    ),
+    "padding has weight 0": (
+        "pipeline/_planned.py", "(wanted >= len(at.rest)).tolist()", "(wanted < 0).tolist()",
+        "pipeline/test_planned.py", "samples_are_marked or full_batches",
+    ),
+    "all ranks have as many steps": (
+        "shards/_partition.py", "else -(-left // per_step)", "else left // per_step", "pipeline/test_planned.py", "weights_sum",
+    ),
+    "a resume begins behind what was done": (
+        "pipeline/_in_plan.py", "self.rest = Rest.load(saved[", "Rest.load(saved[",
+        "pipeline/test_planned.py", "resuming_twice",
+    ),
+    "a failed sample is tried again": (
+        "pipeline/_loop.py", "at.origins.appendleft(at.origin)", "pass", "pipeline/test_after_failure.py", "nothing_is_lost",
+    ),
+    "a batch that was begun is read again": (
+        "pipeline/_running.py", 'hasattr(at, "origins")', "False", "pipeline/test_after_failure.py", "nothing_is_lost",
+    ),
+    "a checkpoint of another pipeline is refused": (
+        "pipeline/_pipeline.py", "if there != here:", "if False:", "pipeline/test_planned.py", "refused_with_what_differs",
+    ),
+    "a mix keeps the places of its parts": (
+        "pipeline/_mix.py", "self._load_parts(state.get(", "(lambda _: None)(state.get(", "pipeline/test_mix.py", "between_epochs",
+    ),
+    "shares are kept": (
+        "pipeline/_drawing.py", "return self._schedule.draw()", "return self._step % 2",
+        "pipeline/test_mix.py", "within_one_item",
+    ),
+    "an index that ends early is noticed": (
+        "index/_fresh.py", "if (rest > _LONGEST_END", "if False and (rest > _LONGEST_END",
+        "index/test_lookup.py", "stale or put_together",
+    ),
+    "a member is compared with the index": (
+        "index/_lookup.py", "            return False\n    return True", "            return True\n    return True",
+        "index/test_lookup.py", "stale or foreign",
+    ),
+    "only the wanted fields are read": (
+        "index/_lookup.py", "    if fields is None:\n        return extents", "    if True:\n        return extents",
+        "index/test_lookup.py", "only_the_fields",
+    ),
+    "a damaged header is noticed": (
+        "index/_plain.py", "(stored == sums - digits - _FIELD_EXCESS).all()", "True", "index/test_walk.py", "damaged",
+    ),
+    "a tar in a tar is not indexed": (
+        "index/_plain.py", "and (ends[:-1] == at[1:]).all()", "", "index/test_walk.py", "gives_up",
+    ),
+    "indexes in memory are bounded": (
+        "index/_recent.py", "while self._bytes > limit", "while False", "index/test_recent.py", "bounded",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("guarantee", MUTATIONS)
+def test_a_broken_guarantee_is_noticed(tmp_path, guarantee):
+    file, kept, broken, tests, which = MUTATIONS[guarantee]
+    source = tmp_path / "src"
+    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+    path = source / "webdataset" / file
+    assert path.read_text().count(kept) == 1, f"{file} no longer has the line that this test breaks"
+    path.write_text(path.read_text().replace(kept, broken))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            f"tests/{tests}",
+            "-k",
+            which,
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-n",
+            "0",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout[-2000:]
+    assert " failed" in done.stdout.splitlines()[-1] or " error" in done.stdout.splitlines()[-1]
