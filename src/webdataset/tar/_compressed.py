@@ -138,11 +138,11 @@ class Unpacked:
     b'hello world'
     """
 
-    def __init__(self, stream: Readable, kind: Compression, head: bytes = b"") -> None:
+    def __init__(self, stream: Readable, kind: Compression) -> None:
         self._read = stream.read
         self._kind = kind
-        self._packed = head  # read from below, not unpacked yet
-        self._taken = len(head)
+        self._packed = b""  # read from below, not unpacked yet
+        self._taken = 0
         self._ready: list[bytes] = []
         self._unpacker: _Unpacker | None = kind.unpacker()
         self._failure: Exception | None = None
