@@ -32,7 +32,7 @@ def checksummed(block):
 
 
 class Trickle:
-    """A stream that gives at most `step` bytes at a time, and fails at the end if told to."""
+    """A stream that gives at most `step` bytes at a time, and fails at the end, once, if told to."""
 
     def __init__(self, data, step=None, failure=None):
         self._stream, self._step, self._failure = io.BytesIO(data), step, failure
@@ -40,7 +40,8 @@ class Trickle:
     def read(self, size):
         piece = self._stream.read(size if self._step is None else min(size, self._step))
         if not piece and size and self._failure is not None:
-            raise self._failure
+            failure, self._failure = self._failure, None
+            raise failure
         return piece
 
 

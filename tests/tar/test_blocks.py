@@ -1,3 +1,5 @@
+import io
+
 import pytest
 
 from webdataset.errors import StoreError, TruncatedShard
@@ -62,3 +64,43 @@ def test_large_payloads_are_read_straight_into_their_own_bytes():
     blocks.peek()
     assert stream.asked == [512, 1_000_000, 448 + 512]
     assert blocks.offset == 512 + 1_000_448
+
+
+def test_a_read_that_a_wrapper_changes_is_the_one_that_counts():
+    class Upper:
+        def __init__(self, stream):
+            self._stream = stream
+
+        def read(self, size):
+            return self._stream.read(size).upper()
+
+        def __getattr__(self, name):
+            return getattr(self._stream, name)
+
+    class Lifted(io.BytesIO):
+        def read(self, size=-1):
+            return super().read(size).upper()
+
+    data = b"a" * 512
+    for stream in Upper(io.BytesIO(data)), Lifted(data):
+        assert Blocks(stream).peek() == b"A" * 512
+
+
+def test_a_readinto_of_its_own_is_used():
+    class Into(io.BytesIO):
+        def read(self, size=-1):
+            raise AssertionError("this costs a copy")
+
+        def readinto(self, view):
+            return super().readinto(view)
+
+    assert Blocks(Into(b"a" * 512)).peek() == b"a" * 512
+
+
+def test_what_was_looked_at_can_be_read_again(trickle):
+    blocks = Blocks(trickle(b"a" * 512 + b"b" * 512, step=700, failure=StoreError("reset by peer")), window=512)
+    assert blocks.peek() == b"a" * 512
+    assert blocks.read(100) + blocks.read(1000) + blocks.read(1000) == b"a" * 512 + b"b" * 512
+    assert blocks.offset == 1024
+    with pytest.raises(StoreError, match="reset by peer"):
+        blocks.read(1)

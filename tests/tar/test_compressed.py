@@ -9,7 +9,7 @@ import zlib
 import pytest
 import zstandard
 
-from webdataset.errors import BadHeader, FormatError, MissingDependency, TruncatedShard
+from webdataset.errors import BadHeader, FormatError, MissingDependency, StoreError, TruncatedShard
 from webdataset.tar import read_members
 from webdataset.tar._compressed import COMPRESSIONS, Unpacked, find_compression
 
@@ -85,6 +85,17 @@ def test_what_was_unpacked_before_the_damage_comes_first():
     assert CONTENT.startswith(unpacked.read(1 << 20))
     with pytest.raises(TruncatedShard):
         unpacked.read(1 << 20)
+
+
+@KINDS
+def test_what_stands_before_something_wrong_behind_the_end_comes_first(kind, trickle):
+    packed = PACK[kind](CONTENT)
+    late = Unpacked(trickle(packed, failure=StoreError("reset")), find_compression(packed))
+    garbled = Unpacked(io.BytesIO(packed + b"garbage here"), find_compression(packed))
+    for unpacked, error in ((late, StoreError), (garbled, BadHeader)):
+        assert unpacked.read(1 << 20) == CONTENT
+        with pytest.raises(error):
+            unpacked.read(1 << 20)
 
 
 def test_a_bomb_does_not_explode():

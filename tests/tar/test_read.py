@@ -1,8 +1,12 @@
+import bz2
+import gzip
 import io
+import lzma
 import subprocess
 import tarfile
 
 import pytest
+import zstandard
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -394,6 +398,23 @@ def test_a_failure_is_not_reported_as_a_cut(tar, trickle, cut):
     for window in WINDOWS:
         with pytest.raises(StoreError, match="reset"):
             list(read_members(trickle(tar([("a.txt", b"abc")])[:cut], failure=StoreError("reset")), window=window))
+
+
+@pytest.mark.parametrize("cut", [None, *range(0, 2600, 100)])
+def test_a_failure_is_an_error_where_a_cut_is_none(tar, trickle, cut):
+    archive = (tar([("a.txt", b"abc")]) + b"no tar" * 100)[:cut]
+    for window in WINDOWS:
+        with pytest.raises(StoreError, match="reset"):
+            list(read_members(trickle(archive, failure=StoreError("reset")), window=window, strict=False))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+@pytest.mark.parametrize("strict", [True, False])
+def test_D04_a_failure_behind_a_packed_archive_is_an_error(tar, trickle, pack, strict):
+    packed = pack(tar([("a.txt", b"abc")]))
+    for end in range(len(packed) // 2, len(packed) + 1):
+        with pytest.raises(StoreError, match="reset"):
+            list(read_members(trickle(packed[:end], failure=StoreError("reset")), strict=strict))
 
 
 def test_D56_links_are_reported(tar):

@@ -68,7 +68,7 @@ class Blocks:
 
     def __init__(self, stream: Readable, *, start: int = 0, window: int = WINDOW) -> None:
         self._read: Callable[[int], bytes | None] = stream.read
-        self._readinto: Callable[[memoryview], int | None] = getattr(stream, "readinto", None) or _copying(stream)
+        self._readinto: Callable[[memoryview], int | None] = _find_readinto(stream)
         self._base = start
         self._limit = window
         self._window = min(FIRST_WINDOW, window)
@@ -123,6 +123,15 @@ class Blocks:
             self._base += len(piece)
             missing -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes: what was looked at is a stream again, its failure included."""
+        if self.at < self.end:
+            return self.take(min(size, self.end - self.at), "the archive")
+        self._drop()
+        piece = self._pull(size)
+        self._base += len(piece)
+        return piece
 
     def extend(self) -> bool:
         """Read on behind what is at hand, if that is little beside a window: whether `data` has more now.
@@ -210,8 +219,18 @@ class Blocks:
         return TruncatedShard(what, Where(offset=self._base), hint="the shard was cut; fetch or write it again")
 
 
-def _copying(stream: Readable) -> Callable[[memoryview], int]:
-    """The `readinto` of a stream that has none."""
+def _find_readinto(stream: Readable) -> Callable[[memoryview], int | None]:
+    """The stream's own `readinto` where it gives what `read` gives, else one made of `read`.
+
+    A wrapper that changes what it reads may pass on all other names to what is inside, and a class that replaces `read`
+    may inherit the rest: their `readinto` is that of something else.
+    """
+    for kind in type(stream).__mro__:
+        if "readinto" in vars(kind):
+            found: Callable[[memoryview], int | None] = stream.readinto  # type: ignore[attr-defined]  # seen in the class
+            return found
+        if "read" in vars(kind):
+            break
 
     def readinto(view: memoryview) -> int:
         piece = stream.read(len(view)) or b""

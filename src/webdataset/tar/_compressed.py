@@ -138,11 +138,11 @@ class Unpacked:
     b'hello world'
     """
 
-    def __init__(self, stream: Readable, kind: Compression, head: bytes = b"") -> None:
+    def __init__(self, stream: Readable, kind: Compression) -> None:
         self._read = stream.read
         self._kind = kind
-        self._packed = head  # read from below, not unpacked yet
-        self._taken = len(head)
+        self._packed = b""  # read from below, not unpacked yet
+        self._taken = 0
         self._ready: list[bytes] = []
         self._unpacker: _Unpacker | None = kind.unpacker()
         self._failure: Exception | None = None
@@ -166,6 +166,9 @@ class Unpacked:
         return joined[:size]
 
     def _step(self, unpacker: _Unpacker) -> bytes:
+        if unpacker.eof:
+            self._go_on(unpacker.unused_data)
+            return b""
         if not self._packed:
             # First without new bytes: what the unpacker still holds may be more than it was allowed to give.
             piece = self._unpack(unpacker, b"")
@@ -184,17 +187,13 @@ class Unpacked:
 
     def _unpack(self, unpacker: _Unpacker, packed: bytes) -> bytes:
         try:
-            piece = unpacker.unpack(packed)
+            return unpacker.unpack(packed)
         except Exception as error:  # each library has its own kind: zlib.error, OSError, LZMAError, ZstdError
             raise self._damaged(f"the {self._kind.name} stream is damaged ({error})") from error
-        if unpacker.eof:
-            self._packed = unpacker.unused_data
-            self._go_on()
-        return piece
 
-    def _go_on(self) -> None:
+    def _go_on(self, behind: bytes) -> None:
         """After the end of one compressed stream: another one, nothing, or garbage. NULs may pad (tapes, xz)."""
-        self._packed = self._packed.lstrip(b"\0")
+        self._packed = behind.lstrip(b"\0")
         while len(self._packed) < 10 and (more := self._read(_PIECE)):
             self._taken += len(more)
             self._packed = (self._packed + more).lstrip(b"\0")

@@ -156,7 +156,7 @@ def read_runs(
     blocks = Blocks(stream, start=start, window=window)
     kind = find_compression(blocks.peek()) if start == 0 else None
     if kind is not None:
-        blocks = Blocks(Unpacked(stream, kind, blocks.data[: blocks.end]), window=window)
+        blocks = Blocks(Unpacked(blocks, kind), window=window)
     reader = _Reader(blocks, rename, on_skip, strict=strict, restartable=kind is None)
     yield from reader.runs(concatenated=concatenated)
 
@@ -282,7 +282,7 @@ class _Reader:
                 hint="a header was wiped out; fetch or write the shard again",
             )
         if zeros > 1 and not concatenated:
-            blocks.discard_rest()
+            self._discard_rest()
             return False
         try:
             parse_header(block, blocks.offset)
@@ -293,16 +293,15 @@ class _Reader:
                     where,
                     hint="fetch or write the shard again, or read it with strict=False",
                 ) from error
+            self._discard_rest()
             return False
         self._extensions.forget()
         return True
 
     def _end(self, block: bytes, zeros: int, start: int) -> None:
         """No full block is left: fine behind the end of the archive, else the archive was cut."""
-        if not self._strict:
-            return
-        self._blocks.discard_rest()  # raises if the stream failed rather than ended
-        if zeros >= 2 and not block.strip(b"\0"):
+        self._discard_rest()
+        if not self._strict or (zeros >= 2 and not block.strip(b"\0")):
             return
         if self._blocks.offset == start:
             what = "there is nothing here: 0 bytes"
@@ -317,6 +316,14 @@ class _Reader:
             Where(offset=self._blocks.offset),
             hint="the shard was cut; fetch or write it again, or read it with strict=False",
         )
+
+    def _discard_rest(self) -> None:
+        """Read to the end, to hear whether the stream failed: that is an error where a cut is none, too."""
+        try:
+            self._blocks.discard_rest()
+        except TruncatedShard:
+            if self._strict:
+                raise
 
 
 def _renamed(run: Run, rename: Rename) -> Run:
