@@ -17,7 +17,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-_LEAST = 1 << 18  # below it, malloc keeps memory as well
+_LEAST = 1 << 17  # below it, malloc keeps memory as well
 _SIZES = 4  # kept at a time: an image and its batch, and one more of each
 _KEPT = 1 << 26  # bytes of one size, though two arrays always
 

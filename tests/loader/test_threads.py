@@ -8,6 +8,7 @@ import time
 import traceback
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ import webdataset
 import webdataset as wds
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import EndOfStreamError, PerItem
-from webdataset.loader import WebLoader
+from webdataset.loader import WebLoader, _pool
+from webdataset.loader._pool import Pool
 from webdataset.pipeline import DataPipeline
 from webdataset.world import World, current, pretend
 
@@ -386,3 +388,37 @@ def test_garbage_collected_in_a_thread_of_a_loader_does_not_wait_for_itself():
     for thread in before:
         thread.join(20)
         assert not thread.is_alive()
+
+
+def clock(monkeypatch, *, on_processor):
+    """Everything is cheap, and time goes by on a processor, or never does."""
+    monkeypatch.setattr(_pool, "_CHEAP", 1e9)
+    runs = time.perf_counter if on_processor else lambda: 0.0
+    monkeypatch.setattr(_pool, "time", SimpleNamespace(perf_counter=time.perf_counter, thread_time=runs))
+
+
+def threads_of(function, count):
+    seen = []
+    results = Pool(2, memory=1 << 20).stage([lambda item: seen.append(threading.get_ident()) or function(item)])
+    assert list(results(range(count))) == list(range(count))
+    return seen
+
+
+def test_cheap_functions_stay_in_the_thread_that_asks(monkeypatch):
+    clock(monkeypatch, on_processor=True)
+    seen = threads_of(int, 300)
+    assert seen[0] != threading.get_ident()  # nobody knows yet what it costs
+    assert seen[-1] == threading.get_ident()
+
+
+def test_functions_that_wait_leave_it(monkeypatch):
+    clock(monkeypatch, on_processor=False)
+    assert threading.get_ident() not in threads_of(int, 300)
+
+
+def test_an_error_of_a_cheap_function_comes_in_its_turn(monkeypatch):
+    clock(monkeypatch, on_processor=True)
+    taken = []
+    with pytest.raises(ZeroDivisionError):
+        taken.extend(Pool(2, memory=1 << 20).stage([lambda number: 1 / (250 - number) and number])(range(300)))
+    assert taken == list(range(250))

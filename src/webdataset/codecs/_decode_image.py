@@ -18,7 +18,7 @@ from ._images import IMAGE_EXTENSIONS, find_imagespec
 from ._jpeg import jpeg_size, upper_pixels
 from ._pixels import as_float, other_pixels
 from ._require import require
-from ._resize import cut, flip, nearest, planes_of, resize, scaled
+from ._resize import copied, cut, flip, nearest, planes_of, resize, scaled
 from ._scratch import Scratch
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class DecodeImage:
         mirrored = rng is not None and plan.flip > 0 and rng.random() < plan.flip
         part = self._resized(cut(pixels, box), size, mirrored=mirrored)
         # What still lies in the scratch buffer would be overwritten by the next image.
-        return self._converted(part.copy() if np.may_share_memory(part, pixels) else part)
+        return self._converted(copied(part) if np.may_share_memory(part, pixels) else part)
 
     def _resized(self, part: Pixels, size: Size, *, mirrored: bool) -> Pixels:
         if self.interpolation == "bilinear" and self.crop != "center":

@@ -130,13 +130,24 @@ def cut(pixels: Pixels, box: Box) -> Pixels:
     return pixels[box.y : box.y + box.height, box.x : box.x + box.width]
 
 
+def copied(pixels: Pixels) -> Pixels:
+    """The image in memory of its own.
+
+    >>> copied(np.array([[1, 2, 3]], "u1")).tolist()
+    [[1, 2, 3]]
+    """
+    copy = recycle.empty(pixels.shape, pixels.dtype)
+    copy[...] = pixels
+    return copy
+
+
 def flip(pixels: Pixels, *, out: Pixels | None = None) -> Pixels:
     """The image with left and right exchanged, in new memory or in `out`.
 
     >>> flip(np.array([[1, 2, 3]], "u1")).tolist()
     [[3, 2, 1]]
     """
-    out = np.empty(pixels.shape, pixels.dtype) if out is None else out
+    out = recycle.empty(pixels.shape, pixels.dtype) if out is None else out
     if (cv2 := find_package("cv2")) is not None:
         cv2.flip(pixels, 1, out)
     else:
