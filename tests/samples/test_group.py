@@ -1,3 +1,6 @@
+import gzip
+import io
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -5,7 +8,7 @@ from hypothesis import strategies as st
 from webdataset.errors import DuplicateField, SplitSample
 from webdataset.flow import EndOfStreamError
 from webdataset.handlers import ignore_and_continue, ignore_and_stop
-from webdataset.samples import group_members
+from webdataset.samples import group_members, read_shard
 from webdataset.samples._gather import Gathered, Gatherer
 from webdataset.tar import Member, Run, read_members, read_runs
 
@@ -55,6 +58,21 @@ def test_D34_stored_meta_fields_are_readable():
     assert group(names) == [{"__key__": "1", "__source__": b"2", "a": b"3"}, {"__key__": "2", "a": b"5"}]
 
 
+def test_what_is_wrong_with_a_member_is_told_with_its_byte(tar):
+    good = [("1.a", b""), ("2.a", b"")]
+    for wrong, kind in (("2.A", DuplicateField), ("1.b", SplitSample)):
+        archive = tar([*good, (wrong, b"")])
+        with pytest.raises(kind) as caught:
+            list(group_members(read_members(archive)))
+        assert caught.value.where.offset == 1024
+        with pytest.raises(kind) as caught:
+            list(read_shard({"url": "a.tar", "stream": io.BytesIO(archive)}))
+        assert caught.value.where.offset == 1024
+        with pytest.raises(kind) as caught:
+            list(read_shard({"url": "a.tar", "stream": io.BytesIO(gzip.compress(archive))}))
+        assert caught.value.where.offset is None
+
+
 def test_D39_duplicates_name_shard_member_key_and_field():
     with pytest.raises(DuplicateField, match="duplicate file name in tar file") as caught:
         group(["1.jpg", "1.JPG"])
@@ -71,7 +89,9 @@ def test_of_duplicates_the_first_wins():
 
 
 def test_D09_interleaved_keys_are_an_error():
-    with pytest.raises(SplitSample, match="not adjacent.*sample 1, member 1.b, a.tar – .*--sort=name.*allow_split"):
+    with pytest.raises(
+        SplitSample, match="not adjacent.*sample 1, member 1.b, a.tar, byte 1024 – .*--sort=name.*allow_split"
+    ):
         group(["1.a", "2.a", "1.b", "2.b"])
 
 

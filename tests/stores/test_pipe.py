@@ -27,6 +27,13 @@ def test_D04_a_command_that_fails_at_its_end_is_an_error(read):
             stream.read(1)
 
 
+def test_D04_a_failure_stays_one():
+    with Pipe("exit 3", shell=True) as pipe:
+        for _ in range(2):
+            with pytest.raises(CommandFailed, match="status 3"):
+                pipe.read(1)
+
+
 def test_D27_the_data_before_a_failure_is_delivered_first():
     with stores.open_read("pipe:printf hello; exit 3") as stream:
         assert stream.read(1000) == b"hello"

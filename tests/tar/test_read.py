@@ -2,6 +2,7 @@ import bz2
 import gzip
 import io
 import lzma
+import random
 import subprocess
 import tarfile
 
@@ -116,6 +117,62 @@ def test_tarfile_agrees(archive):
     assume(members or skipped)  # tarfile does not open archives without members
     assert error is None
     assert [tuple(member) for member in members] == by_tarfile(archive)
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Members around every size at which the reader changes its ways, between tiny ones and long names."""
+    draw = random.Random(1)
+    sizes = [(1 << shift) + off for shift in (15, 16, 17, 18, 19, 20, 22) for off in (-513, -512, 0, 1)]
+    sizes += [0, 1, 511, 512, 513, 700] * 20
+    draw.shuffle(sizes)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for number, size in enumerate(sizes):
+            info = tarfile.TarInfo(f"{number:04d}." + draw.choice(["jpg", "jpg", "n" * 150]))
+            info.size, info.mtime = size, draw.choice([0, 1.5])
+            tar.addfile(info, io.BytesIO(draw.randbytes(size)))
+    return Archive(archive.getvalue())
+
+
+class Into:
+    """A stream that is read into memory, `step` bytes at a time, and fails once instead of ending, if told to."""
+
+    def __init__(self, trickle):
+        self.read = trickle.read
+
+    def readinto(self, view):
+        piece = self.read(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
+
+
+@pytest.mark.parametrize("step", [None, 5_000, 100_000, 3_000_000])
+@pytest.mark.parametrize("wrap", [lambda stream: stream, Into], ids=["read", "readinto"])
+def test_tarfile_agrees_on_members_of_all_sizes(uneven, trickle, wrap, step):
+    expected = by_tarfile(uneven)
+    assert list(map(tuple, read_members(wrap(trickle(uneven, step))))) == expected
+    half = len(expected) // 2
+    start = expected[half][1]
+    assert list(map(tuple, read_members(wrap(trickle(uneven[start:], step)), start=start))) == expected[half:]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("wrap", [lambda stream: stream, Into], ids=["read", "readinto"])
+def test_members_of_all_sizes_come_before_a_failure(uneven, trickle, wrap, strict):
+    expected = by_tarfile(uneven)
+    for row in range(0, len(expected), 21):
+        _, offset, data_offset, payload = expected[row]
+        for cut in (offset, offset + 100, data_offset, data_offset + len(payload) // 2, data_offset + len(payload)):
+            found = []
+            with pytest.raises(StoreError, match="reset"):  # noqa: PT012 - what came before it counts
+                stream = wrap(trickle(uneven[:cut], 100_000, StoreError("reset")))
+                for member in read_members(stream, strict=strict):
+                    found.append(tuple(member))
+            whole = row + (cut == data_offset + len(payload))
+            # The last one may still lack its padding, and then waits for it.
+            assert len(found) in {whole, whole - 1}
+            assert found == expected[: len(found)]
 
 
 @FORMATS

@@ -110,8 +110,8 @@ class ExtensionHandler:
     f: Callable[[bytes], Any]
 
     def __init__(self, extensions: str | list[str], f: Callable[[bytes], Any]) -> None:
-        names = extensions.split() if isinstance(extensions, str) else list(extensions)
-        if not names or not callable(f):
+        names: Any = extensions.split() if isinstance(extensions, str) else extensions
+        if not names or not isinstance(names, list | tuple) or not callable(f):
             raise SpecError(f"handle_extension({extensions!r}, {f!r}) needs extensions and a function of the data")
         parts = tuple(tuple(name.lower().lstrip(".").split(".")) for name in names)
         object.__setattr__(self, "extensions", parts)

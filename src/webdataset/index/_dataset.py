@@ -97,14 +97,24 @@ class IndexedDataset(Sequence[Any]):
             view._numbers = self._numbers[which]
             return view
         number = self.find(which) if isinstance(which, str) else which
-        shard, inside = self._shards.locate(self._numbers[number])
+        shard, inside = self._locate(number)
         return self._finish(shard, [inside])[0]
+
+    def _locate(self, number: int) -> tuple[int, int]:
+        """Its shard, and its number there."""
+        try:
+            stored = self._numbers[number]
+        except IndexError:
+            raise IndexError(f"there is no sample {number}: the dataset has {len(self):,}") from None
+        except TypeError:
+            raise TypeError(f"{number!r} is neither the number nor the key of a sample, nor a slice") from None
+        return self._shards.locate(stored)
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Many samples at once, shard by shard, with few requests: what torch's loaders ask for."""
         by_shard: dict[int, list[tuple[int, int]]] = {}
         for place, number in enumerate(numbers):
-            shard, inside = self._shards.locate(self._numbers[number])
+            shard, inside = self._locate(number)
             by_shard.setdefault(shard, []).append((place, inside))
         result: list[Any] = [None] * len(numbers)
         for shard, wanted in by_shard.items():
@@ -153,7 +163,7 @@ class IndexedDataset(Sequence[Any]):
 
     def where(self, number: int) -> Place:
         """Shard, key and byte ranges of a sample, without reading it."""
-        shard, inside = self._shards.locate(self._numbers[number])
+        shard, inside = self._locate(number)
         index = self._shards.index(shard)
         return Place(self._shards.urls[shard], inside, index.key(inside), index.extents(inside))
 

@@ -61,6 +61,8 @@ class WebLoader(DataPipeline, FluidInterface):
         self, dataset: Any, batch_size: Any = USUAL, *args: Any, workers: str = "processes", **settings: Any
     ) -> None:
         source: Any
+        if not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__"):
+            raise SpecError(f"WebLoader({dataset!r:.200}) has nothing to load", hint="give a dataset")
         if not args:
             dataset, batch_size, settings = batch_inside(dataset, batch_size, settings, workers)
         if workers == "threads":

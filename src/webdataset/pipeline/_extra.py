@@ -19,8 +19,8 @@ class MockDataset(TorchIterable):
     """
 
     def __init__(self, sample: Any, length: int) -> None:
-        if length < 0:
-            raise SpecError(f"MockDataset(length={length})", hint="the length is 0 or more")
+        if not isinstance(length, int) or length < 0:
+            raise SpecError(f"MockDataset(length={length!r})", hint="the length is a whole number, 0 or more")
         self.sample = sample
         self.length = length
 

@@ -30,8 +30,8 @@ class FluidInterface:
 
         >>> from itertools import islice
         >>> from webdataset.pipeline import FluidWrapper
-        >>> list(FluidWrapper("abc").pipe(islice, 2))
-        ['a', 'b']
+        >>> list(FluidWrapper([1, 2, 3]).pipe(islice, 2))
+        [1, 2]
         """
         return self.compose(stages.pipelinefilter(f)(*args, **kw) if args or kw else f)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -19,6 +19,19 @@ _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 _ORDERS = ("sequential", "random", "quasi-random")
 # Neighbours that a quasi-random order keeps together: with 100 kB samples a read of 3 MB, which disks and stores like.
 _CHUNK = 32
+
+
+def check_fields(fields: Any) -> None:
+    """Refuse what names no fields.
+
+    >>> check_fields("json")
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: fields='json' – a list of field names, such as ("json",)
+    """
+    if fields is not None and (
+        isinstance(fields, str) or not isinstance(fields, Iterable) or not all(isinstance(name, str) for name in fields)
+    ):
+        raise SpecError(f"fields={fields!r}", hint='a list of field names, such as ("json",)')
 
 
 @dataclass(frozen=True)
@@ -49,9 +62,10 @@ class Wishes:
             raise SpecError(f"last={self.last!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
         if self.order not in {None, *_ORDERS}:
             raise SpecError(f"order={self.order!r}", hint=f"one of {', '.join(_ORDERS)}")
-        if isinstance(self.fields, str) or not all(isinstance(name, str) for name in self.fields or ()):
-            raise SpecError(f"fields={self.fields!r}", hint='a list of field names, such as ("json",)')
-        if self.window is not None and (isinstance(self.window, bool) or not self.window >= 0):
+        check_fields(self.fields)
+        if self.window is not None and (
+            isinstance(self.window, bool) or not isinstance(self.window, int | float) or not self.window >= 0
+        ):
             raise SpecError(
                 f"window={self.window!r}", hint="how many shards are mixed at a time; order='random' mixes all"
             )

@@ -12,6 +12,8 @@ from webdataset import shards
 from webdataset.errors import SpecError
 from webdataset.index import Description, read_description
 
+from ._indexed import check_fields
+
 
 class IndexedDataset(offsets.IndexedDataset):
     """The samples of some shards by number: `len`, any sample, any slice, any key, only the fields that are wanted.
@@ -49,8 +51,7 @@ class IndexedDataset(offsets.IndexedDataset):
         lazy: bool = False,
         keep: bool = False,
     ) -> None:
-        if isinstance(fields, str):
-            raise SpecError(f"fields={fields!r}", hint='a list of field names, such as ("json",)')
+        check_fields(fields)
         place = None if index is None else os.fspath(index)
         super().__init__(named_shards(urls), fields=fields, index=place, transform=transform, lazy=lazy, keep=keep)
 

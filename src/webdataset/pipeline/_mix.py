@@ -6,7 +6,7 @@ drawing and the place in each dataset, so a mix resumes exactly, and mixes of mi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,6 +194,9 @@ class RandomMix(Mix):
         longest: bool = False,
         seed: int | None = None,
     ) -> None:
+        if not isinstance(datasets, Iterable) or isinstance(datasets, str | bytes):
+            raise SpecError(f"RandomMix({datasets!r:.100})", hint="give a list of datasets")
+        datasets = list(datasets)
         self.probs, self.longest = probs, longest
         weights = check_weights([1.0] * len(datasets) if probs is None else probs, len(datasets))
         super().__init__(datasets, _AtRandomIn(weights), "drop" if longest else "stop")
@@ -229,7 +232,11 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
         per_batch: int = 1,
         schedule: Sequence[tuple[int, Sequence[float]]] = (),
     ) -> None:
-        if not sources or any(not isinstance(pair, tuple) or len(pair) != 2 for pair in sources):
+        if (
+            not sources
+            or not isinstance(sources, Sequence)
+            or any(not isinstance(pair, tuple) or len(pair) != 2 for pair in sources)
+        ):
             raise SpecError(f"mix({sources!r:.100})", hint="give pairs of a dataset and its weight")
         if exhausted not in _EXHAUSTED:
             raise SpecError(f"exhausted={exhausted!r}", hint=f"one of {', '.join(_EXHAUSTED)}")

@@ -102,7 +102,10 @@ class DataPipeline(TorchIterable):
         """
         size = max(_whole("with_epoch", nsamples), _whole("with_epoch", nbatches))
         if size < 1:
-            raise SpecError(f"with_epoch({size})", hint="say how many items an epoch has; .repeat() goes on for ever")
+            raise SpecError(
+                f"with_epoch({nsamples if nbatches == -1 else nbatches})",
+                hint="say how many items an epoch has; .repeat() goes on for ever",
+            )
         result = self._copy()
         result.repetitions, result.nsamples, result._restart = ENDLESS, size, restart
         return result

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from webdataset import shards, world
+from webdataset import shards, stages, world
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass
 from webdataset.index import Place
@@ -44,6 +44,7 @@ class Plannable(DataPipeline):
             buffer: mix what was read, not the plan.
             kw: what `wds.shuffle` takes.
         """
+        size = stages.shuffle(size, **kw).bufsize
         if size < 1:
             return self
         if self.plan is None or len(self.pipeline) > 1 or buffer or kw.keys() - {"initial"}:

@@ -67,6 +67,12 @@ class ReadPlanned(Source):
     strict: bool = True
     empty_check: bool = True
 
+    def __post_init__(self) -> None:
+        if not callable(self.handler):
+            raise SpecError(
+                f"ReadPlanned(handler={self.handler!r}) is not a function", hint="for example wds.warn_and_continue"
+            )
+
     def __repr__(self) -> str:
         shards = len(self.dataset.urls)
         what = f"{len(self.dataset)} samples in {shards} shard{'s' * (shards != 1)} #{self._digest:08x}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from os import PathLike
 from typing import Any
 
 from webdataset.errors import SpecError
@@ -35,6 +36,8 @@ def check_stage(stage: Any, *, first: bool) -> None:
     """Refuse what cannot run, where it was written."""
     if callable(stage) or isinstance(stage, PipelineStage):
         return
+    if first and isinstance(stage, str | bytes | PathLike):
+        raise SpecError(f"{stage!r:.200} is a name, not a source", hint="wds.SimpleShardList(...) lists shards")
     if first and isinstance(stage, Iterable):
         return
     place = "the first stage" if first else "a stage after the first"

@@ -231,6 +231,7 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
 
 def cache_opener(directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool) -> Any:
     """What opens a shard: the cache when there is a directory for it, else the store itself."""
+    _check_cache(directory, size, url_to_name)
     directory = directory if directory is not None else config.read("WDS_CACHE")
     size = size if size != -1 else config.read("WDS_CACHE_SIZE")
     if directory is None or size == 0:
@@ -241,6 +242,15 @@ def cache_opener(directory: Any, size: float, url_to_name: Callable[[str], str] 
     from webdataset.cache import CachedOpener, ShardCache, url_to_hashed_name
 
     return CachedOpener(ShardCache(str(path), int(size), url_to_name or url_to_hashed_name, verbose=verbose))
+
+
+def _check_cache(directory: Any, size: Any, url_to_name: Any) -> None:
+    if not isinstance(directory, str | os.PathLike | None):
+        raise SpecError(f"cache_dir={directory!r} is no directory", hint="give its path")
+    if isinstance(size, bool) or not isinstance(size, int | float):
+        raise SpecError(f"cache_size={size!r} is no size", hint="give a number of bytes, such as 200e9; -1 is no limit")
+    if url_to_name is not None and not callable(url_to_name):
+        raise SpecError(f"url_to_name={url_to_name!r} is not callable", hint="give a function from URLs to file names")
 
 
 @dataclass(frozen=True)

@@ -92,14 +92,14 @@ class Gatherer:
                     offsets.append(begun)
                 whole = True
                 if seen is not None or (key is not None and stem < key):
-                    whole = self._may_begin(stem, name, samples)
+                    whole = self._may_begin(stem, name, offset, samples)
                     seen = self._seen
                 key, begun, sample = stem, offset, blank()
                 sample["__key__"] = key
                 if field is not None:
                     sample[field] = data[start:stop]
             elif field is None or field in sample:
-                self._leave_out(field, key, name, whole=whole)
+                self._leave_out(field, key, name, offset, whole=whole)
             else:
                 sample[field] = data[start:stop]
         self._key, self._sample, self._begun, self._whole = key, sample, begun, whole
@@ -130,7 +130,7 @@ class Gatherer:
             self._endings[ending] = field
         return key, field
 
-    def _may_begin(self, key: str, name: str, samples: list[Sample]) -> bool:
+    def _may_begin(self, key: str, name: str, offset: int, samples: list[Sample]) -> bool:
         """Whether a key is new. If it is not, that is an error; if that is forgiven, its members are left out.
 
         A shard in rising order, which is what sorted names make, cannot have a key twice, so its keys are only noted
@@ -145,7 +145,7 @@ class Gatherer:
         back = key in self._seen
         self._seen.add(key)
         if back and not self._allow_split:
-            self._ask(split_sample(key, name, self._url))
+            self._ask(split_sample(key, name, self._url, offset))
             return False
         return True
 
@@ -157,10 +157,10 @@ class Gatherer:
         else:
             seen.update(key for key, _ in map(self._split, names) if key is not None)
 
-    def _leave_out(self, field: str | None, key: str, name: str, *, whole: bool) -> None:
+    def _leave_out(self, field: str | None, key: str, name: str, offset: int, *, whole: bool) -> None:
         """A field that is not to be kept, or that is there already."""
         if field is not None and whole:
-            self._ask(duplicate_field(field, key, name, self._url))
+            self._ask(duplicate_field(field, key, name, self._url, offset))
 
     def _ask(self, error: Exception) -> None:
         if not self._handler(error):

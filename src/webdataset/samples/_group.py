@@ -56,7 +56,8 @@ def group_members(
     seen: set[str] = set()
     for key, together in groupby(_placed(members, keys, handler), key=itemgetter(0)):
         if key in seen and not allow_split:
-            if not handler(split_sample(key, next(together)[2].name, url)):
+            back = next(together)[2]
+            if not handler(split_sample(key, back.name, url, back.offset)):
                 return
             continue
         seen.add(key)
@@ -66,7 +67,7 @@ def group_members(
             if field in OWN_FIELDS:
                 continue
             if field in sample:
-                if not handler(duplicate_field(field, key, member.name, url)):
+                if not handler(duplicate_field(field, key, member.name, url, member.offset)):
                     return
             elif suffixes is None or field in suffixes:
                 sample[field] = member.data

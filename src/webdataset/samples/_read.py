@@ -52,7 +52,8 @@ class ReadSamples(Source):
         keys: member name → (key, field); (None, None) for members that belong to no sample.
         lcase: fields in lower case.
         suffixes: keep only these fields.
-        strict: insist on the end-of-archive mark; False reads cut archives up to their last whole member.
+        strict: insist on the end-of-archive mark; False takes an archive that was cut between two members for whole.
+            One that was cut inside a member is an error either way, behind the members before it.
         concatenated: read all archives of a shard that is several, one after the other; False reads the first.
         allow_split: a key that comes back later in its shard starts another sample instead of being an error.
         opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle, and one

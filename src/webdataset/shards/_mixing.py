@@ -99,9 +99,12 @@ def check_weights(weights: Sequence[float], sources: int) -> list[float]:
     Traceback (most recent call last):
     webdataset.errors.SpecError: the weights [0, 0] sum to 0 – give at least one source a weight above 0
     """
-    if len(weights) != sources:
-        raise SpecError(f"{len(weights)} weights for {sources} sources", hint="give one weight per source")
-    numbers = [float(weight) for weight in weights]
+    try:
+        numbers = [float(weight) for weight in weights]
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"the weights {weights!r:.100} are no numbers", hint="give one weight per source") from error
+    if len(numbers) != sources:
+        raise SpecError(f"{len(numbers)} weights for {sources} sources", hint="give one weight per source")
     if not all(isfinite(number) and number >= 0 for number in numbers):
         raise SpecError(f"the weights {list(weights)} are not all numbers from 0 up", hint="give finite weights")
     if sources and not any(numbers):

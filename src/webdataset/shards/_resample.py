@@ -70,6 +70,8 @@ class ResampledShards(ShardSource):
             raise SpecError(
                 f"worker_seed={self.worker_seed!r} cannot be called", hint="give a function without arguments"
             )
+        if not isinstance(self.nshards, int) or self.nshards < 0:
+            raise SpecError(f"nshards={self.nshards!r} cannot be drawn", hint="give a whole number, 0 or more")
         if not isinstance(self.seed, int):
             raise SpecError(f"seed={self.seed!r} is not a number", hint="give an integer")
         self.urls = expand_source(self.urls, self.max_urls)

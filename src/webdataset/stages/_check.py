@@ -21,7 +21,7 @@ def require_callable(stage: str, **arguments: Any) -> None:
             raise SpecError(f"{stage}({name}={value!r}): {name} is not callable", hint=hint)
 
 
-def require_count(stage: str, name: str, value: Any, *, least: int) -> int:
+def require_count(stage: str, name: str, value: Any, *, least: int | None = None) -> int:
     """A whole number, also when it came as `1e4` or as a NumPy integer.
 
     >>> require_count("batched", "batchsize", 1e2, least=1)
@@ -34,6 +34,7 @@ def require_count(stage: str, name: str, value: Any, *, least: int) -> int:
         number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     except TypeError:
         number = None
-    if number is None or isinstance(value, bool) or number < least:
-        raise SpecError(f"{stage}({name}={value!r}): {name} must be a whole number, at least {least}")
+    if number is None or isinstance(value, bool) or (least is not None and number < least):
+        bound = "" if least is None else f", at least {least}"
+        raise SpecError(f"{stage}({name}={value!r}): {name} must be a whole number{bound}")
     return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +16,7 @@ from ._guard import guarded
 from ._rng import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from webdataset.codecs import Decoder  # loaded when something is decoded: 15 ms of the first sample
 
@@ -67,7 +68,7 @@ class Decode(Described, PerItem):
             "handlers": handlers,
             "pre": None if pre is None else tuple(pre),
             "post": None if post is None else tuple(post),
-            "only": only if only is None or isinstance(only, str) else tuple(only),
+            "only": only if only is None or isinstance(only, str) else _names(only),
             "partial": partial,
             "handler": handler,
             "image": tuple(image.items()),
@@ -96,6 +97,12 @@ class Decode(Described, PerItem):
             only=self.only,
             partial=self.partial,
         )
+
+
+def _names(only: Any) -> tuple[str, ...]:
+    if not isinstance(only, Iterable):
+        raise SpecError(f"decode(only={only!r}) names no fields", hint='for example only=["jpg", "cls"]')
+    return tuple(only)
 
 
 def _check_image_options(handlers: tuple[Any, ...], image: dict[str, Any]) -> None:

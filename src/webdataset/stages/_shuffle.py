@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from webdataset.flow import Json, Recall
     from webdataset.handlers import Handler
 
-# No limit is set on how small a buffer may be: below this everything is handed on in the order it came.
-_ANY_SIZE = -(2**63)
-
 
 class Reservoir(Held):
     """A buffer, and the draws that empty it."""
@@ -87,13 +84,13 @@ class Shuffle(Described, Resumable):
 
     def __post_init__(self) -> None:
         for name in ("bufsize", "initial"):
-            object.__setattr__(self, name, require_count("shuffle", name, getattr(self, name), least=_ANY_SIZE))
+            object.__setattr__(self, name, require_count("shuffle", name, getattr(self, name)))
         if self.rng is not None and self.seed is not None:
             raise SpecError("shuffle() was given both rng and seed", hint="give one of them")
         if self.rng is not None and not hasattr(self.rng, "random"):
             raise SpecError(f"shuffle(rng={self.rng!r}): this is no generator", hint="give a random.Random, or a seed")
         if self.seed is not None:
-            object.__setattr__(self, "seed", require_count("shuffle", "seed", self.seed, least=_ANY_SIZE))
+            object.__setattr__(self, "seed", require_count("shuffle", "seed", self.seed))
 
     def start(self, during: Pass) -> Reservoir:
         """An empty buffer with this pass's draws."""

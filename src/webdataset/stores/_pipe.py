@@ -81,6 +81,7 @@ class Pipe(Stream):
         if self.mode != "rb":
             raise SpecError("this pipe is written to, not read", Where(shard=self._name()))
         if self.status is not None:
+            self._check()  # who asks once more after a failure must not take it for the end
             return 0
         count: int = self.stream.readinto1(view)  # type: ignore[attr-defined]  # Popen's pipe is a BufferedReader
         if not count:

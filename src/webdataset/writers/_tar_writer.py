@@ -82,7 +82,7 @@ class TarWriter:
         on_sample: Callable[[str, Sequence[Placed]], None] | None = None,
         index: bool | str | os.PathLike[str] | None = None,
     ) -> None:
-        self.user, self.group, self.mode, self.mtime = user, group, mode, int(mtime or 0)
+        self.user, self.group, self.mode, self.mtime = user, group, mode, _whole_seconds(mtime)
         self.compress, self.keep_meta, self.strict, self.on_sample = compress, keep_meta, strict, on_sample
         self.encoder = make_encoder(encoder, encoder_options)
         self._header = partial(encode_header, mode=mode, mtime=self.mtime, uname=user, gname=group, format=format)
@@ -245,3 +245,9 @@ def _as_bytes(field: str, value: Any) -> bytes:
         Where(field=field),
         hint="encode it before writing, or let encoder=True do it" if what == "bytes" else "write it as text",
     )
+
+
+def _whole_seconds(mtime: Any) -> int:
+    if not isinstance(mtime, int | float | None):
+        raise SpecError(f"mtime={mtime!r} is no time", hint="give seconds since 1970, such as time.time()")
+    return int(mtime or 0)
