@@ -35,9 +35,15 @@ def store():
 
 
 def read_in_pieces(stream, seed):
+    """By every verb that a reader may use, in any order."""
     rng, pieces = random.Random(seed), []
+
+    def into(size):
+        room = bytearray(size)
+        return bytes(room[: stream.readinto(room)])
+
     with stream:
-        while piece := stream.read(rng.choice([1, 512, 10_240, 100_000, 1 << 20])):
+        while piece := rng.choice([stream.read, stream.read1, into])(rng.choice([1, 512, 10_240, 100_000, 1 << 20])):
             pieces.append(piece)
     return b"".join(pieces)
 

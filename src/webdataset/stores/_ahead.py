@@ -105,12 +105,18 @@ class AheadStream(Stream):
         self._told += len(piece)
         return piece
 
+    def readinto(self, buffer: Any, /) -> int:
+        if not self._taken or self._buffering:
+            return super().readinto(buffer)
+        count = self._from_source(memoryview(buffer))
+        self.position += count
+        self._told += count
+        return count
+
     def fill(self, view: memoryview) -> int:
         if self._taken:
-            self._buffering = True  # by peek or readinto: from now on bytes may wait there, before those of the source
-            piece = getattr(self._source, "read1", self._source.read)(len(view))
-            view[: len(piece)] = piece
-            return len(piece)
+            self._buffering = True  # from now on bytes may wait in the buffer, before those of the source
+            return self._from_source(view)
         with self._shared.lock:
             self._filled.wait_for(lambda: self._pieces or self._ended)
             if not self._pieces:
@@ -123,6 +129,17 @@ class AheadStream(Stream):
                 self._pieces.appendleft(waiting[count:])
             self._shared.give_back(count)
         view[:count] = waiting[:count]
+        return count
+
+    def _from_source(self, view: memoryview) -> int:
+        began = time.perf_counter()
+        if hasattr(self._source, "readinto"):
+            count: int = self._source.readinto(view) or 0
+        else:  # a user's own opener may hand out less than a file
+            piece = self._source.read(len(view))
+            count = len(piece)
+            view[:count] = piece
+        self._shared.waited(count, time.perf_counter() - began)
         return count
 
     def close(self) -> None:

@@ -18,6 +18,9 @@ from webdataset.errors import StoreError
 
 from ._store import PIECE
 
+# A reader with so much room brings a buffer of its own.
+_LARGE = 1 << 16
+
 
 class Stream(io.RawIOBase):
     """A forward-only binary stream; subclasses say where the next bytes come from.
@@ -59,7 +62,10 @@ class Stream(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         """At most as many bytes as there is room for, as soon as there are any."""
-        count = self._reader.readinto1(buffer)
+        if len(buffer) >= _LARGE and self.position == self._told and not self.closed:
+            count = self._refill(memoryview(buffer))  # nothing waits in the buffer: past it, without a copy
+        else:
+            count = self._reader.readinto1(buffer)
         if not count and len(buffer) and self._failure is not None:
             raise self._failure
         self._told += count
