@@ -118,7 +118,7 @@ FakeLength = with_length
 class SampleEqually(RoundRobin):
     """One item from each dataset in turn, until the first of them ends.
 
-    >>> list(SampleEqually([[1, 2], "ab"]))
+    >>> list(SampleEqually([[1, 2], ["a", "b"]]))
     [1, 'a', 2, 'b']
     """
 
