@@ -282,3 +282,39 @@ def test_a_training_loop_that_is_killed_goes_on_from_its_last_checkpoint(shards,
     assert process.returncode == 0
     lines = (tmp_path / "log").read_text().split()
     assert [key for line in lines for key in line.split(",")] == expected_of(shards)
+
+
+class _Broken:
+    """Fails until the file is gone: for all processes."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __call__(self, sample):
+        if self.file.exists():
+            raise ValueError("broken")
+        return sample
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("workers", [(0, "threads"), (2, "threads"), (0, "processes"), (2, "processes")], ids=str)
+def test_a_failure_before_the_first_batch_costs_no_epoch(shards, tmp_path, workers, index):
+    """Also behind the first epoch, and on another number of workers if there is an index."""
+
+    def make(count):
+        dataset = wds.WebDataset(shards, index=index, shardshuffle=True).shuffle(100).map(_Broken(tmp_path / "broken"))
+        return wds.WebLoader(dataset.to_tuple("__key__"), batch_size=BATCH, num_workers=count, workers=workers[1])
+
+    straight = make(workers[0])
+    epochs = [keys_of(straight) for _ in range(2)]
+    loader = make(workers[0])
+    for epoch in epochs:
+        (tmp_path / "broken").touch()
+        with pytest.raises(ValueError, match="broken"):
+            next(iter(loader))
+        (tmp_path / "broken").unlink()
+        again = make(workers[0] + index)
+        again.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+        assert keys_of(again) == epoch
+        loader.load_state_dict(loader.state_dict())
+        assert keys_of(loader) == epoch

@@ -187,3 +187,55 @@ def test_a_mix_resumes_in_and_between_epochs(make):
         expected = first + whole[epoch + 1 :]
         assert [list(again) for _ in expected] == expected, (epoch, position)
         again.close()
+
+
+def test_a_part_that_was_left_early_has_a_whole_epoch_after_a_resume():
+    """An epoch of a part that the mix did not finish is over; a state between two passes must not go on inside it."""
+
+    def make():
+        return mix([(numbers(12).with_epoch(9), 2), (numbers(13, 100).with_epoch(9), 1)])
+
+    straight = make()
+    passes = [list(straight) for _ in range(3)]
+    stopped = make()
+    list(stopped)
+    resumed = make()
+    resumed.load_state_dict(json.loads(json.dumps(stopped.state_dict())))
+    assert [list(resumed) for _ in range(2)] == passes[1:]
+
+
+def test_a_mix_inside_a_mix_whose_epochs_go_on_resumes_between_passes():
+    def make():
+        parts = [(numbers(12).with_epoch(9), 3), (numbers(13, 100).with_epoch(9), 2)]
+        return mix([(mix(parts, exhausted="drop").with_epoch(8), 2), (numbers(11, 200).with_epoch(9), 1)], per_batch=3)
+
+    straight = make()
+    passes = [list(straight) for _ in range(5)]
+    dataset, got = make(), []
+    for _ in passes:
+        got.append(list(dataset))
+        state = json.loads(json.dumps(dataset.state_dict()))
+        dataset = make()
+        dataset.load_state_dict(state)
+    assert got == passes
+
+
+def test_a_part_that_resumes_by_replay_may_be_saved_again_before_it_is_asked():
+    def make():
+        return mix([(list(range(9)), 1), (numbers(9, 100), 1)])
+
+    whole = list(make())
+    for stop in range(len(whole)):
+        dataset, got = make(), []
+        for steps in (stop, 0, 1, 0):
+            items = iter(dataset)
+            got += [next(items) for _ in range(min(steps, len(whole) - len(got)))]
+            state = json.loads(json.dumps(dataset.state_dict()))
+            dataset = make()
+            dataset.load_state_dict(state)
+        assert got + list(dataset) == whole
+
+
+def test_a_mix_ends_when_only_datasets_that_ended_have_weight():
+    mixed = mix([([1] * 9, 1), ([2] * 2, 1)], exhausted="drop", schedule=[(6, [0, 1])])
+    assert list(mixed) == [1, 2, 1, 2, 1]  # draw 5 found the second one at its end

@@ -168,3 +168,13 @@ def test_a_checkpoint_of_another_pipeline_is_refused_with_what_differs():
     other.seed = 9
     with pytest.raises(StateError, match="seed 0, this pipeline has 9"):
         other.load_state_dict(saved)
+
+
+def test_a_replay_that_was_loaded_can_be_saved_before_its_first_item():
+    stopped = DataPipeline([1, 2, 3], stages.map(str))
+    next(iter(stopped))
+    for _ in range(2):
+        again = DataPipeline([1, 2, 3], stages.map(str))
+        again.load_state_dict(stopped.state_dict())
+        items, stopped = iter(again), again
+    assert list(items) == ["2", "3"]

@@ -99,8 +99,12 @@ class Place(Progress):
         self.tag: Tagged | None = None
         self.loaded: Json = None
 
+    def begin(self, stream: Stream) -> None:
+        """Be where the stream is before its first item: should that one fail, its epoch has begun nevertheless."""
+        self.tag = Tagged(None, _ask(stream), 0)
+
     def save(self) -> Json:
-        """The place as JSON, or None before the first item."""
+        """The place as JSON, or None before the beginning."""
         return settled([place(self.tag)]) if self.tag is not None else self.loaded
 
     def load(self, saved: Json, recall: Recall) -> None:

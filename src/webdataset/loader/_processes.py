@@ -84,8 +84,8 @@ def is_single(saved: Json) -> bool:
 
 
 def _follow_one_plan(places: list[Json]) -> bool:
-    """Whether all are in the same pass over a plan; those who have handed on nothing yet stand at its beginning."""
-    if None in places or not all(map(is_single, places)) or not any(map(is_plan, places)):
+    """Whether all are in the same pass over a plan, or at its beginning, where those are who handed on nothing yet."""
+    if None in places or not all(map(is_single, places)):
         return False
     return len({(place["epoch"], place["passes"]) for place in places}) == 1 and not any(
         place["in_epoch"] for place in places

@@ -74,6 +74,7 @@ class Threads(Resumable):
         """Hand on the items of one epoch of the dataset."""
         self.meter.clear()
         stream = self.dataset.open(at.loaded, **self._how())
+        at.begin(stream)
         complete = False
         try:
             for at.tag in self._ahead(stream):

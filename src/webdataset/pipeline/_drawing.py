@@ -12,8 +12,8 @@ from webdataset.shards import MixSchedule, check_weights, pick
 class Drawing(Protocol):
     """Decides which dataset comes next."""
 
-    def draw(self) -> int:
-        """The number of the dataset."""
+    def draw(self) -> int | None:
+        """The number of the dataset; None if those that are left have lost their weight."""
 
     def drop(self, source: int) -> bool:
         """Go on without this one; False when none is left."""
@@ -89,12 +89,15 @@ class ByShares:
         self._step, self._version = 0, shares.version
         self._dropped: set[int] = set()
 
-    def draw(self) -> int:
+    def draw(self) -> int | None:
         """The one whose turn it is by its share."""
         weights = self._shares.changed(self._step, since=self._version)
         if weights is not None:
             self._version = self._shares.version
-            self._schedule.reweight([0.0 if source in self._dropped else w for source, w in enumerate(weights)])
+            left = [0.0 if source in self._dropped else weight for source, weight in enumerate(weights)]
+            if not any(left):
+                return None
+            self._schedule.reweight(left)
         self._step += 1
         return self._schedule.draw()
 

@@ -93,7 +93,11 @@ class Mixture(Resumable):
         try:
             while self.datasets and not at.over:
                 if not at.left:
-                    at.source, at.left = at.drawing.draw(), self.run_of
+                    drawn = at.drawing.draw()
+                    if drawn is None:
+                        at.over = True
+                        break
+                    at.source, at.left = drawn, self.run_of
                 if at.streams[at.source] is None:
                     at.open(at.source)
                 item = next(at.items[at.source], _END)
@@ -128,9 +132,7 @@ class Mix(DataPipeline, FluidInterface):
 
     def state_dict(self) -> dict[str, Json]:
         """Where the mix is; between two passes that is where its parts will go on."""
-        state = super().state_dict()
-        between = state["at"] is None or state["at"]["pass"] is None
-        return {**state, "parts": self._save_parts()} if between else state
+        return self._with_parts(super().state_dict())
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
@@ -139,15 +141,18 @@ class Mix(DataPipeline, FluidInterface):
 
     def save_between(self) -> Json:
         """The same for a mix that is itself a part of another."""
-        return {**super().save_between(), "parts": self._save_parts()}
+        return self._with_parts(super().save_between())
 
     def load_between(self, saved: Json) -> None:
         """Begin the next iteration as was saved."""
         super().load_between(saved)
         self._load_parts(saved.get("parts"))
 
-    def _save_parts(self) -> list[Json]:
-        return [part.save_between() for part in self.pipeline[0].datasets]
+    def _with_parts(self, saved: dict[str, Json]) -> dict[str, Json]:
+        """In the middle of a pass the pass says where the parts are; said twice, they would begin there twice."""
+        if saved["at"] is not None and saved["at"]["pass"] is not None:
+            return saved
+        return {**saved, "parts": [part.save_between() for part in self.pipeline[0].datasets]}
 
     def _load_parts(self, saved: Json) -> None:
         parts = self.pipeline[0].datasets

@@ -13,7 +13,7 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
 from ._epochs import EpochCounter
-from ._places import check_kinds, check_state, settled
+from ._places import check_kinds, check_state, next_epoch_of, settled
 from ._running import fingerprint
 from ._stages import check_stage
 from ._stream import Passes, Stream
@@ -181,7 +181,7 @@ class DataPipeline(TorchIterable):
         """End an epoch early, or in another process: the next one goes on from this state, if epochs go on at all."""
         self._stream = None
         if self.goes_on and state is not None:
-            self._resume_from = {**state, "in_epoch": -state.get("skip", 0)}  # what is skipped belongs to the past
+            self._resume_from = next_epoch_of(state)
 
     @property
     def goes_on(self) -> bool:
@@ -244,7 +244,7 @@ class DataPipeline(TorchIterable):
         """What the next iteration begins with, for a dataset that is a part of another: its number, or its place."""
         at = self._resume_from
         if at is None and self._stream is not None and self.goes_on:
-            at = self._stream.state()
+            at = next_epoch_of(self._stream.state())
         return {"next_epoch": self.epochs.peek(), "at": at}
 
     def load_between(self, saved: Json) -> None:

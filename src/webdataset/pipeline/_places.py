@@ -60,6 +60,15 @@ def check_kinds(saved: Json, **kinds: Any) -> None:
             raise StateError(f"the checkpoint says {saved.get(name)!r:.40} for {name!r}", hint=_RETURNED)
 
 
+def next_epoch_of(place: Json) -> Json:
+    """The same place when the epoch around it is over, be it left early: the next one has all its items.
+
+    >>> next_epoch_of({"pass": None, "in_epoch": 5, "skip": 2})
+    {'pass': None, 'in_epoch': -2, 'skip': 2}
+    """
+    return {**place, "in_epoch": -place.get("skip", 0)}  # what is skipped belongs to the past
+
+
 def is_portable(saved: Json) -> bool:
     """Whether a pass goes on from here on any number of ranks and workers (or has its own check of who may)."""
     if saved is None or "plan" in saved:

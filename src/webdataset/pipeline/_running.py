@@ -85,7 +85,8 @@ class Running:
             )
         self.items = self._chain(saved)
         if not self._exact:
-            self.items = _counted(self.items, self._handed_on, skip=state["replay"] if state else 0)
+            self._handed_on[0] = state["replay"] if state else 0  # at once: the state may be asked before any item is
+            self.items = _counted(self.items, self._handed_on)
 
     def state(self) -> Json:
         """Where this pass is, as JSON."""
@@ -217,10 +218,8 @@ def _knows_origins(at: Progress) -> bool:
     return type(at).origin is not Progress.origin or at.upstream is None
 
 
-def _counted(items: Iterator[Any], handed_on: list[int], skip: int) -> Iterator[Any]:
-    for _ in islice(items, skip):
-        handed_on[0] += 1
-    for item in items:
+def _counted(items: Iterator[Any], handed_on: list[int]) -> Iterator[Any]:
+    for item in islice(items, handed_on[0], None):
         handed_on[0] += 1
         yield item
 
