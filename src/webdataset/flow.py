@@ -164,6 +164,10 @@ class Progress:
     def load(self, saved: Json, recall: Recall) -> None:
         """Become what was saved; `recall` turns an origin back into the item that stood before this stage."""
 
+    def take_back(self) -> bool:
+        """Be as before the item that was handed on last: a function of it failed. False where only its origin helps."""
+        return False
+
 
 class Resumable(ABC):
     """A stage that can go on from the middle: `run(items, start(during))` is the fresh start.

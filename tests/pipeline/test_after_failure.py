@@ -4,6 +4,8 @@ import pytest
 from tests.pipeline.indexed import write_shards
 
 import webdataset as wds
+from webdataset.errors import StateError
+from webdataset.flow import Pass, Progress
 
 BATCH, BAD = 8, 13
 
@@ -89,3 +91,86 @@ def test_a_sample_that_stays_broken_is_skipped_by_a_handler(tmp_path):
     state["stages"] = again.state_dict()["stages"]
     again.load_state_dict(state)
     assert before + list(again) == [n for n in range(40) if n != BAD]
+
+
+def mixed(urls, fragile):
+    return wds.mix([(wds.WebDataset(urls).map(number), 1), (wds.WebDataset(urls).map(number), 1)]).map(fragile)
+
+
+@pytest.mark.parametrize("workers", [(0, "threads"), (2, "threads"), (0, "processes")], ids=str)
+def test_a_function_behind_a_loader_gets_its_item_again(tmp_path, workers):
+    urls = write_shards(tmp_path, [20, 1, 19])
+
+    def make(function):
+        dataset = wds.WebDataset(urls).map(number)
+        settings = {"collate_fn": list_of} if workers[1] == "processes" else {}
+        return wds.WebLoader(dataset, batch_size=None, num_workers=workers[0], workers=workers[1], **settings).map(
+            function
+        )
+
+    fragile = Fragile(ValueError)
+    loader = make(fragile)
+    before = until_failure(loader, ValueError)
+    again = make(fragile)
+    again.load_state_dict(loader.state_dict())
+    assert until_failure(again, ValueError) == []
+    state, fragile.broken = again.state_dict(), False
+    last = make(fragile)
+    last.load_state_dict(state)
+    assert before + list(last) == list(range(40))
+
+
+def list_of(item):
+    return item
+
+
+def test_an_item_that_cannot_be_read_again_is_not_lost_in_silence(tmp_path):
+    dataset = mixed(write_shards(tmp_path, [20, 1, 19]), Fragile(ValueError))
+    until_failure(dataset, ValueError)
+    with pytest.raises(StateError, match="unknown origin"):
+        dataset.state_dict()
+
+
+def test_a_loader_counts_on_from_the_last_state_that_could_be_saved(tmp_path):
+    urls, fragile = write_shards(tmp_path, [20, 1, 19]), Fragile(ValueError)
+    fragile.broken = False
+    whole = list(mixed(urls, fragile))
+    for stop in (0, 1, 30):
+        loader, again = (wds.WebLoader(mixed(urls, fragile), num_workers=2, workers="threads") for _ in range(2))
+        items = iter(loader)
+        got = [next(items) for _ in range(stop)]
+        again.load_state_dict(loader.state_dict())
+        items.close()
+        assert got + list(again) == whole
+
+
+class Interrupting(list):
+    """Where a batch collects: Ctrl-C comes right behind `append`, before the origin is noted."""
+
+    def append(self, item):
+        super().append(item)
+        if item == BAD:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_between_an_item_and_its_origin_loses_neither():
+    batched = wds.batched(BATCH, collation_fn=None)
+    at = batched.start(Pass())
+    at.upstream, at.items = _Counting(), Interrupting()
+    with pytest.raises(KeyboardInterrupt):
+        list(batched.run(at.upstream.count(), at))
+    assert at.origins == list(range(BATCH, BAD + 1))
+
+
+class _Counting(Progress):
+    """Numbers that are their own origins."""
+
+    last = None
+
+    @property
+    def origin(self):
+        return self.last
+
+    def count(self):
+        for self.last in range(BATCH, 40):
+            yield self.last

@@ -239,3 +239,21 @@ def test_a_part_that_resumes_by_replay_may_be_saved_again_before_it_is_asked():
 def test_a_mix_ends_when_only_datasets_that_ended_have_weight():
     mixed = mix([([1] * 9, 1), ([2] * 2, 1)], exhausted="drop", schedule=[(6, [0, 1])])
     assert list(mixed) == [1, 2, 1, 2, 1]  # draw 5 found the second one at its end
+
+
+def test_a_part_that_was_not_begun_begins_as_saved_though_another_worker_is_ahead():
+    """Workers count the passes of a dataset in the same memory."""
+
+    def make():
+        parts = [numbers(9), numbers(9, 100)]
+        return parts, mix(list(zip(parts, [3, 1], strict=True)))
+
+    whole = list(make()[1])
+    _, stopped = make()
+    assert next(iter(stopped)) == whole[0] < 100  # the second dataset was not begun
+    parts, resumed = make()
+    resumed.load_state_dict(stopped.state_dict())
+    items = iter(resumed)
+    parts[1].epochs.begin(0)  # as another worker does
+    assert resumed.state_dict() == stopped.state_dict()
+    assert list(items) == whole[1:]

@@ -61,7 +61,9 @@ def tagged(stream: Stream, size: int) -> Iterator[Tagged]:
         since += 1
         now = time.perf_counter()
         if now >= pause_ends or is_plan(state):
-            state, since = _ask(stream), 0
+            said = _ask(stream)
+            if not isinstance(said, StateError) or isinstance(state, StateError):  # else count on from the last one
+                state, since = said, 0
             asked = time.perf_counter()
             pause_ends = asked + _PAUSE * (asked - now)
         yield Tagged(item, state, since)
@@ -97,11 +99,17 @@ class Place(Progress):
 
     def __init__(self) -> None:
         self.tag: Tagged | None = None
+        self.before: Tagged | None = None  # the tag of the item before
         self.loaded: Json = None
 
     def begin(self, stream: Stream) -> None:
         """Be where the stream is before its first item: should that one fail, its epoch has begun nevertheless."""
         self.tag = Tagged(None, _ask(stream), 0)
+
+    def take_back(self) -> bool:
+        """The place before the last item."""
+        self.tag = self.before
+        return True
 
     def save(self) -> Json:
         """The place as JSON, or None before the beginning."""

@@ -32,12 +32,20 @@ class Places(Progress):
         self.turn = 0
         self.begun: list[Json] = [None] * workers
         self.tags: list[Tagged | None] = [None] * workers
+        self.last: tuple[int, Tagged | None] = 0, None  # the worker of the last item, and its tag before that
         self.loaded = False
 
     def note(self, post: Post) -> None:
         """An item is about to be handed on."""
+        self.last = post.worker, self.tags[post.worker]
         self.tags[post.worker] = post.place
         self.turn = (post.worker + 1) % self.workers
+
+    def take_back(self) -> bool:
+        """The places before the last item, which is its worker's turn again."""
+        self.turn = worker = self.last[0]
+        self.tags[worker] = self.last[1]
+        return True
 
     def save(self) -> Json:
         """A place for every worker; or one for all of them, if they follow a plan and are in the same pass of it."""

@@ -77,9 +77,10 @@ class Threads(Resumable):
         at.begin(stream)
         complete = False
         try:
-            for at.tag in self._ahead(stream):
+            for tag in self._ahead(stream):
+                at.before, at.tag = at.tag, tag
                 self.meter.counts["items"] += 1
-                yield at.tag.item
+                yield tag.item
             complete = True
         finally:
             if not complete:

@@ -55,15 +55,27 @@ class EpochCounter:
         name, birth, workers = _identify(self._iterations)
         epoch = self.peek()  # before looking for the name: whoever raises this has written the name already
         free = self._first_free()
+        known = self._find(name, birth, workers, free)
+        if known is None:
+            self._append(free, name, epoch, birth)
+        epoch = epoch if known is None else known
+        self.begin(epoch)
+        return epoch
+
+    def upcoming(self) -> int:
+        """What `next` would say now. `peek` is ahead of that where another worker has begun the same iteration."""
+        name, birth, workers = _identify(self._iterations + 1)
+        epoch = self.peek()
+        known = self._find(name, birth, workers, self._first_free())
+        return epoch if known is None else known
+
+    def _find(self, name: int, birth: int, workers: int, free: int) -> int | None:
+        """The first pass of an iteration that another worker has begun."""
         for entry in range(free - 1, max(0, free - 1 - _RECENT), -1):
             known, first, born = self._read(entry)
             if known == name and abs(birth - born) < workers:
-                epoch = first
-                break
-        else:
-            self._append(free, name, epoch, birth)
-        self.begin(epoch)
-        return epoch
+                return first
+        return None
 
     def go_on(self, epoch: int) -> None:
         """Start an iteration in the middle: with this pass."""

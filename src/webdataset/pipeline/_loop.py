@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from webdataset.errors import StateError
 from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Progress, Recall, Resumable, fuse
 
 
@@ -29,7 +30,12 @@ class InFlight(Progress):
         return self.handed
 
     def save(self) -> Json:
-        """The origins."""
+        """The origins, if every item can be read again."""
+        if None in self.origins:
+            raise StateError(
+                "an item whose function failed or still runs has an unknown origin and could not be read again",
+                hint="use the state saved before it, or put the function where samples are read, before they are mixed",
+            )
         return list(self.origins)
 
     def load(self, saved: Json, recall: Recall) -> None:
@@ -70,7 +76,7 @@ def _apply(apply: Callable[[Any], Any], items: Iterator[Any], at: InFlight) -> I
     except EndOfStreamError:
         return
     except BaseException:
-        if busy and at.origin is not None:
+        if busy and not (at.upstream is not None and at.handed is None and at.upstream.take_back()):
             at.origins.appendleft(at.origin)
         raise
 

@@ -32,24 +32,31 @@ class Mixing(Progress):
         self.streams: list[Stream | None] = [None] * len(datasets)
         self.items: list[Iterator[Any]] = [iter(())] * len(datasets)
         self.source, self.left = 0, 0
+        self.begins: dict[int, int] = {}  # loaded: the first pass of datasets that were not begun
         self.ended: set[int] = set()  # datasets that had no more, and are not asked again in this pass
         self.over = False
 
     def open(self, source: int, state: Json = None) -> None:
         """Begin with a dataset, or go on where it was."""
         dataset = self.datasets[source]
+        if state is None and source in self.begins:  # other workers count in the same memory, and may be ahead
+            state = {"epoch": self.begins.pop(source), "passes": 0, "pass": None, "in_epoch": 0}
         stream = self.streams[source] = dataset.open(state)
         self.items[source] = stream.epoch(dataset.nsamples)
 
     def save(self) -> Json:
         """The drawing, the state of every dataset that was begun, and how the others will begin."""
         states = [
-            dataset.save_between() if stream is None or source in self.ended else stream.state()
-            for source, (dataset, stream) in enumerate(zip(self.datasets, self.streams, strict=True))
+            self._between(source) if stream is None or source in self.ended else stream.state()
+            for source, stream in enumerate(self.streams)
         ]
         if self.over:
             return {"datasets": states, "over": True}
         return {"drawing": self.drawing.save(), "source": self.source, "left": self.left, "datasets": states}
+
+    def _between(self, source: int) -> Json:
+        saved = self.datasets[source].save_between()
+        return {**saved, "next_epoch": self.begins[source]} if source in self.begins else saved
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on in all of them."""
@@ -65,6 +72,8 @@ class Mixing(Progress):
         for source, state in enumerate(saved["datasets"]):
             if state is not None and "next_epoch" in state:
                 self.datasets[source].load_between(state)
+                if state["at"] is None and not self.over:
+                    self.begins[source] = state["next_epoch"]
             elif state is not None:
                 self.open(source, state)
 

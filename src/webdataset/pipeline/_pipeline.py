@@ -245,7 +245,7 @@ class DataPipeline(TorchIterable):
         at = self._resume_from
         if at is None and self._stream is not None and self.goes_on:
             at = next_epoch_of(self._stream.state())
-        return {"next_epoch": self.epochs.peek(), "at": at}
+        return {"next_epoch": self.epochs.upcoming(), "at": at}
 
     def load_between(self, saved: Json) -> None:
         """Begin the next iteration as was saved."""
