@@ -42,6 +42,14 @@ MIXES = {
     "a mix of mixes": lambda: mix(
         [(RoundRobin([numbers(4), numbers(4, 50)]), 1), (numbers(9, 100), 2)], exhausted="drop"
     ),
+    "a mix, then a buffer": lambda: (
+        mix([(numbers(9), 1), (numbers(9, 100), 1)]).shuffle(6).batched(4, collation_fn=None)
+    ),
+    "a mix of mixes, then buffers": lambda: (
+        RandomMix([RoundRobin([numbers(4), numbers(4, 50)]).shuffle(3), numbers(9, 100)], longest=True)
+        .shuffle(6)
+        .map(_Plus(1))
+    ),
     "a mix, then stages": lambda: mix([(numbers(9), 1), (numbers(9, 100), 1)]).shuffle(1).batched(4, collation_fn=None),
 }
 
@@ -49,6 +57,11 @@ MIXES = {
 @pytest.mark.parametrize("make", MIXES.values(), ids=MIXES)
 def test_a_mix_resumes_everywhere(make):
     assert len(assert_resumes_everywhere(make)) > 3
+
+
+def test_a_buffer_holds_items_of_several_passes_of_a_part():
+    make = lambda: mix([(numbers(3), 1), (numbers(40, 100), 1)], exhausted="repeat").shuffle(8)
+    assert_resumes_everywhere(make, limit=40)
 
 
 def test_a_mix_that_repeats_resumes_everywhere():

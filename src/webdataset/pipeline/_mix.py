@@ -44,6 +44,13 @@ class Mixing(Progress):
         stream = self.streams[source] = dataset.open(state)
         self.items[source] = stream.epoch(dataset.nsamples)
 
+    @property
+    def origin(self) -> Json:
+        """The dataset that was drawn last, and the origin of the item in it."""
+        stream = self.streams[self.source]
+        origin = None if stream is None else stream.origin
+        return None if origin is None else {"source": self.source, **origin}
+
     def save(self) -> Json:
         """The drawing, the state of every dataset that was begun, and how the others will begin."""
         states = [
@@ -122,6 +129,10 @@ class Mixture(Resumable):
                 at.over = self.exhausted != "drop" or not at.drawing.drop(at.source)
         finally:
             at.close()
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """The dataset makes it again."""
+        return self.datasets[origin["source"]].again(origin)
 
     def close(self) -> None:
         """Close the datasets."""

@@ -177,6 +177,10 @@ class DataPipeline(TorchIterable):
         self._stream = stream if stream is not None else Stream(self._passes(**how), state)
         return self._stream
 
+    def again(self, origin: Json) -> Any:
+        """Make the item of a stream's `origin` once more."""
+        return self._passes().run(origin["epoch"]).again(origin["item"])
+
     def leave(self, state: Json) -> None:
         """End an epoch early, or in another process: the next one goes on from this state, if epochs go on at all."""
         self._stream = None

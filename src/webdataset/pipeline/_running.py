@@ -96,6 +96,15 @@ class Running:
             return {"progress": self._saved_progress()}
         return {"replay": self._handed_on[0]}
 
+    @property
+    def origin(self) -> Json:
+        """Where the item that was handed on last came from; None if nobody can tell."""
+        return self._progress[-1].origin if self._exact and self._progress else None
+
+    def again(self, origin: Json) -> Any:
+        """Make the item of this origin once more."""
+        return self._recall(len(self._way))(origin)
+
     def _place_in_plan(self) -> Json:
         if self._in_plan is None:  # a loader asks at every item, so what does not change is looked up once
             plan, *others = self._progress

@@ -82,6 +82,13 @@ class Stream:
         return {**state, "skip": self._skip} if self._skip else state
 
     @property
+    def origin(self) -> Json:
+        """Of the item that was handed on last: its pass, and its origin in that; None if nobody can tell."""
+        running = self._at.running
+        origin = running.origin
+        return None if origin is None else {"epoch": running.during.epoch, "item": origin}
+
+    @property
     def pass_number(self) -> int:
         """The number of the pass that is being read."""
         return self._at.running.during.epoch
