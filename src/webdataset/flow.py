@@ -142,14 +142,12 @@ def fuse(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 class Progress:
     """What a stage has taken from upstream and not yet handed on; this base holds nothing.
 
-    `upstream` is wired by the pipeline: the nearest progress before this one that can tell an origin. `tracked` is set
-    when a later stage will ask for origins, so that a stage which has to work for them can know. A stage that takes its
-    whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what lies upstream
-    starts afresh.
+    `upstream` is wired by the pipeline: the nearest progress before this one that can tell an origin. A stage that
+    takes its whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what lies
+    upstream starts afresh.
     """
 
     upstream: Progress | None = None
-    tracked: bool = False
     rewinds: bool = False
 
     @property

@@ -56,7 +56,10 @@ def reraise_exception(exn: Exception) -> NoReturn:
     Traceback (most recent call last):
     ValueError: bad
     """
-    raise exn
+    try:
+        raise exn
+    finally:
+        del exn  # it knows this frame by now: together they would keep the whole iteration, and its open shards
 
 
 def ignore_and_continue(exn: Exception) -> bool:

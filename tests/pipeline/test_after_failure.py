@@ -1,5 +1,8 @@
 """A state that is saved after an exception goes on with the sample that failed: nothing is lost, nothing comes twice."""
 
+import gc
+import weakref
+
 import pytest
 from tests.pipeline.indexed import write_shards
 
@@ -91,6 +94,21 @@ def test_a_sample_that_stays_broken_is_skipped_by_a_handler(tmp_path):
     state["stages"] = again.state_dict()["stages"]
     again.load_state_dict(state)
     assert before + list(again) == [n for n in range(40) if n != BAD]
+
+
+@pytest.mark.parametrize("mix", [False, True])
+def test_a_failed_iteration_goes_with_its_error_and_waits_for_no_garbage_collection(tmp_path, mix):
+    urls, fragile = write_shards(tmp_path, [20, 1, 19]), Fragile(ValueError)
+    dataset = wds.WebDataset(urls).map(number)
+    dataset = mixed(fragile, dataset) if mix else dataset.map(fragile)
+    gone = weakref.ref(dataset)
+    gc.disable()
+    try:
+        until_failure(dataset, ValueError)
+        del dataset
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def mixed(fragile, *parts):

@@ -62,8 +62,6 @@ class Run:
                 continue
             at = stage.start(now)
             at.upstream = self.at[-1] if self.at else None
-            for earlier in self.at:
-                earlier.tracked = True
             if state is not None:
                 at.load(state[len(self.at)], self._recall(len(self.way)))
             items = stage.run(items, at)

@@ -164,9 +164,6 @@ class Running:
 
     def _resume(self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json] | None) -> Iterator[Any]:
         at.upstream = next((one for one in reversed(self._progress) if _knows_origins(one)), None)
-        if not isinstance(stage, Loop):  # which holds nothing of its own
-            for earlier in self._progress:
-                earlier.tracked = True
         mine = next(saved) if saved is not None else None
         if mine is not None:
             _load(at, mine, self._recall(len(self._way)), stage)

@@ -73,9 +73,12 @@ def answer(handler: Handler, exn: Exception, stage: Any, item: Any) -> Any:
         EndOfStreamError: the handler wants the stream to end here.
     """
     locate(exn, stage, item)
-    if handler(exn):
-        return DROP
-    raise EndOfStreamError from exn
+    try:
+        if handler(exn):
+            return DROP
+        raise EndOfStreamError from exn
+    finally:
+        del exn  # see reraise_exception
 
 
 def locate(exn: Exception, stage: Any, item: Any) -> None:
