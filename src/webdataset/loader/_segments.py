@@ -114,9 +114,9 @@ def receive(pid: int, descriptor: int, length: int) -> np.ndarray[Any, Any]:
     """The bytes of a block that another process has posted; it is given back when the last view of them is gone."""
     try:
         opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
-    except (FileNotFoundError, ProcessLookupError) as error:
-        raise StageError(f"worker process {pid} was killed while its batch was on the way", hint=KILLED) from error
     except OSError as error:
+        if _has_ended(pid):
+            raise StageError(f"worker process {pid} was killed while its batch was on the way", hint=KILLED) from error
         raise StageError(
             f"a batch of worker process {pid} cannot be opened ({error.strerror})",
             hint="this system forbids it: WebLoader(…, shared_memory=False) uses pipes",
@@ -133,6 +133,15 @@ def receive(pid: int, descriptor: int, length: int) -> np.ndarray[Any, Any]:
     _open.count += 1
     weakref.finalize(block, _give_back, mapped).atexit = False
     return block
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process is gone, or dead and not yet waited for: only root is told "no such file" of the latter."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return True
+    return status.rpartition(b")")[2].split()[0] in (b"Z", b"X")
 
 
 class _Open:
