@@ -60,7 +60,8 @@ MUTATIONS = {
         "index/test_lookup.py", "only_the_fields",
     ),
     "a damaged header is noticed": (
-        "index/_plain.py", "(stored == sums - digits - _FIELD_EXCESS).all()", "True", "index/test_walk.py", "damaged",
+        "tar/_columns.py", "(stored == sums - digit_sums - _FIELD_EXCESS)", "(stored == stored)",
+        "index/test_walk.py", "damaged",
     ),
     "a tar in a tar is not indexed": (
         "index/_plain.py", "and (ends[:-1] == at[1:]).all()", "", "index/test_walk.py", "gives_up",
