@@ -225,6 +225,21 @@ def test_results_do_not_share_the_scratch_buffer():
     assert np.array_equal(first, kept)
 
 
+def test_a_size_may_be_a_list_and_the_result_is_nobody_elses(monkeypatch):
+    monkeypatch.setattr("webdataset.codecs._resize._is_too_early_for_torch", lambda: True)  # as in a new process
+    handler = DecodeImage("rgb8", size=[50, 60], crop="window")
+    first = handler.decode(PNG, random.Random(0))
+    kept = first.copy()
+    handler.decode(encode_field("png", photo(200, 300, seed=1)), random.Random(1))
+    assert np.array_equal(first, kept)
+
+
+def test_extensions_may_be_one_string():
+    handler = DecodeImage("rgb8", size=8, extensions=".PNG seg")
+    assert handler(".png", PNG).shape == handler(".x.seg", PNG).shape == (8, 12, 3)
+    assert handler(".jpg", JPEG) is None
+
+
 def test_stages_pickle_and_describe_themselves():
     stage = decode("rgb8", size=224, crop="random")
     assert repr(stage) == "decode('rgb8', size=224, crop='random')"
@@ -271,6 +286,11 @@ def test_damaged_images_are_errors_and_odd_ones_are_pillows():
             {"normalize": "imagenet"},
             {"oversample": 0.5},
         ),
+        *({"size": (224,)}, {"flip": "often"}, {"scale": 0.5}, {"scale": (0.5,)}, {"ratio": 1.0}, {"crop": ["random"]}),
+        *({"crop": "center", "resize": "256"}, {"crop": "center", "resize": 256.5}, {"crop": "random", "resize": 256}),
+        *({"oversample": "2"}, {"extensions": None}),
+        *({"imagespec": "rgb", "normalize": wrong} for wrong in ("imagnet", (0.5, 0), (1, 2, 3), ((0, 0), (1, 1)), 2)),
+        {"imagespec": "l", "normalize": "imagenet"},
     ],
 )
 def test_wrong_arguments_fail_at_construction(wrong):
