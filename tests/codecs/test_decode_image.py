@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+import webdataset as wds
 from webdataset.codecs import DecodeImage, Decoder, ImageHandler, decode_field, decode_image, encode_field
 from webdataset.codecs._crop import random_box
 from webdataset.errors import DecodingError, SpecError
@@ -189,6 +190,14 @@ def test_chance_belongs_to_the_sample_and_the_pass():
         assert np.array_equal(ours, first[k % 6])
 
 
+def test_the_chance_of_a_crop_is_not_that_of_other_functions_of_the_sample():
+    flips = decode("rgb8", size=8, flip=True).function(Pass())
+    coins = wds.map(lambda sample: wds.rng(sample).random() < 0.5).function(Pass())
+    plain = DecodeImage("rgb8", size=8).decode(JPEG)
+    same = sum(coins(sample(n)) != np.array_equal(flips(sample(n))["jpg"], plain) for n in range(64))
+    assert 8 < same < 56
+
+
 def test_an_image_and_its_mask_get_the_same_crop():
     mask = (np.asarray(pillow(JPEG)).astype(int).sum(2) > 380).astype(np.uint8)
     options = {"size": 48, "crop": "random", "flip": True}
@@ -344,8 +353,6 @@ def test_a_ppm_that_is_cut_short_is_an_error():
 
 
 def test_the_options_of_images_reach_decode_as_a_method():
-    import webdataset as wds
-
     dataset = wds.FluidWrapper([{"__key__": "a", "jpg": JPEG}]).decode("rgb8", size=32, crop="random", flip=True)
     assert next(iter(dataset))["jpg"].shape == (32, 32, 3)
     with pytest.raises(SpecError, match="no option"):

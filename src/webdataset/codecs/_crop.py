@@ -74,9 +74,9 @@ def random_window(width: int, height: int, size: tuple[int, int], rng: random.Ra
 def _largest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
     w, h = width, height
     if width / height < ratio[0]:
-        h = round(width / ratio[0])
+        h = max(1, round(width / ratio[0]))
     elif width / height > ratio[1]:
-        w = round(height * ratio[1])
+        w = max(1, round(height * ratio[1]))
     return Box((width - w) // 2, (height - h) // 2, w, h)
 
 

@@ -83,7 +83,7 @@ class DecodeImage:
     layout: Literal["hwc", "chw"] | None = None
     oversample: float | None = 2.0
     extensions: Iterable[str] = tuple(IMAGE_EXTENSIONS)
-    rng: Callable[[Any], random.Random] | None = field(default=None, repr=False, compare=False)
+    rng: Callable[..., random.Random] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -92,8 +92,8 @@ class DecodeImage:
         if not isinstance(self.size, int):
             object.__setattr__(self, "size", tuple(self.size))  # a list, as settings files have it, equals no shape
 
-    def bind(self, rng: Callable[[Any], random.Random]) -> DecodeImage:
-        """The same decoder with `rng(sample)` as its source of chance."""
+    def bind(self, rng: Callable[..., random.Random]) -> DecodeImage:
+        """The same decoder with `rng(sample, salt)` as its source of chance."""
         return replace(self, rng=rng)
 
     def __call__(self, key: str, data: bytes) -> Any:
@@ -109,7 +109,8 @@ class DecodeImage:
         if self.rng is None or not self._plan.random:
             return self.decode(data)
         known = sample is not None and "__key__" in sample
-        return self.decode(data, self.rng(sample if known else zlib.crc32(data)))
+        # Salted, or whoever draws from `rng(sample)` too would flip a coin that this crop has flipped already.
+        return self.decode(data, self.rng(sample if known else zlib.crc32(data), "decode_image"))
 
     def decode(self, data: bytes, rng: random.Random | None = None) -> Any:
         """The image in the bytes, cut, resized, flipped and converted."""
