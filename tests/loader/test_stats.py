@@ -126,13 +126,20 @@ def test_tiny_items_of_threads_are_to_be_batched(n):
     assert any("make batches" in profile(loader).advice for _ in range(5))
 
 
-@pytest.mark.parametrize("how", [{"workers": "threads", "num_workers": 2}, {"batch_size": None, "num_workers": 1}])
-def test_slow_batching_of_a_dataset_without_functions_is_not_reading(how):
+@pytest.mark.parametrize(
+    ("how", "kind", "advice"),
+    [
+        ({"workers": "threads", "num_workers": 2}, "rest", "workers='processes'"),
+        ({"batch_size": None, "num_workers": 1}, "stage", "worker"),
+    ],
+)
+def test_slow_batching_of_a_dataset_without_functions_is_not_reading(how, kind, advice):
     dataset = DataPipeline(range(60), wds.shuffle(5), wds.batched(10, collation_fn=slow_batch))
     report = profile(WebLoader(dataset, **how))
     assert report.bottleneck == "2 Batched"
-    assert "one thread" in report.advice
-    assert [part.kind for part in report.parts[:3]] == ["reading", "rest", "rest"]
+    assert advice in report.advice
+    assert ("one thread" in report.advice) == ("workers" in how)
+    assert [part.kind for part in report.parts[:3]] == ["reading", kind, kind]
 
 
 def test_shards_are_read_until_their_samples_are():

@@ -28,6 +28,7 @@ def advise(kind: str, *, workers: int, on_processor: float | None, seconds_per_i
 _ADVICE = {
     "reading": "keep the shards closer: cache_dir=…, in_memory=True, or a faster store; processes read several at once",
     "rest": "one thread shuffles and batches: do less there, or use workers='processes'",
+    "stage": "{more}",
     "workers": "{more}; wds.profile(loader) tells which stage takes the time",
     "handing over": "neither side is busy: make larger batches in the dataset, and pass batch_size=None",
     "consumer": "the loader keeps up with it; fewer workers may do",

@@ -63,7 +63,7 @@ def _stages(meter: Meter, seconds: float, threads: int, lane: str) -> Iterator[P
         if key.startswith((READER, STREAM)):
             name, spent = key.removeprefix(READER).removeprefix(STREAM), meter.seconds[key]
             if not name.endswith(" functions"):
-                kind = "reading" if key.startswith(READER) else "rest"
+                kind = "reading" if key.startswith(READER) else "stage" if lane == "workers" else "rest"
                 yield _part(name, kind, lane, meter.counts[key], max(0.0, spent - before), seconds)
             before = spent
         elif key.startswith(FUNCTION):
