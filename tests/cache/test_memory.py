@@ -83,6 +83,17 @@ def test_a_failure_is_not_kept(tmp_path):
     assert opener(late).read(1)
 
 
+def test_a_system_that_takes_less_than_it_is_given_loses_nothing(shard, monkeypatch):
+    opener, real = MemoryOpener(), os.pwrite
+
+    def half(descriptor, data, at):
+        return real(descriptor, data[: len(data) // 2 + 1] if descriptor == opener._data else data, at)
+
+    monkeypatch.setattr(os, "pwrite", half)
+    with stores.open_read(shard) as stream:
+        assert opener(shard).read() == stream.read()
+
+
 def test_no_memory_is_an_error_with_a_remedy(shard, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

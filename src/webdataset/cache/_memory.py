@@ -88,8 +88,10 @@ class MemoryOpener:
         length = 0
         try:
             with closing(self._opener(url)) as stream:
-                while chunk := stream.read(_CHUNK):
-                    length += os.pwrite(self._data, chunk, place * _ROOM + length)
+                rest = memoryview(b"")
+                while rest := rest or memoryview(stream.read(_CHUNK)):
+                    written = os.pwrite(self._data, rest, place * _ROOM + length)
+                    rest, length = rest[written:], length + written  # the system may take less than it is given
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
