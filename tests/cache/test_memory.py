@@ -1,4 +1,5 @@
 import dataclasses
+import multiprocessing
 import os
 import pickle
 import threading
@@ -66,6 +67,31 @@ def test_many_threads_read_it_once(shard, tmp_path):
         thread.join()
     assert len(found) == 8 and len(set(found)) == 1
     assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_a_worker_that_is_forked_while_a_shard_is_being_read_does_not_wait_for_that(shard):
+    other = make_shard("memory://in-memory/other.tar", SAMPLES)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(url, *, start=0):
+        if url == shard:
+            begun.set()
+            go_on.wait()
+        return stores.open_read(url, start=start)
+
+    opener = MemoryOpener(slow)
+    reading = threading.Thread(target=opener, args=(shard,))
+    reading.start()
+    begun.wait()
+    worker = multiprocessing.get_context("fork").Process(target=lambda: opener(other).read())
+    worker.start()
+    worker.join(20)
+    code = worker.exitcode
+    worker.kill()
+    worker.join()
+    go_on.set()
+    reading.join()
+    assert code == 0
 
 
 def test_local_files_are_read_where_they_are(tmp_path):
