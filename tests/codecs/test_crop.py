@@ -94,7 +94,12 @@ def test_boxes_lie_inside(width, height, ratio, seed):
     assert box.height > 0
     for step in (2, 4, 8):
         if box.width >= step and box.height >= step:
-            small = box.snapped(step).divided(step)
+            snapped = box.snapped(step)
+            assert abs(snapped.x - box.x) <= step // 2
+            assert abs(snapped.x + snapped.width - box.x - box.width) <= step // 2
+            assert snapped.width > 0
+            assert snapped.height > 0
+            small = snapped.divided(step)
             assert small.x + small.width <= math.ceil(width / step)
             assert small.y + small.height <= math.ceil(height / step)
 

@@ -115,6 +115,12 @@ def test_large_jpegs_are_decoded_at_a_fraction_of_their_size():
         assert difference(ours, image.crop((x, y, x + w, y + h)).resize((128, 128), Image.BILINEAR))[0] < 1
 
 
+def test_scaled_decoding_keeps_to_the_edges_of_sizes_that_are_no_multiples_of_eight():
+    data = encode_field("jpg", np.linspace(0, 255, 1613).astype("u1")[None, :, None].repeat(1207, 0).repeat(3, 2))
+    ours, exact = (DecodeImage("rgb8", size=(64, 64), oversample=each).decode(data) for each in (2, None))
+    assert np.abs(ours.astype(int) - exact)[:, -8:].mean() < 0.5
+
+
 def test_scaled_decoding_is_really_used(monkeypatch):
     from webdataset.codecs import _decode_image
 

@@ -65,8 +65,9 @@ class DecodeImage:
         normalize: "imagenet" or (mean, std) per channel, for float specs.
         layout: "hwc" or "chw"; by default what the spec means.
         oversample: JPEGs are decoded at 1/2, 1/4 or 1/8 of their size as long as so many decoded pixels are left for
-            each pixel of the result, in both directions; the box is then moved to multiples of 2, 4 or 8. At 2 the
-            result differs by less than one grey level on average from that of the same box; None decodes in full.
+            each pixel of the result, in both directions; the edges of the box then lie at the nearest multiples of 2, 4
+            or 8. At 2 photographs differ by less than one grey level on average from the same box decoded in full,
+            which None does.
         extensions: the last parts of the field names that this decoder takes.
     """
 
@@ -141,11 +142,12 @@ class DecodeImage:
         box, size = self._geometry(*known, rng)
         step = self._step(box, size)
         scratch = _scratch.of(math.prod(-(-side // step) for side in known) * len(mode))
-        rows = box.y + box.height
+        snapped = box.snapped(step)
+        rows = snapped.y + snapped.height
         decoded = upper_pixels(data, mode, buffer=scratch, step=step, size=known, rows=rows)
         if decoded is None:
             return other_pixels(data, mode), box, size
-        return decoded, box.snapped(step).divided(step), size
+        return decoded, snapped.divided(step), size
 
     def _geometry(self, width: int, height: int, rng: random.Random | None) -> tuple[Box, Size]:
         """What to take of the image, and the size to bring it to."""
