@@ -51,6 +51,33 @@ def test_what_is_in_flight_is_bounded_by_memory():
     assert most <= 6
 
 
+class Large:
+    nbytes = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [],
+        [wds.map(lambda sample: 1 if sample["n"] % 16 == 0 else sample)],
+        [wds.select(lambda sample: sample["n"] % 16)],
+    ],
+    ids=["large", "now and then a small one", "now and then none"],
+)
+def test_what_functions_make_of_small_items_is_bounded_by_memory(stages):
+    made, most = 0, 0
+
+    def grow(number):
+        nonlocal made
+        made += 1
+        return {"n": number, "x": Large()}
+
+    loader = threads(numbers(2000).compose(wds.map(grow), *stages), 2, memory=20_000_000)
+    for taken, sample in enumerate(loader, 1):
+        most = max(most, made - (sample["n"] if isinstance(sample, dict) else taken))
+    assert most <= 40
+
+
 def test_a_slow_consumer_holds_the_reader_back():
     read = []
 

@@ -66,12 +66,14 @@ def test_indexes_may_lie_elsewhere(tmp_path):
         {"rename_files": str},
         {"nodesplitter": None},
         {"workersplitter": None},
+        {"in_memory": True},
+        {"cache_dir": "."},
         {"index": False},
     ],
 )
 def test_what_excludes_an_index_says_so_when_one_is_insisted_on(few, options):
     assert wds.WebDataset(few, **options).plan is None
-    with pytest.raises(SpecError, match=r"fields=.* needs an index"):
+    with pytest.raises(SpecError, match=rf"fields=.* needs an index, and {next(iter(options))}=.* was given"):
         wds.WebDataset(few, fields=("cls",), **options)
 
 
