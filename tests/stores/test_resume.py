@@ -17,9 +17,10 @@ QUICK = Patience(tries=12, first=0.001, longest=0.01)
 DATA = random.Random(0).randbytes(700_000)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def short_timeouts(monkeypatch):
-    monkeypatch.setenv("WDS_TIMEOUT", "0.3")
+    """For servers that stall. A busy machine may stall as long by itself, and then everything must heal all the same."""
+    monkeypatch.setenv("WDS_TIMEOUT", "0.5")
 
 
 @pytest.fixture
@@ -48,6 +49,7 @@ def read_in_pieces(stream, seed):
     return b"".join(pieces)
 
 
+@pytest.mark.usefixtures("short_timeouts")
 @pytest.mark.parametrize("kind", PASSING)
 @pytest.mark.parametrize("offset", [0, 1, 65_536, 400_001, len(DATA)])
 def test_each_fault_at_each_place_heals(server, store, kind, offset):
@@ -218,11 +220,13 @@ def verdict(seeds):
     assert sent <= 1.05 * wanted, f"{sent / wanted:.3f} times the bytes were sent"
 
 
+@pytest.mark.usefixtures("short_timeouts")
 @pytest.mark.parametrize("part", range(2))
 def test_200_schedules(part):
     verdict(range(part * 100, part * 100 + 100))
 
 
+@pytest.mark.usefixtures("short_timeouts")
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_10_000_schedules(part):
