@@ -14,6 +14,7 @@ from webdataset.codecs import (
     Decoder,
     ImageHandler,
     decode_field,
+    decode_image,
     encode_field,
     imagehandler,
     imagespecs,
@@ -141,6 +142,15 @@ def test_own_extensions():
     assert imagehandler("l8", ["foo"])(".x.foo", data).shape == (37, 53)
     assert imagehandler("l8", "foo .bar")(".bar", data).shape == (37, 53)
     assert imagehandler("l8", ["foo"])(".png", data) is None
+
+
+@pytest.mark.parametrize("make", [imagehandler, decode_image])
+def test_an_extension_may_have_several_parts(make):
+    handler, data = make("l8", extensions="seg.png"), saved(picture, "PNG")
+    assert handler(".seg.png", data) is not None
+    assert handler(".left.seg.PNG", data) is not None
+    assert handler(".png", data) is None
+    assert handler(".noseg.png", data) is None
 
 
 def test_a_drawing_that_would_start_a_program_is_not_opened():

@@ -160,6 +160,11 @@ def test_functions_that_hold_the_gil_are_told_from_those_that_wait():
     assert ("functions", True) in (named() for _ in range(5))
 
 
+def test_before_anything_is_read_nothing_is_slow():
+    stats = WebLoader(DataPipeline(range(3)), num_workers=1, workers="threads").stats()
+    assert (stats.slowest, stats.bottleneck, stats.advice) == (None, "nothing", "nothing has been read yet")
+
+
 def test_rates_and_shares_are_those_of_the_run():
     loader = WebLoader(DataPipeline(range(50), wds.map(slowly)), num_workers=2, workers="threads")
     list(loader)

@@ -14,7 +14,7 @@ import numpy as np
 from webdataset.errors import SpecError
 
 from ._crop import Box, central_box, covering, random_box, random_window
-from ._images import IMAGE_EXTENSIONS, find_imagespec
+from ._images import IMAGE_EXTENSIONS, ends_with_one_of, find_imagespec
 from ._jpeg import jpeg_size, upper_pixels
 from ._pixels import as_float, other_pixels
 from ._require import require
@@ -68,7 +68,7 @@ class DecodeImage:
             each pixel of the result, in both directions; the edges of the box then lie at the nearest multiples of 2, 4
             or 8. At 2 photographs differ by less than one grey level on average from the same box decoded in full,
             which None does.
-        extensions: the last parts of the field names that this decoder takes.
+        extensions: how the field names end that this decoder takes: "png", or "seg.png".
     """
 
     imagespec: str = "rgb8"
@@ -103,7 +103,7 @@ class DecodeImage:
 
     def resolve(self, key: str) -> Callable[[bytes], Any] | None:
         """The function that decodes fields of this name, or None."""
-        return self.decode if key.rpartition(".")[2].lower() in self._plan.extensions else None
+        return self.decode if ends_with_one_of(key, self.extensions) else None
 
     def for_sample(self, data: bytes, sample: dict[str, Any] | None) -> Any:
         """The image of a sample, cut by the sample's own chance."""
@@ -202,7 +202,6 @@ class _Plan:
     random: bool
     factor: Any
     offset: Any
-    extensions: frozenset[str]
 
     @classmethod
     def of(cls, wanted: DecodeImage) -> _Plan:
@@ -223,7 +222,6 @@ class _Plan:
             random=wanted.crop in {"random", "window"} or chance > 0,
             factor=factor,
             offset=offset,
-            extensions=frozenset(wanted.extensions),
         )
 
 

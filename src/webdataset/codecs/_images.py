@@ -69,7 +69,7 @@ class ImageHandler:
 
     Args:
         imagespec: a key of `imagespecs`, in any case.
-        extensions: the last parts of the field names that this handler takes.
+        extensions: how the field names end that this handler takes: "png", or "seg.png".
         background: a colour ("white", (255, 255, 255)) that transparent images are laid over; by default the alpha
             channel is dropped where the spec has none, as Pillow does.
         orient: turn the image as its EXIF tag says; by default pixels stay as they are stored.
@@ -93,7 +93,7 @@ class ImageHandler:
 
     def resolve(self, key: str) -> Callable[[bytes], Any] | None:
         """The function that decodes fields of this name, or None."""
-        return self.decode if key.rpartition(".")[2].lower() in tuple(self.extensions) else None
+        return self.decode if ends_with_one_of(key, self.extensions) else None
 
     def decode(self, data: bytes) -> Any:
         """The image in the bytes."""
@@ -132,6 +132,15 @@ class ImageHandler:
             turned = require("PIL.ImageOps", extra="images", why="to turn images").exif_transpose(image)
             image = image if turned is None else turned
         return image if self.background is None else over(image, self.background)
+
+
+def ends_with_one_of(key: str, extensions: Iterable[str]) -> bool:
+    """Whether a field's name ends with one of these, which may have several parts.
+
+    >>> ends_with_one_of(".left.seg.PNG", ["seg.png"]), ends_with_one_of(".png", ["seg.png"])
+    (True, False)
+    """
+    return f".{key.lower()}".endswith(tuple(f".{each}" for each in extensions))
 
 
 def as_tensor(array: np.ndarray[Any, Any]) -> Any:

@@ -50,7 +50,8 @@ class WebLoader(DataPipeline, FluidInterface):
         workers: "processes" or "threads".
         collate_fn: makes a batch of a list of samples.
         drop_last: leave out a last batch that is not full.
-        prefetch_factor: how many items wait for the consumer: for each process, or in all for threads.
+        prefetch_factor: how many items wait for the consumer: for each process, or in all for threads. There, items
+            that come within two milliseconds count as one.
         memory: how many bytes may wait (threads).
         pin_memory: put batches where a device can copy from by itself, if there is one.
         shared_memory: False sends batches through pipes (processes).

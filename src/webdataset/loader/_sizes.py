@@ -10,7 +10,7 @@ _LOOKED_AT = 4  # neighbours, or a few more; of large items, which come in fours
 
 
 def size_of(item: Any) -> int:
-    """Bytes of an item: what buffers, arrays and tensors hold, and a little for everything else.
+    """Bytes of an item: what buffers, arrays, tensors and pictures hold, and a little for everything else.
 
     >>> size_of({"jpg": bytes(1000), "cls": 3})
     1064
@@ -22,7 +22,10 @@ def size_of(item: Any) -> int:
     if isinstance(item, (list, tuple)):
         return sum(map(size_of, item))
     size = getattr(item, "nbytes", None)  # arrays, tensors, memoryviews
-    return size if isinstance(size, int) else _SMALL
+    if isinstance(size, int):
+        return size
+    bands = getattr(item, "getbands", None)  # Pillow's pictures
+    return _SMALL if bands is None else int(item.width * item.height * len(bands()))
 
 
 def size_of_many(items: Sequence[Any], measure: Callable[[Any], int] = size_of) -> int:

@@ -92,9 +92,9 @@ class Stats:
         lanes: dict[str, float] = {}
         for part in self.parts:
             lanes[part.lane] = lanes.get(part.lane, 0.0) + part.share
-        if not lanes:
+        busiest = max(lanes, key=lambda lane: lanes[lane], default=None)
+        if busiest is None or not lanes[busiest]:
             return None
-        busiest = max(lanes, key=lambda lane: lanes[lane])
         return max((part for part in self.parts if part.lane == busiest), key=lambda part: part.share)
 
     @property
