@@ -14,6 +14,7 @@ rides the place of the dataset after it, so a loader can be saved and resumed wh
 * `_parcel.py`: a batch on its way between processes
 * `_segments.py`: shared memory without names
 * `_pin.py`: memory that a device can copy from
+* `_device.py`: batches on a device, copied ahead
 * `_meter.py`, `_watch.py`: who was busy for how long; in parts, and in every stage
 * `_parts.py`, `_stats.py`, `_advice.py`: what follows from it
 * `_profile.py`, `_progress.py`: ways to look at it

@@ -29,6 +29,7 @@ _ADVICE = {
     "rest": "one thread shuffles and batches: do less there, or use workers='processes'",
     "workers": "{more}; wds.profile(loader) tells which stage takes the time",
     "handing over": "neither side is busy: make larger batches in the dataset, and pass batch_size=None",
+    "copying": "few large arrays are copied faster than many small ones, and bytes faster than floats made of them",
     "consumer": "the loader keeps up with it; fewer workers may do",
 }
 

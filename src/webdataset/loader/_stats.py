@@ -20,7 +20,8 @@ class Part:
 
     Args:
         name: of a stage, or what the part is for.
-        kind: what to do about it depends on this: reading, functions, rest, workers, handing over, consumer.
+        kind: what to do about it depends on this: reading, functions, rest, workers, handing over, copying,
+            consumer.
         lane: parts of the same lane take turns.
         items: that it worked on.
         seconds: of work, summed over its threads or processes.
