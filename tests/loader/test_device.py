@@ -233,6 +233,16 @@ def test_pinned_memory_is_kept_until_its_copy_has_ended(streams, monkeypatch):
     assert streams.log[-3:] == ["sync"] * 3
 
 
+@every_loader
+def test_a_device_that_does_not_wake_is_an_error_and_leaves_nothing(workers, n, streams, monkeypatch):
+    def fails(*_):
+        raise RuntimeError("busy or unavailable")
+
+    monkeypatch.setattr(type(torch.Stream), "__call__", fails)
+    with pytest.raises(StageError, match="cannot be copied to cpu: busy or unavailable"):
+        next(iter(load(batches(), workers, n)))
+
+
 def test_a_copy_that_fails_halfway_is_waited_for(streams, monkeypatch):
     copy = streams.copy
 

@@ -61,9 +61,12 @@ class Device:
             take: the batch of an item.
             put: the item with another batch.
         """
-        way = _Streamed(self.device) if self.has_streams else _Moved(self.device)
-        with closing(items), closing(way):
+        with closing(items), closing(self._new_way()) as way:
             yield from _handed_over(items, _Carrier(way, str(self.device), meter, take, put))
+
+    def _new_way(self) -> _Moved | _Streamed:
+        with _explained(str(self.device)):
+            return _Streamed(self.device) if self.has_streams else _Moved(self.device)
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +136,7 @@ class _Copy:
 
 @dataclass(frozen=True)
 class _Carrier(Generic[T]):
-    """Takes the batches of items to the device, in two steps; whatever fails there becomes an error of ours."""
+    """Takes the batches of items to the device, in two steps."""
 
     way: _Moved | _Streamed
     name: str
@@ -143,26 +146,26 @@ class _Carrier(Generic[T]):
 
     def begin(self, item: T) -> tuple[T, _Copy]:
         """Start the copy."""
-        with self._step(count=1):
+        with _explained(self.name), self.meter.timing("copying", count=1):
             return item, self.way.begin(self.take(item))
 
     def end(self, item: T, copy: _Copy) -> T:
         """The item, for whoever runs in this thread."""
-        with self._step(count=0):
+        with _explained(self.name), self.meter.timing("copying"):
             return self.put(item, self.way.end(copy))
 
-    @contextmanager
-    def _step(self, *, count: int) -> Iterator[None]:
-        try:
-            with self.meter.timing("copying", count=count):
-                yield
-        except WebDatasetError:
-            raise
-        except Exception as error:
-            what = str(error).partition("\n")[0]  # torch goes on with pages about itself
-            raise StageError(
-                f"a batch cannot be copied to {self.name}: {what}", hint="without device= it comes as it was made"
-            ) from error
+
+@contextmanager
+def _explained(device: str) -> Iterator[None]:
+    try:
+        yield
+    except WebDatasetError:
+        raise
+    except Exception as error:
+        what = str(error).partition("\n")[0]  # torch goes on with pages about itself
+        raise StageError(
+            f"a batch cannot be copied to {device}: {what}", hint="without device= it comes as it was made"
+        ) from error
 
 
 def _handed_over(items: Iterator[T], carrier: _Carrier[T]) -> Iterator[T]:
