@@ -8,6 +8,7 @@ and torchdata's `StatefulDataLoader` saves them with its own state.
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence, Sized
 from itertools import accumulate, islice, pairwise
 from typing import Any
@@ -19,7 +20,7 @@ from webdataset.errors import SpecError, StateError
 _EPOCH_STRIDE = 1289738273
 
 
-class _Sampler:
+class _Sampler(ABC):
     """What the samplers share: seed, epoch, the rule for the first epoch, and where the pass is."""
 
     def __init__(self, seed: int, *, shufflefirst: bool) -> None:
@@ -27,8 +28,8 @@ class _Sampler:
         self._pass: int | None = None  # the epoch that is being read
         self._taken = 0  # of it, or of the next one, which goes on there
 
-    def __len__(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be this epoch, from its beginning."""

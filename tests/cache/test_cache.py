@@ -1,66 +1,20 @@
-"""The shard cache: fetched once, read meanwhile, limited, intact, and never deleting what is not its own."""
+"""The shard cache: fetched once, read meanwhile, intact."""
 
 import errno
-import io
 import os
 import pickle
-import random
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
-import time
 
 import pytest
 
+from tests.cache.shards import MB, files, notes, read, shard
 from webdataset import stores
 from webdataset.cache import ShardCache, url_to_cache_name, url_to_hashed_name
-from webdataset.errors import AccessDenied, FormatError, SpecError, StoreError
+from webdataset.errors import FormatError, SpecError, StoreError
 from webdataset.testing import Fault, FaultServer, Schedule
-
-MB = 1 << 20
-
-
-def shard(seed, size=300_000):
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        info = tarfile.TarInfo(f"{seed}.bin")
-        info.size = size
-        tar.addfile(info, io.BytesIO(random.Random(seed).randbytes(size)))
-    return out.getvalue()
-
-
-@pytest.fixture
-def server():
-    with FaultServer() as server:
-        yield server
-        stores.close_connections()
-
-
-@pytest.fixture(params=["locks", "leases"])
-def folder(request, tmp_path, monkeypatch):
-    """A cache directory on a file system with locks, and on one without."""
-    if request.param == "leases":
-
-        def no_locks(*_):
-            raise OSError(errno.ENOLCK, "no locks available")
-
-        monkeypatch.setattr("webdataset.cache._locks.fcntl.lockf", no_locks)
-    return tmp_path / "cache"
-
-
-def files(folder):
-    return sorted(name for name in os.listdir(folder) if name != ".webdataset")
-
-
-def notes(folder, ending):
-    return [name for name in os.listdir(folder / ".webdataset") if name.endswith(ending)]
-
-
-def read(stream):
-    with stream:
-        return stream.read()
 
 
 def test_fetched_once_then_from_the_disk(folder, server):
@@ -240,123 +194,6 @@ def test_a_name_of_any_alphabet_and_length_fits_the_file_system(tmp_path, server
     assert len(name) == len(name.encode()) < 140
     cache = ShardCache(tmp_path / "c", url_to_name=lambda _: name)
     assert read(cache.open(server.add("a.tar", shard(1)))) == shard(1)
-
-
-def used(folder):
-    total = 0
-    for base, _, names in os.walk(folder):
-        for name in names:
-            if not name.endswith((".entry", ".claim", ".new", ".lease")):
-                try:
-                    total += os.stat(os.path.join(base, name)).st_size
-                except FileNotFoundError:
-                    pass
-    return total
-
-
-def test_D26_a_hard_limit_and_true_lru(folder, server):
-    data = [shard(n) for n in range(6)]
-    urls = [server.add(f"{n}.tar", data[n]) for n in range(6)]
-    size = len(data[0])
-    cache = ShardCache(folder, limit=3 * size + 100)
-    for n in (0, 1, 2):
-        read(cache.open(urls[n]))
-    read(cache.open(urls[0]))  # now 1 is the oldest
-    read(cache.open(urls[3]))
-    assert used(folder) <= cache.limit
-    kept = {name.split("-", 1)[1] for name in files(folder)}
-    assert kept == {"0.tar", "2.tar", "3.tar"}
-    for n in (4, 5, 0, 1):
-        assert read(cache.open(urls[n])) == data[n]
-        assert used(folder) <= cache.limit
-
-
-def test_the_limit_counts_what_is_on_its_way(tmp_path):
-    data = [shard(n, MB) for n in range(4)]
-    size = len(data[0])
-    with FaultServer(bandwidth=20 * MB) as server:
-        urls = [server.add(f"{n}.tar", data[n]) for n in range(4)]
-        cache = ShardCache(tmp_path / "c", limit=2 * size)
-        streams = [cache.open(url) for url in urls]
-        results, highest = [None] * 4, 0
-        threads = [threading.Thread(target=lambda n=n: results.__setitem__(n, read(streams[n]))) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            # Looked at twice: a file that is renamed while one look goes on may be seen under both names.
-            highest = max(highest, min(used(tmp_path / "c"), used(tmp_path / "c")))
-            time.sleep(0.001)
-        assert results == data
-        assert highest <= cache.limit
-        stores.close_connections()
-
-
-def test_a_shard_larger_than_the_cache_is_read_past_it(folder, server):
-    url = server.add("a.tar", shard(1))
-    cache = ShardCache(folder, limit=1000)
-    assert read(cache.open(url)) == shard(1)
-    assert files(folder) == []
-    with pytest.raises(StoreError, match="does not fit"):
-        cache.get(url)
-
-
-def test_a_shard_of_unknown_size_is_limited_too(tmp_path):
-    data = shard(1)
-    (tmp_path / "a.tar").write_bytes(data)
-    url = f"pipe:cat {tmp_path}/a.tar"
-    assert read(ShardCache(tmp_path / "c", limit=20 * MB).open(url)) == data
-    assert len(files(tmp_path / "c")) == 1
-    assert read(ShardCache(tmp_path / "d", limit=1000).open(url)) == data
-    assert files(tmp_path / "d") == []
-
-
-def test_it_never_deletes_what_it_did_not_make(folder, server):
-    folder.mkdir()
-    (folder / "precious.tar").write_bytes(shard(9, MB))
-    (folder / "notes.txt").write_bytes(bytes(MB))
-    urls = [server.add(f"{n}.tar", shard(n)) for n in range(5)]
-    cache = ShardCache(folder, limit=len(shard(0)) + 10)
-    for url in urls:
-        read(cache.open(url))
-    assert {"precious.tar", "notes.txt"} <= set(files(folder))
-    assert len(files(folder)) == 3
-
-
-def test_a_file_that_was_there_before_is_used_and_kept(folder, server):
-    folder.mkdir()
-    (folder / "a.tar").write_bytes(shard(9))
-    url = server.add("a.tar", shard(1))
-    cache = ShardCache(folder, url_to_name=url_to_cache_name, limit=10)
-    assert read(cache.open(url)) == shard(9)
-    assert server.sent("a.tar") == 0
-    (folder / "b.tar").write_bytes(b"no tar")
-    with pytest.raises(SpecError, match="in the way"):
-        cache.open(server.add("b.tar", shard(1)))
-    assert files(folder) == ["a.tar", "b.tar"]
-
-
-def test_a_full_disk(tmp_path, server, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    url = server.add("a.tar", shard(1))
-    monkeypatch.setattr("webdataset.cache._fill.os.write", full)
-    with pytest.raises(StoreError, match="disk of the shard cache is full"):
-        ShardCache(tmp_path / "c").open(url)
-    assert not notes(tmp_path / "c", ".part")
-
-
-def test_a_directory_that_cannot_be_used(tmp_path, server):
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(AccessDenied, match="cache directory cannot be used"):
-        ShardCache(tmp_path / "file").open(server.add("a.tar", shard(1)))
-
-
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-def test_a_read_only_directory(tmp_path, server):
-    (tmp_path / "c").mkdir(mode=0o555)
-    with pytest.raises(AccessDenied, match="cache directory cannot be used"):
-        ShardCache(tmp_path / "c").open(server.add("a.tar", shard(1)))
 
 
 def test_a_reader_survives_that_its_file_is_taken_away(tmp_path, server, monkeypatch):

@@ -1,4 +1,5 @@
 import dataclasses
+import multiprocessing
 import os
 import pickle
 import threading
@@ -68,6 +69,31 @@ def test_many_threads_read_it_once(shard, tmp_path):
     assert len((tmp_path / "log").read_text().splitlines()) == 1
 
 
+def test_a_worker_that_is_forked_while_a_shard_is_being_read_does_not_wait_for_that(shard):
+    other = make_shard("memory://in-memory/other.tar", SAMPLES)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(url, *, start=0):
+        if url == shard:
+            begun.set()
+            go_on.wait()
+        return stores.open_read(url, start=start)
+
+    opener = MemoryOpener(slow)
+    reading = threading.Thread(target=opener, args=(shard,))
+    reading.start()
+    begun.wait()
+    worker = multiprocessing.get_context("fork").Process(target=lambda: opener(other).read())
+    worker.start()
+    worker.join(20)
+    code = worker.exitcode
+    worker.kill()
+    worker.join()
+    go_on.set()
+    reading.join()
+    assert code == 0
+
+
 def test_local_files_are_read_where_they_are(tmp_path):
     path = tmp_path / "a.tar"
     make_shard(str(path), SAMPLES)
@@ -81,6 +107,17 @@ def test_a_failure_is_not_kept(tmp_path):
         opener(late)
     make_shard(late, SAMPLES)
     assert opener(late).read(1)
+
+
+def test_a_system_that_takes_less_than_it_is_given_loses_nothing(shard, monkeypatch):
+    opener, real = MemoryOpener(), os.pwrite
+
+    def half(descriptor, data, at):
+        return real(descriptor, data[: len(data) // 2 + 1] if descriptor == opener._data else data, at)
+
+    monkeypatch.setattr(os, "pwrite", half)
+    with stores.open_read(shard) as stream:
+        assert opener(shard).read() == stream.read()
 
 
 def test_no_memory_is_an_error_with_a_remedy(shard, monkeypatch):

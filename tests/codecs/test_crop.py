@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webdataset.codecs._crop import Box, central_box, covering, random_box
@@ -78,16 +78,28 @@ def test_after_ten_tries_the_largest_central_box(width, height, box):
     assert random_box(width, height, (1.0, 1.0), RATIO, Greedy()) == box
 
 
-@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(0, 2**32))
-def test_boxes_lie_inside(width, height, seed):
-    box = random_box(width, height, SCALE, RATIO, random.Random(seed))
+@given(
+    st.integers(1, 3000),
+    st.integers(1, 3000),
+    st.sampled_from([RATIO, (0.1, 0.3), (3, 10)]),
+    st.integers(0, 2**32),
+)
+@example(1, 1, (0.1, 0.3), 0)
+@example(1, 1, (3, 10), 0)
+def test_boxes_lie_inside(width, height, ratio, seed):
+    box = random_box(width, height, SCALE, ratio, random.Random(seed))
     assert 0 <= box.x <= box.x + box.width <= width
     assert 0 <= box.y <= box.y + box.height <= height
     assert box.width > 0
     assert box.height > 0
     for step in (2, 4, 8):
         if box.width >= step and box.height >= step:
-            small = box.snapped(step).divided(step)
+            snapped = box.snapped(step)
+            assert abs(snapped.x - box.x) <= step // 2
+            assert abs(snapped.x + snapped.width - box.x - box.width) <= step // 2
+            assert snapped.width > 0
+            assert snapped.height > 0
+            small = snapped.divided(step)
             assert small.x + small.width <= math.ceil(width / step)
             assert small.y + small.height <= math.ceil(height / step)
 

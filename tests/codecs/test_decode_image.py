@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+import webdataset as wds
 from webdataset.codecs import DecodeImage, Decoder, ImageHandler, decode_field, decode_image, encode_field
 from webdataset.codecs._crop import random_box
 from webdataset.errors import DecodingError, SpecError
@@ -114,6 +115,12 @@ def test_large_jpegs_are_decoded_at_a_fraction_of_their_size():
         assert difference(ours, image.crop((x, y, x + w, y + h)).resize((128, 128), Image.BILINEAR))[0] < 1
 
 
+def test_scaled_decoding_keeps_to_the_edges_of_sizes_that_are_no_multiples_of_eight():
+    data = encode_field("jpg", np.linspace(0, 255, 1613).astype("u1")[None, :, None].repeat(1207, 0).repeat(3, 2))
+    ours, exact = (DecodeImage("rgb8", size=(64, 64), oversample=each).decode(data) for each in (2, None))
+    assert np.abs(ours.astype(int) - exact)[:, -8:].mean() < 0.5
+
+
 def test_scaled_decoding_is_really_used(monkeypatch):
     from webdataset.codecs import _decode_image
 
@@ -189,6 +196,14 @@ def test_chance_belongs_to_the_sample_and_the_pass():
         assert np.array_equal(ours, first[k % 6])
 
 
+def test_the_chance_of_a_crop_is_not_that_of_other_functions_of_the_sample():
+    flips = decode("rgb8", size=8, flip=True).function(Pass())
+    coins = wds.map(lambda sample: wds.rng(sample).random() < 0.5).function(Pass())
+    plain = DecodeImage("rgb8", size=8).decode(JPEG)
+    same = sum(coins(sample(n)) != np.array_equal(flips(sample(n))["jpg"], plain) for n in range(64))
+    assert 8 < same < 56
+
+
 def test_an_image_and_its_mask_get_the_same_crop():
     mask = (np.asarray(pillow(JPEG)).astype(int).sum(2) > 380).astype(np.uint8)
     options = {"size": 48, "crop": "random", "flip": True}
@@ -223,6 +238,21 @@ def test_results_do_not_share_the_scratch_buffer():
     kept = first.copy()
     handler.decode(jpeg(375, 500, quality=10))
     assert np.array_equal(first, kept)
+
+
+def test_a_size_may_be_a_list_and_the_result_is_nobody_elses(monkeypatch):
+    monkeypatch.setattr("webdataset.codecs._resize._is_too_early_for_torch", lambda: True)  # as in a new process
+    handler = DecodeImage("rgb8", size=[50, 60], crop="window")
+    first = handler.decode(PNG, random.Random(0))
+    kept = first.copy()
+    handler.decode(encode_field("png", photo(200, 300, seed=1)), random.Random(1))
+    assert np.array_equal(first, kept)
+
+
+def test_extensions_may_be_one_string():
+    handler = DecodeImage("rgb8", size=8, extensions=".PNG seg")
+    assert handler(".png", PNG).shape == handler(".x.seg", PNG).shape == (8, 12, 3)
+    assert handler(".jpg", JPEG) is None
 
 
 def test_stages_pickle_and_describe_themselves():
@@ -271,6 +301,11 @@ def test_damaged_images_are_errors_and_odd_ones_are_pillows():
             {"normalize": "imagenet"},
             {"oversample": 0.5},
         ),
+        *({"size": (224,)}, {"flip": "often"}, {"scale": 0.5}, {"scale": (0.5,)}, {"ratio": 1.0}, {"crop": ["random"]}),
+        *({"crop": "center", "resize": "256"}, {"crop": "center", "resize": 256.5}, {"crop": "random", "resize": 256}),
+        *({"oversample": "2"}, {"extensions": None}),
+        *({"imagespec": "rgb", "normalize": wrong} for wrong in ("imagnet", (0.5, 0), (1, 2, 3), ((0, 0), (1, 1)), 2)),
+        {"imagespec": "l", "normalize": "imagenet"},
     ],
 )
 def test_wrong_arguments_fail_at_construction(wrong):
@@ -324,8 +359,6 @@ def test_a_ppm_that_is_cut_short_is_an_error():
 
 
 def test_the_options_of_images_reach_decode_as_a_method():
-    import webdataset as wds
-
     dataset = wds.FluidWrapper([{"__key__": "a", "jpg": JPEG}]).decode("rgb8", size=32, crop="random", flip=True)
     assert next(iter(dataset))["jpg"].shape == (32, 32, 3)
     with pytest.raises(SpecError, match="no option"):

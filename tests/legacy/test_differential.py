@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 PUBLIC = os.environ.get("WEBDATASET_PUBLIC_PYTHON")
-SCRIPT = Path(__file__).parent / "pipelines.py"
+HERE = Path(__file__).parent
 SOURCE = Path(__file__).parents[2] / "src"
 
 pytestmark = pytest.mark.skipif(
@@ -26,18 +26,18 @@ DOCUMENTED = {
 }
 
 
-def results(interpreter, folder, **environment):
+def results(interpreter, folder, *path):
     folder.mkdir()
-    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [interpreter, str(SCRIPT), str(folder)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**inherited, **environment})
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (HERE, *path)))}
+    command = [interpreter, "-m", "differential", str(folder)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     folder = tmp_path_factory.mktemp("differential")
-    ours = results(sys.executable, folder / "ours", PYTHONPATH=str(SOURCE))
+    ours = results(sys.executable, folder / "ours", SOURCE)
     return results(PUBLIC, folder / "public"), ours
 
 

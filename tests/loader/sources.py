@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 
 from webdataset.flow import Origin, Pass, Progress, Source
+from webdataset.loader import WebLoader
 from webdataset.pipeline import DataPipeline, FluidInterface
 
 
@@ -52,6 +53,10 @@ class Dataset(DataPipeline, FluidInterface):
 
 def numbers(n, **kw):
     return Dataset(Numbers(n, **kw))
+
+
+def threads(dataset, n, **kw):
+    return WebLoader(dataset, num_workers=n, workers="threads", **kw)
 
 
 def in_shared_memory():

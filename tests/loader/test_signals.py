@@ -34,6 +34,11 @@ def environment():
     return {**os.environ, "PYTHONPATH": str(Path(webdataset.__file__).parents[1])}
 
 
+def hears_ctrl_c():
+    """Whoever runs the tests in the background may have switched it off, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(kind):
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, kind],
@@ -42,6 +47,7 @@ def start(kind):
         text=True,
         env=environment(),
         start_new_session=True,
+        preexec_fn=hears_ctrl_c,
     )
     assert process.stdout.readline() == "ready\n"
     return process
@@ -119,15 +125,16 @@ def test_a_batch_of_a_worker_that_was_killed_meanwhile():
     )
     assert done.returncode == 0, done.stderr
     size, *errors = done.stdout.splitlines()
-    assert size == "112"
+    assert int(size) >= 100
     assert len(errors) == 2
     for error in errors:
         assert error.startswith("worker process N was killed while its batch was on the way – ")
 
 
-def test_a_tiny_dev_shm_is_enough():
-    """Batches of 1.6 MB through 256 kB of /dev/shm, where torch's own hand-over ends in a bus error."""
-    script = SCRIPT.replace("10**9", "20")
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_a_tiny_dev_shm_is_enough(batch_size):
+    """Batches of 1.6 MB through 256 kB of /dev/shm, where torch's own collation and hand-over end in an error."""
+    script = SCRIPT.replace("10**9", "20").replace('"batch_size": None', f'"batch_size": {batch_size}')
     command = f"mount -t tmpfs -o size=256k tmpfs /dev/shm && exec {sys.executable} -c '{script}' processes"
     if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], capture_output=True).returncode:
         pytest.skip("needs the right to mount a file system")

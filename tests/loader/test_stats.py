@@ -117,6 +117,39 @@ def test_tiny_items_are_named():
     assert "batches" in stats.advice
 
 
+@pytest.mark.parametrize("n", [0, 2])
+def test_tiny_items_of_threads_are_to_be_batched(n):
+    loader = WebLoader(DataPipeline(range(20_000)), num_workers=n, workers="threads")
+    list(loader)
+    assert "make batches" in loader.stats().advice
+    # On a crowded machine an item may take longer than what counts as tiny.
+    assert any("make batches" in profile(loader).advice for _ in range(5))
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "advice"),
+    [
+        ({"workers": "threads", "num_workers": 2}, "rest", "workers='processes'"),
+        ({"batch_size": None, "num_workers": 1}, "stage", "worker"),
+    ],
+)
+def test_slow_batching_of_a_dataset_without_functions_is_not_reading(how, kind, advice):
+    dataset = DataPipeline(range(60), wds.shuffle(5), wds.batched(10, collation_fn=slow_batch))
+    report = profile(WebLoader(dataset, **how))
+    assert report.bottleneck == "2 Batched"
+    assert advice in report.advice
+    assert ("one thread" in report.advice) == ("workers" in how)
+    assert [part.kind for part in report.parts[:3]] == ["reading", kind, kind]
+
+
+def test_shards_are_read_until_their_samples_are():
+    shard = make_shard("memory://stats/a.tar", [{"__key__": str(n), "txt": "a"} for n in range(9)])
+    report = profile(wds.WebDataset(shard, shardshuffle=True, read_ahead=2).shuffle(3).batched(3))
+    kinds = {part.name.split(" ")[1]: part.kind for part in report.parts[:-1]}
+    assert kinds["OpenAhead"] == kinds["ReadSamples"] == "reading"
+    assert kinds["Shuffle"] == kinds["Batched"] == "rest"
+
+
 def test_functions_that_hold_the_gil_are_told_from_those_that_wait():
     def named():
         loader = WebLoader(DataPipeline(range(150), wds.map(spin)), num_workers=2, workers="threads")
@@ -152,14 +185,22 @@ def test_progress_shows_one_line_with_the_bottleneck():
     assert "slowest: functions" in screen.getvalue() and "40/40" in screen.getvalue()
 
 
+class Letters:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        return "ab"[i]
+
+
+@pytest.mark.parametrize("loader", [DataPipeline(["a", "b"]), WebLoader(Letters(), batch_size=None)])
+def test_progress_of_what_is_not_measured_shows_the_rate(loader):
+    screen = io.StringIO()
+    assert list(progress(loader, every=0, file=screen, mininterval=0, unit=" letters")) == ["a", "b"]
+    assert "letters/s" in screen.getvalue() and "slowest" not in screen.getvalue()
+
+
 def test_what_cannot_be_measured_is_refused():
-    class Letters:
-        def __len__(self):
-            return 2
-
-        def __getitem__(self, i):
-            return "ab"[i]
-
     with pytest.raises(SpecError, match="not a pipeline"):
         WebLoader(Letters(), batch_size=None).stats()
     with pytest.raises(SpecError, match="not a pipeline"):

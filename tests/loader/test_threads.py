@@ -8,7 +8,6 @@ import time
 import traceback
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,17 +17,11 @@ from hypothesis import strategies as st
 import webdataset
 import webdataset as wds
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import EndOfStreamError, PerItem
-from webdataset.loader import WebLoader, _pool
-from webdataset.loader._pool import Pool
+from webdataset.loader import WebLoader
 from webdataset.pipeline import DataPipeline
 from webdataset.world import World, current, pretend
 
-from .sources import numbers
-
-
-def threads(dataset, n, **kw):
-    return WebLoader(dataset, num_workers=n, workers="threads", **kw)
+from .sources import numbers, threads
 
 
 def uneven(number):
@@ -216,60 +209,6 @@ def test_nothing_is_left_when_the_iterator_is_forgotten():
     assert set(threading.enumerate()) == before
 
 
-def test_reading_goes_on_while_functions_run():
-    """Four functions wait for each other: they only end if four items are in flight."""
-    together = threading.Barrier(4, timeout=20)
-
-    def wait(number):
-        if number < 4:
-            together.wait()
-        return number
-
-    assert list(threads(numbers(8).map(wait), 4)) == list(range(8))
-
-
-def test_what_is_in_flight_is_bounded_by_memory():
-    alive, most = 0, 0
-    release = threading.Event()
-
-    class Big:
-        nbytes = 1_000_000
-
-    def source():
-        nonlocal alive, most
-        for _ in range(60):
-            alive += 1
-            most = max(most, alive)
-            if alive >= 12:
-                release.set()
-            yield Big()
-
-    def slow(item):
-        release.wait(0.05)
-        return 1
-
-    loader = WebLoader(DataPipeline(source, wds.map(slow)), num_workers=2, workers="threads", memory=4_000_000)
-    for _ in loader:
-        alive -= 1
-    assert most <= 6
-
-
-def test_a_slow_consumer_holds_the_reader_back():
-    read = []
-
-    def source():
-        for number in range(1000):
-            read.append(number)
-            yield np.zeros(100_000)
-
-    loader = WebLoader(DataPipeline(source), num_workers=1, workers="threads", prefetch_factor=2, memory=10_000_000)
-    items = iter(loader)
-    next(items)
-    time.sleep(0.2)
-    assert len(read) < 20
-    items.close()
-
-
 def test_threads_see_the_world_of_the_one_who_asked():
     with pretend(World(rank=2, ranks=3)):
         assert list(threads(numbers(6).map(lambda _: current().rank), 2)) == [2, 2]
@@ -388,37 +327,3 @@ def test_garbage_collected_in_a_thread_of_a_loader_does_not_wait_for_itself():
     for thread in before:
         thread.join(20)
         assert not thread.is_alive()
-
-
-def clock(monkeypatch, *, on_processor):
-    """Everything is cheap, and time goes by on a processor, or never does."""
-    monkeypatch.setattr(_pool, "_CHEAP", 1e9)
-    runs = time.perf_counter if on_processor else lambda: 0.0
-    monkeypatch.setattr(_pool, "time", SimpleNamespace(perf_counter=time.perf_counter, thread_time=runs))
-
-
-def threads_of(function, count):
-    seen = []
-    results = Pool(2, memory=1 << 20).stage([lambda item: seen.append(threading.get_ident()) or function(item)])
-    assert list(results(range(count))) == list(range(count))
-    return seen
-
-
-def test_cheap_functions_stay_in_the_thread_that_asks(monkeypatch):
-    clock(monkeypatch, on_processor=True)
-    seen = threads_of(int, 300)
-    assert seen[0] != threading.get_ident()  # nobody knows yet what it costs
-    assert seen[-1] == threading.get_ident()
-
-
-def test_functions_that_wait_leave_it(monkeypatch):
-    clock(monkeypatch, on_processor=False)
-    assert threading.get_ident() not in threads_of(int, 300)
-
-
-def test_an_error_of_a_cheap_function_comes_in_its_turn(monkeypatch):
-    clock(monkeypatch, on_processor=True)
-    taken = []
-    with pytest.raises(ZeroDivisionError):
-        taken.extend(Pool(2, memory=1 << 20).stage([lambda number: 1 / (250 - number) and number])(range(300)))
-    assert taken == list(range(250))

@@ -58,3 +58,9 @@ def checksum():
 @pytest.fixture(scope="session")
 def trickle():
     return Trickle
+
+
+@pytest.fixture(params=["scan", "walk"])
+def fast(request, monkeypatch):
+    """Which of the two fast paths is taken; a window of one block takes neither."""
+    monkeypatch.setattr("webdataset.tar._read._WORTH_WALKING", {"scan": 1 << 60, "walk": -1}[request.param])

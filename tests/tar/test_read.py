@@ -1,32 +1,15 @@
-import bz2
-import gzip
 import io
-import lzma
 import random
 import subprocess
 import tarfile
 
 import pytest
-import zstandard
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from webdataset.errors import BadHeader, FormatError, StoreError, TruncatedShard, UnsupportedMember
-from webdataset.tar import BLOCK, read_members, read_runs
-
-FORMATS = pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-WINDOWS = [512, 1024, 8192, 10240, 1 << 20]
-
-
-def outcome(archive, **options):
-    """Everything that comes out: members, skipped ones, and the error."""
-    members, skipped = [], []
-    try:
-        for member in read_members(archive, on_skip=lambda header, offset: skipped.append((header, offset)), **options):
-            members.append(member)
-    except FormatError as error:
-        return members, skipped, type(error), str(error)
-    return members, skipped, None, None
+from tests.tar.reading import FORMATS, WINDOWS, outcome
+from webdataset.errors import StoreError, UnsupportedMember
+from webdataset.tar import read_members
 
 
 def by_tarfile(archive):
@@ -78,12 +61,6 @@ def archives(draw, most=2):
                     continue
         whole += archive.getvalue()
     return Archive(whole)
-
-
-@pytest.fixture(params=["scan", "walk"])
-def fast(request, monkeypatch):
-    """Which of the two fast paths is taken; a window of one block takes neither."""
-    monkeypatch.setattr("webdataset.tar._read._WORTH_WALKING", {"scan": 1 << 60, "walk": -1}[request.param])
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -230,187 +207,6 @@ def test_continued_members_are_refused(tar):
         list(read_members(tar([info])))
 
 
-def test_D03_every_prefix_of_an_archive_is_an_error(tar):
-    archive = tar([("a.txt", b"abc"), ("b.txt", b"x" * 700)])
-    archive = archive[: archive.index(bytes(1024)) // 512 * 512 + 512]
-    complete = list(read_members(archive + bytes(1024)))
-    whole = archive + bytes(1024)
-    for cut in range(len(whole)):
-        found, _, error, message = outcome(whole[:cut])
-        assert error is TruncatedShard, cut
-        assert f"byte {cut}" in message
-        assert found == complete[: len(found)]
-    assert outcome(whole) == (complete, [], None, None)
-
-
-@FORMATS
-def test_D03_every_prefix_of_long_named_archives_is_an_error(tar, format):
-    archive = tar([("d/" * 60 + "a.txt", b"abc")], format)
-    end = len(archive.rstrip(b"\0")) + 511 & -512
-    for cut in range(0, end + 1024, 7):
-        assert outcome(archive[:cut])[2] is TruncatedShard, cut
-
-
-def test_D03_zeros_behind_the_end_may_be_cut(tar):
-    archive = tar([("a.txt", b"abc")])
-    assert len(archive) == 10240
-    for cut in range(1024 + 1024, len(archive), 100):
-        assert outcome(archive[:cut])[2] is None
-
-
-def test_lenient_reading_takes_what_is_whole(tar):
-    archive = tar([("a.txt", b"abc"), ("b.txt", b"x" * 700)])
-    whole = list(read_members(archive))
-    for cut in (1024, 1024 + 100, 1024 + 512 + 700, 3072, 3072 + 512):
-        found, _, error, _ = outcome(archive[:cut], strict=False)
-        assert error is None
-        assert found == [member for member in whole if member.data_offset + member.size <= cut]
-    assert outcome(archive[: 1024 + 600], strict=False)[2] is TruncatedShard  # inside a payload
-    assert outcome(b"", strict=False)[:3] == ([], [], None)
-
-
-@pytest.mark.parametrize("garbage", [b"g" * 512, b"g" * 100, b"g" * 5000])
-def test_garbage_behind_the_end(tar, garbage):
-    archive = tar([("a.txt", b"abc")])
-    found, _, error, message = outcome(archive + garbage)
-    assert len(found) == 1
-    assert error in (BadHeader, TruncatedShard)
-    assert f"byte {len(archive)}" in message or "inside a header" in message
-    assert outcome(archive + garbage, strict=False)[2] is None
-    assert outcome(archive + garbage, concatenated=False)[:3] == (found, [], None) or len(garbage) < 512
-
-
-def test_a_wiped_header_is_not_the_end(tar):
-    """One block of zeros instead of a header hides its member; two in a row end an archive, one never does."""
-    archive = bytearray(tar([("a.txt", b"abc"), ("b.txt", b""), ("c.txt", b"def")]))
-    archive[1024:1536] = bytes(512)
-    found, _, error, message = outcome(bytes(archive))
-    assert [m.name for m in found] == ["a.txt"]
-    assert error is BadHeader
-    assert "lone block of zeros" in message
-
-
-@FORMATS
-@pytest.mark.parametrize("between", [0, 512, 10240])
-def test_D06_concatenated_archives_are_all_read(tar, format, between):
-    first, second = tar([("a.txt", b"abc")], format), tar([("b.txt", b"def")], format)
-    first = first[:1024] + bytes(1024 + between)
-    assert [m.name for m in read_members(first + second)] == ["a.txt", "b.txt"]
-    assert [m.name for m in read_members(first + second, concatenated=False)] == ["a.txt"]
-
-
-def test_global_records_end_with_their_archive():
-    def make(name, headers):
-        archive = io.BytesIO()
-        with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT, pax_headers=headers) as tar:
-            tar.addfile(tarfile.TarInfo(name))
-        return archive.getvalue()
-
-    both = make("a.txt", {"path": "global.txt"}) + make("b.txt", {})
-    assert [m.name for m in read_members(both)] == ["global.txt", "b.txt"]
-    assert [run.restartable for run in read_runs(both)] == [False, True]
-
-
-def test_an_archive_of_global_records_only_is_empty():
-    archive = io.BytesIO()
-    tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "x"}).close()
-    assert outcome(archive.getvalue()) == ([], [], None, None)
-
-
-def test_an_empty_file_is_an_error():
-    with pytest.raises(TruncatedShard, match="0 bytes"):
-        list(read_members(b""))
-
-
-def test_an_empty_archive_is_empty():
-    assert list(read_members(bytes(1024))) == list(read_members(bytes(10240))) == []
-
-
-@pytest.mark.parametrize(
-    "page", [b"<!DOCTYPE html>" + b" " * 600, b"\x89PNG\r\n\x1a\n" + b"1" * 600, b"PK\x03\x04" * 300]
-)
-def test_something_else_is_told_by_its_first_bytes(page):
-    with pytest.raises(BadHeader, match="not a tar archive: it starts with .*check the address") as caught:
-        list(read_members(page))
-    assert repr(page[:8])[1:-1] in str(caught.value)
-    assert isinstance(caught.value, tarfile.ReadError)
-
-
-@given(st.binary(max_size=3000))
-def test_garbage_is_never_data(garbage):
-    found, _, error, _ = outcome(garbage)
-    assert not found
-    assert error is not None or not garbage.strip(b"\0")
-
-
-def test_ten_gigabytes_claimed_in_a_kilobyte(tar, checksum):
-    import tracemalloc
-
-    info = tarfile.TarInfo("huge.bin")
-    info.size = 10_000_000_000
-    archive = info.tobuf(tarfile.GNU_FORMAT) + b"x" * 512
-    tracemalloc.start()
-    found, _, error, message = outcome(archive)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert (found, error) == ([], TruncatedShard)
-    assert "512 of 10,000,000,000 bytes of the payload of huge.bin" in message
-    assert peak < 40 << 20  # untouched: BytesIO gives what it has
-
-
-@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K"])
-def test_extensions_that_claim_too_much_are_refused(kind):
-    info = tarfile.TarInfo("extension")
-    info.size, info.type = 10_000_000_000, kind
-    with pytest.raises(BadHeader, match="claims 10,000,000,000 bytes"):
-        list(read_members(info.tobuf(tarfile.GNU_FORMAT) + bytes(4096)))
-
-
-def test_an_extension_needs_a_member(tar):
-    extension = tar([("long" * 50, b"")], tarfile.GNU_FORMAT)[:1024]
-    with pytest.raises(BadHeader):
-        list(read_members(extension + bytes(1024)))
-
-
-def test_every_type_flag(tar):
-    """Any type flag, checksum right: read, passed over, reported or refused, and the next member is found."""
-    for kind in (bytes([flag]) for flag in range(256)):
-        content = b"9 path=z\n" if kind in b"xXg" else b"abc"
-        info = tarfile.TarInfo("odd.txt")
-        info.type, info.size = kind, len(content)
-        payload = b"" if kind in b"123456" else content + bytes(512 - len(content))
-        found, skipped, error, _ = outcome(info.tobuf(tarfile.GNU_FORMAT) + payload + tar([("next.txt", b"def")]))
-        if kind in b"SM":
-            assert error is UnsupportedMember
-            continue
-        assert error is None, kind
-        assert found[-1].data == b"def", kind
-        assert len(found) == (2 if kind in b"0\x007" else 1), kind
-        assert bool(skipped) == (kind not in b"0\x0073456xXgLK"), kind
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(
-        st.tuples(st.binary(min_size=512, max_size=512), st.integers(0, 255), st.sampled_from([0, 1, 511, 8**10])),
-        max_size=20,
-    )
-)
-@example([(b"a" * 512, 0x78, 511)])
-def test_checksum_valid_nonsense(checksum, trickle, fast, headers):
-    """Random header blocks with right checksums and likely sizes: an answer or a typed error, the same at any window."""
-    archive = b""
-    for noise, kind, size in headers:
-        block = bytearray(noise)
-        block[124:136] = b"%011o\0" % size
-        block[156] = kind
-        archive += checksum(block) + noise[: -(-min(size, 512) // 512) * 512]
-    archive += bytes(1024)
-    first = outcome(trickle(archive), window=512)
-    for window in WINDOWS[1:]:
-        assert outcome(trickle(archive), window=window) == first
-
-
 def test_renaming_and_leaving_out(tar):
     archive = tar([(f"{n}.{ending}", bytes(n)) for n in range(200) for ending in ("JPG", "txt")])
     rename = lambda name: name.lower() if name.endswith("JPG") else None
@@ -440,38 +236,6 @@ def test_a_reading_can_start_at_any_member(tar, format):
     whole = list(read_members(archive))
     for number, member in enumerate(whole):
         assert list(read_members(archive[member.offset :], start=member.offset)) == whole[number:]
-
-
-def test_a_stream_that_fails_late_is_not_taken_for_complete(tar, trickle):
-    archive = tar([("a.txt", b"abc")])
-    members = read_members(trickle(archive, failure=StoreError("the command failed")))
-    assert next(members).name == "a.txt"
-    with pytest.raises(StoreError, match="the command failed"):
-        next(members)
-
-
-@pytest.mark.parametrize("cut", [100, 512, 600, 1024, 1300])
-def test_a_failure_is_not_reported_as_a_cut(tar, trickle, cut):
-    for window in WINDOWS:
-        with pytest.raises(StoreError, match="reset"):
-            list(read_members(trickle(tar([("a.txt", b"abc")])[:cut], failure=StoreError("reset")), window=window))
-
-
-@pytest.mark.parametrize("cut", [None, *range(0, 2600, 100)])
-def test_a_failure_is_an_error_where_a_cut_is_none(tar, trickle, cut):
-    archive = (tar([("a.txt", b"abc")]) + b"no tar" * 100)[:cut]
-    for window in WINDOWS:
-        with pytest.raises(StoreError, match="reset"):
-            list(read_members(trickle(archive, failure=StoreError("reset")), window=window, strict=False))
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
-@pytest.mark.parametrize("strict", [True, False])
-def test_D04_a_failure_behind_a_packed_archive_is_an_error(tar, trickle, pack, strict):
-    packed = pack(tar([("a.txt", b"abc")]))
-    for end in range(len(packed) // 2, len(packed) + 1):
-        with pytest.raises(StoreError, match="reset"):
-            list(read_members(trickle(packed[:end], failure=StoreError("reset")), strict=strict))
 
 
 def test_D56_links_are_reported(tar):

@@ -12,13 +12,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from webdataset import config
 from webdataset.errors import AccessDenied, SpecError, StoreError, Where
-from webdataset.stores import counters, redacted
+from webdataset.stores import counters, process_lives, redacted
 
 from ._check import check_tar_format
 from ._fill import Fill, NoRoom, Place, Stopped, file_checksum
 from ._follow import Follower
 from ._locks import locks_of
-from ._machine import machine, process_lives
+from ._machine import machine
 from ._names import safe_name, url_hash, url_to_hashed_name
 from ._records import Claim, Entry, Records, file_size
 from ._room import Room, fill_lock

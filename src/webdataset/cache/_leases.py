@@ -9,7 +9,9 @@ import time
 from contextlib import suppress
 from urllib.parse import quote
 
-from ._machine import machine, process_lives
+from webdataset.stores import process_lives
+
+from ._machine import machine
 
 # A live owner refreshes with every block it writes; a stalled connection is given up sooner (WDS_TIMEOUT).
 _STALE = 120.0

@@ -27,20 +27,3 @@ def machine() -> str:
     except OSError:
         namespace = ""
     return f"{socket.gethostname()}/{boot}/{namespace}"
-
-
-def process_lives(process: object) -> bool:
-    """Whether a process of this machine exists.
-
-    >>> process_lives(os.getpid())
-    True
-    """
-    if not isinstance(process, int) or process <= 0:
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

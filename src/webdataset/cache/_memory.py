@@ -55,6 +55,7 @@ class MemoryOpener:
     def _own(self, table: int, data: int) -> None:
         self._table, self._data = table, data
         self._threads = threading.Lock()
+        _openers.add(self)
         for descriptor in (table, data):
             weakref.finalize(self, os.close, descriptor)
 
@@ -88,8 +89,10 @@ class MemoryOpener:
         length = 0
         try:
             with closing(self._opener(url)) as stream:
-                while chunk := stream.read(_CHUNK):
-                    length += os.pwrite(self._data, chunk, place * _ROOM + length)
+                rest = memoryview(b"")
+                while rest := rest or memoryview(stream.read(_CHUNK)):
+                    written = os.pwrite(self._data, rest, place * _ROOM + length)
+                    rest, length = rest[written:], length + written  # the system may take less than it is given
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
@@ -138,6 +141,21 @@ class MemoryOpener:
             return
         self._opener = state["opener"]
         self._own(*(shared.detach() for shared in state["shared"]))
+
+    def after_fork(self) -> None:
+        """A lock that no thread holds: the one that held it, reading ahead, is not in this process."""
+        self._threads = threading.Lock()
+
+
+_openers: weakref.WeakSet[MemoryOpener] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for opener in list(_openers):
+        opener.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Shard(io.RawIOBase):

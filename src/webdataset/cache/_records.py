@@ -21,7 +21,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote
 
-from ._machine import machine, process_lives
+from webdataset.stores import process_lives
+
+from ._machine import machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

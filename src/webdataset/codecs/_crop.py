@@ -17,7 +17,7 @@ class Box(NamedTuple):
     """A part of an image, in pixels.
 
     >>> Box(10, 20, 30, 40).snapped(8)
-    Box(x=8, y=16, width=24, height=40)
+    Box(x=8, y=24, width=32, height=40)
     """
 
     x: int
@@ -26,8 +26,11 @@ class Box(NamedTuple):
     height: int
 
     def snapped(self, step: int) -> Box:
-        """The box moved and cut to multiples of `step`."""
-        return Box(*(value // step * step for value in self))
+        """The box with its edges moved to the nearest multiples of `step`, which is no larger than it."""
+        left, top, right, bottom = (
+            (edge + step // 2) // step * step for edge in (self.x, self.y, self.x + self.width, self.y + self.height)
+        )
+        return Box(left, top, right - left, bottom - top)
 
     def divided(self, step: int) -> Box:
         """The same box in an image that is `step` times smaller."""
@@ -74,9 +77,9 @@ def random_window(width: int, height: int, size: tuple[int, int], rng: random.Ra
 def _largest_box(width: int, height: int, ratio: tuple[float, float]) -> Box:
     w, h = width, height
     if width / height < ratio[0]:
-        h = round(width / ratio[0])
+        h = max(1, round(width / ratio[0]))
     elif width / height > ratio[1]:
-        w = round(height * ratio[1])
+        w = max(1, round(height * ratio[1]))
     return Box((width - w) // 2, (height - h) // 2, w, h)
 
 

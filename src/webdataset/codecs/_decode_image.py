@@ -65,8 +65,9 @@ class DecodeImage:
         normalize: "imagenet" or (mean, std) per channel, for float specs.
         layout: "hwc" or "chw"; by default what the spec means.
         oversample: JPEGs are decoded at 1/2, 1/4 or 1/8 of their size as long as so many decoded pixels are left for
-            each pixel of the result, in both directions; the box is then moved to multiples of 2, 4 or 8. At 2 the
-            result differs by less than one grey level on average from that of the same box; None decodes in full.
+            each pixel of the result, in both directions; the edges of the box then lie at the nearest multiples of 2, 4
+            or 8. At 2 photographs differ by less than one grey level on average from the same box decoded in full,
+            which None does.
         extensions: the last parts of the field names that this decoder takes.
     """
 
@@ -83,13 +84,17 @@ class DecodeImage:
     layout: Literal["hwc", "chw"] | None = None
     oversample: float | None = 2.0
     extensions: Iterable[str] = tuple(IMAGE_EXTENSIONS)
-    rng: Callable[[Any], random.Random] | None = field(default=None, repr=False, compare=False)
+    rng: Callable[..., random.Random] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check(self)
+        extensions = self.extensions.split() if isinstance(self.extensions, str) else self.extensions
+        object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in extensions))
+        if not isinstance(self.size, int):
+            object.__setattr__(self, "size", tuple(self.size))  # a list, as settings files have it, equals no shape
 
-    def bind(self, rng: Callable[[Any], random.Random]) -> DecodeImage:
-        """The same decoder with `rng(sample)` as its source of chance."""
+    def bind(self, rng: Callable[..., random.Random]) -> DecodeImage:
+        """The same decoder with `rng(sample, salt)` as its source of chance."""
         return replace(self, rng=rng)
 
     def __call__(self, key: str, data: bytes) -> Any:
@@ -105,7 +110,8 @@ class DecodeImage:
         if self.rng is None or not self._plan.random:
             return self.decode(data)
         known = sample is not None and "__key__" in sample
-        return self.decode(data, self.rng(sample if known else zlib.crc32(data)))
+        # Salted, or whoever draws from `rng(sample)` too would flip a coin that this crop has flipped already.
+        return self.decode(data, self.rng(sample if known else zlib.crc32(data), "decode_image"))
 
     def decode(self, data: bytes, rng: random.Random | None = None) -> Any:
         """The image in the bytes, cut, resized, flipped and converted."""
@@ -136,11 +142,12 @@ class DecodeImage:
         box, size = self._geometry(*known, rng)
         step = self._step(box, size)
         scratch = _scratch.of(math.prod(-(-side // step) for side in known) * len(mode))
-        rows = box.y + box.height
+        snapped = box.snapped(step)
+        rows = snapped.y + snapped.height
         decoded = upper_pixels(data, mode, buffer=scratch, step=step, size=known, rows=rows)
         if decoded is None:
             return other_pixels(data, mode), box, size
-        return decoded, box.snapped(step).divided(step), size
+        return decoded, snapped.divided(step), size
 
     def _geometry(self, width: int, height: int, rng: random.Random | None) -> tuple[Box, Size]:
         """What to take of the image, and the size to bring it to."""
@@ -216,41 +223,77 @@ class _Plan:
             random=wanted.crop in {"random", "window"} or chance > 0,
             factor=factor,
             offset=offset,
-            extensions=frozenset(each.lower().lstrip(".") for each in wanted.extensions),
+            extensions=frozenset(wanted.extensions),
         )
 
 
 def _normalizing(normalize: Any, channels: int, layout: str) -> tuple[Any, Any]:
     if normalize is None:
         return None, None
-    mean, std = (np.asarray(each, np.float64) for each in (IMAGENET if normalize == "imagenet" else normalize))
+    mean, std = _mean_and_std(normalize, channels)
     shape = (channels, 1, 1) if layout == "chw" and channels > 1 else (channels,) if channels > 1 else ()
-    factor, offset = (1 / (255 * std)).astype(np.float32), (-mean / std).astype(np.float32)
-    made = [np.broadcast_to(each, (channels,)).reshape(shape).copy() for each in (factor, offset)]
+    made = [each.astype(np.float32).reshape(shape) for each in (1 / (255 * std), -mean / std)]
     return made[0], made[1]
 
 
+def _mean_and_std(normalize: Any, channels: int) -> tuple[Pixels, Pixels]:
+    pair = IMAGENET if isinstance(normalize, str) and normalize == "imagenet" else normalize
+    mean, std = (np.broadcast_to(np.asarray(each, np.float64), (channels,)) for each in pair)
+    return mean, std
+
+
 def _check(wanted: DecodeImage) -> None:
-    container, kind, _ = find_imagespec(wanted.imagespec)
-    sides = tuple(wanted.size) if isinstance(wanted.size, tuple | list) else (wanted.size,)
-    problems = {
-        "pictures and 16-bit images are not resized here; take 'rgb8' or 'torchrgb'": container == "pil"
-        or kind == "uint16",
-        "size is a side or (height, width), in pixels": len(sides) > 2
-        or not all(type(s) is int and s > 0 for s in sides),
-        "crop is 'random', 'window', 'center' or None": wanted.crop not in {"random", "window", "center", None},
-        "flip is a probability": not 0 <= wanted.flip <= 1,
-        "scale is a share of the area, 0 < low ≤ high ≤ 1": not 0 < wanted.scale[0] <= wanted.scale[1] <= 1,
-        "ratio is width to height, 0 < low ≤ high": not 0 < wanted.ratio[0] <= wanted.ratio[1],
-        "resize must not be smaller than the crop": wanted.resize is not None and wanted.resize < max(sides),
-        "interpolation is 'bilinear' or 'nearest'": wanted.interpolation not in {"bilinear", "nearest"},
-        "layout is 'hwc', 'chw' or None": wanted.layout not in {"hwc", "chw", None},
-        "normalize needs a float spec such as 'rgb'": wanted.normalize is not None and kind != "float",
-        "oversample is at least 1, or None": wanted.oversample is not None and wanted.oversample < 1,
+    container, kind, mode = find_imagespec(wanted.imagespec)
+    sides = tuple(wanted.size) if isinstance(wanted.size, tuple | list) else (wanted.size, wanted.size)
+    # In this order, one after the other: those further down rely on the types that those above have looked at.
+    problems: dict[str, Callable[[], bool]] = {
+        "pictures and 16-bit images are not resized here; take 'rgb8' or 'torchrgb'": lambda: (
+            container == "pil" or kind == "uint16"
+        ),
+        "size is a side or (height, width), in pixels": lambda: len(sides) != 2 or not all(map(_is_side, sides)),
+        "crop is 'random', 'window', 'center' or None": lambda: wanted.crop not in ("random", "window", "center", None),
+        "flip is a probability": lambda: not _is_number(wanted.flip) or not 0 <= wanted.flip <= 1,
+        "scale is a share of the area, 0 < low ≤ high ≤ 1": lambda: not _is_range(wanted.scale) or wanted.scale[1] > 1,
+        "ratio is width to height, 0 < low ≤ high": lambda: not _is_range(wanted.ratio),
+        "resize is a side for crop='center', not smaller than the crop": lambda: (
+            wanted.resize is not None
+            and (wanted.crop != "center" or not _is_side(wanted.resize) or wanted.resize < max(sides))
+        ),
+        "interpolation is 'bilinear' or 'nearest'": lambda: wanted.interpolation not in ("bilinear", "nearest"),
+        "layout is 'hwc', 'chw' or None": lambda: wanted.layout not in ("hwc", "chw", None),
+        "normalize needs a float spec such as 'rgb'": lambda: wanted.normalize is not None and kind != "float",
+        "normalize is 'imagenet' or (mean, std), a number or one for each channel": lambda: (
+            wanted.normalize is not None and not _is_normalization(wanted.normalize, len(mode))
+        ),
+        "oversample is at least 1, or None": lambda: (
+            wanted.oversample is not None and (not _is_number(wanted.oversample) or wanted.oversample < 1)
+        ),
+        "extensions are names such as 'jpg'": lambda: not hasattr(wanted.extensions, "__iter__"),
     }
-    for problem, found in problems.items():
-        if found:
+    for problem, is_found in problems.items():
+        if is_found():
             raise SpecError(f"decode_image({wanted.imagespec!r}, …): {problem}")
+
+
+def _is_side(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _is_range(pair: Any) -> bool:
+    pairs = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_number, pair))
+    return pairs and 0 < pair[0] <= pair[1]
+
+
+def _is_normalization(normalize: Any, channels: int) -> bool:
+    try:
+        mean, std = _mean_and_std(normalize, channels)
+    except (TypeError, ValueError):
+        return False
+    return bool(np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all())
 
 
 decode_image = DecodeImage

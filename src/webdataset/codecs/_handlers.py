@@ -7,7 +7,7 @@ once per sample. The methods that a handler may have for it:
     resolve(key)              the function of the data, or None
     unwrap(key)               (inner key, function from packed to unpacked bytes), or None
     for_sample(data, sample)  called instead of the resolved function by handlers that need to know the sample
-    bind(rng)                 the handler with `rng(sample)` as its source of chance, asked by the stage that decodes
+    bind(rng)                 the handler with `rng(sample, salt)` as its source of chance, for the stage that decodes
 """
 
 from __future__ import annotations

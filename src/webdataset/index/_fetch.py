@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from webdataset import stores
 from webdataset.errors import StoreError, Where
+from webdataset.tar import BLOCK
 
-from ._shard_index import BLOCK, Extent
+from ._shard_index import Extent
 
 # Two ranges with no more than this between them are fetched as one: padding and the headers of the next member, with
 # PAX records. A larger gap is a field that was not asked for, and asking for it is what projection avoids.

@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from webdataset import stores, tar
 from webdataset.errors import FormatError, StaleIndex, Where
+from webdataset.tar import BLOCK
 
 from ._names import split_name
-from ._shard_index import BLOCK, ShardIndex
+from ._shard_index import ShardIndex
 
 # Zeros that may follow an archive's end: GNU tar fills up records of 10,240 bytes, tapes use records of up to 1 MiB.
 _LONGEST_END = 1 << 20

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webdataset.errors import FormatError
+from webdataset.tar import BLOCK
 
 Ints = NDArray[np.int64]
 
-BLOCK = 512
 # Bytes per key of a dictionary from keys to numbers: a text, a number and their place.
 _TABLE_ENTRY = 190
 

@@ -14,8 +14,11 @@ from itertools import islice
 
 import numpy as np
 
-from ._plain import Bytes, GiveUpError, Headers, Members, find_headers
-from ._shard_index import BLOCK, Ints, padded
+from webdataset import tar
+from webdataset.tar import BLOCK
+
+from ._plain import Bytes, GiveUpError, Headers, Members
+from ._shard_index import Ints, padded
 
 # Below this mean size reading everything is cheaper: a header costs 1.5 µs in a walk, 0.3 µs in a sweep.
 _SMALL = 1 << 14
@@ -98,7 +101,7 @@ def _walk(shard: Opened) -> Iterator[tuple[Bytes, Ints]]:
 def _sweep(shard: Opened) -> Iterator[tuple[Bytes, Ints]]:
     position = 0
     for window in shard.windows():
-        found = find_headers(window)
+        found = tar.find_headers(window, 0, len(window))
         yield window.take(found, axis=0), position + found * BLOCK
         position += window.size
 

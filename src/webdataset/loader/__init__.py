@@ -13,6 +13,7 @@ rides the place of the dataset after it, so a loader can be saved and resumed wh
 * `_posted.py`: what runs in such a process
 * `_parcel.py`: a batch on its way between processes
 * `_segments.py`: shared memory without names
+* `_stacked.py`: torch's collation, in that memory
 * `_pin.py`: memory that a device can copy from
 * `_device.py`: batches on a device, copied ahead
 * `_meter.py`, `_watch.py`: who was busy for how long; in parts, and in every stage

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-# Handing an item to another process or thread costs up to about this much.
-_TINY_SECONDS = 3e-4
+# Handing an item to another process or thread costs up to about this much; and a consumer that is done with it sooner
+# than this has done nothing but take it.
+_TINY_SECONDS = {"rest": 3e-4, "handing over": 3e-4, "workers": 3e-4, "consumer": 3e-5}
 
 
 def advise(kind: str, *, workers: int, on_processor: float | None, seconds_per_item: float) -> str:
@@ -16,7 +17,7 @@ def advise(kind: str, *, workers: int, on_processor: float | None, seconds_per_i
     """
     if kind == "functions":
         return _about_functions(workers, on_processor)
-    if kind in {"rest", "handing over", "workers"} and seconds_per_item < _TINY_SECONDS:
+    if seconds_per_item < _TINY_SECONDS.get(kind, 0.0):
         return (
             f"an item takes {seconds_per_item * 1e6:.0f} µs, about what it costs to hand it over: "
             "make batches in the dataset, .batched(64), or larger ones"
@@ -27,6 +28,7 @@ def advise(kind: str, *, workers: int, on_processor: float | None, seconds_per_i
 _ADVICE = {
     "reading": "keep the shards closer: cache_dir=…, in_memory=True, or a faster store; processes read several at once",
     "rest": "one thread shuffles and batches: do less there, or use workers='processes'",
+    "stage": "{more}",
     "workers": "{more}; wds.profile(loader) tells which stage takes the time",
     "handing over": "neither side is busy: make larger batches in the dataset, and pass batch_size=None",
     "copying": "few large arrays are copied faster than many small ones, and bytes faster than floats made of them",
@@ -42,7 +44,8 @@ def _about_functions(threads: int, on_processor: float | None) -> str:
         return f"these functions mostly wait: more threads, num_workers={2 * max(1, threads)}"
     if threads < cores:
         return _more(threads)
-    return f"all {cores} cores are at it: decode to the size that you need, or do less for each sample"
+    busy = "have a worker" if on_processor is None else "are at it"
+    return f"all {cores} cores {busy}: decode to the size that you need, or do less for each sample"
 
 
 def _more(workers: int) -> str:

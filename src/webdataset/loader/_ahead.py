@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
 
 from ._meter import Meter
-from ._sizes import size_of
+from ._sizes import size_of, size_of_many
 
 T = TypeVar("T")
 
@@ -118,13 +118,13 @@ class Ahead(Generic[T]):
 
     def _fill(self, items: Iterator[T]) -> None:
         group: list[T] = []
-        most = 0  # items of the size of the first, in a quarter of the memory
+        most = 0  # items like these, in a quarter of the memory
         started = time.perf_counter()
         try:
             for item in items:
                 group.append(item)
-                if len(group) == 1:
-                    most = self._memory // (4 * max(1, self._measure(item)))
+                if len(group) & (len(group) - 1) == 0:  # whenever it has doubled, so that the first one may be unlike
+                    most = self._memory * len(group) // (4 * max(1, size_of_many(group, self._measure)))
                 if time.perf_counter() - started < _GROUP_SECONDS and len(group) < most:
                     continue
                 if not self._put(group, started):
@@ -137,7 +137,7 @@ class Ahead(Generic[T]):
     def _put(self, group: list[T], started: float) -> bool:
         """Wait for room; False when nobody wants more."""
         self._meter.add("ahead", time.perf_counter() - started, count=len(group))
-        size = len(group) * self._measure(group[0])
+        size = size_of_many(group, self._measure)
         with self._changed:
             with self._meter.timing("blocked"):
                 while self._waiting and not self._stopped and not self._has_room(size):

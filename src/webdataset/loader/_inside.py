@@ -44,7 +44,7 @@ class _Usual:
     def __call__(self, samples: Sequence[Any]) -> Any:
         if self.workers == "threads":
             return default_collation_fn(samples)
-        from torch.utils.data import default_collate
+        from ._stacked import default_collate
 
         return default_collate(samples)
 

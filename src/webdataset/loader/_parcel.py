@@ -1,7 +1,8 @@
 """How a batch travels between processes: a short message, and all its arrays side by side in one block.
 
 The batch is pickled with its large buffers left out (PEP 574), whatever it is made of; on the other side the arrays and
-tensors are views of the block. So a batch of a hundred fields is one object in shared memory, and is copied once.
+tensors are views of the block. So a batch of a hundred fields is one object in shared memory, and is copied once; or
+not at all, if it was made in the block.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import numpy as np
 
 from webdataset.errors import StageError
 
-from ._segments import Blocks, receive
+from ._segments import Blocks, aligned, receive
 
-_ALIGNED = 64  # a cache line; enough for every dtype and vector instruction
 _LEAST = 1024  # smaller buffers stay in the message
 # Below this a message through the pipe is as fast as a block (64 kB is what a Linux pipe holds at once).
 _LEAST_BLOCK = 1 << 16
@@ -63,19 +63,17 @@ def pack(value: Any, blocks: Blocks | None) -> Parcel:
     """
     found: list[memoryview] = []
     message = _pickled(value, found)
-    spans, size = [], 0
-    for buffer in found:
-        spans.append((size, buffer.nbytes))
-        size += -(-buffer.nbytes // _ALIGNED) * _ALIGNED
+    size = sum(aligned(buffer.nbytes) for buffer in found)
     if blocks is None or size < _LEAST_BLOCK:
-        flat = bytearray(size)
-        for (start, length), buffer in zip(spans, found, strict=True):
-            flat[start : start + length] = buffer
+        spans, flat = [], bytearray()
+        for buffer in found:
+            spans.append((len(flat), buffer.nbytes))
+            flat += buffer
+            flat += bytes(aligned(len(flat)) - len(flat))
         return Parcel(message, spans, flat)
-    block = blocks.take(size)
-    for (start, _), buffer in zip(spans, found, strict=True):
-        block.write(start, buffer)
-    return Parcel(message, spans, block.post())
+    block = blocks.block_for(found, size)
+    spans = [(block.hold(buffer), buffer.nbytes) for buffer in found]
+    return Parcel(message, spans, blocks.post(block, size))
 
 
 def _pickled(value: Any, found: list[memoryview]) -> bytes:

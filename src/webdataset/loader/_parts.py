@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ._meter import Meter
 from ._stats import Part, Stats
-from ._watch import FUNCTION, STREAM
+from ._watch import FUNCTION, READER, STREAM
 
 
 def thread_stats(meter: Meter, threads: int) -> Stats:
@@ -58,13 +58,12 @@ def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str
 
 def _stages(meter: Meter, seconds: float, threads: int, lane: str) -> Iterator[Part]:
     """A part for every stage, when they were watched. The time of a stream includes that of the one before it."""
-    before, kind = 0.0, "reading"
+    before = 0.0
     for key in sorted(meter.counts, key=_order):
-        if key.startswith(STREAM):
-            name, spent = key.removeprefix(STREAM), meter.seconds[key]
-            if name.endswith(" functions"):
-                kind = "rest"
-            else:
+        if key.startswith((READER, STREAM)):
+            name, spent = key.removeprefix(READER).removeprefix(STREAM), meter.seconds[key]
+            if not name.endswith(" functions"):
+                kind = "reading" if key.startswith(READER) else "stage" if lane == "workers" else "rest"
                 yield _part(name, kind, lane, meter.counts[key], max(0.0, spent - before), seconds)
             before = spent
         elif key.startswith(FUNCTION):
@@ -75,7 +74,7 @@ def _stages(meter: Meter, seconds: float, threads: int, lane: str) -> Iterator[P
 
 def _order(key: str) -> int:
     """Stages in the order of the pipeline; other names first, in the order in which they came."""
-    number = key.removeprefix(STREAM).removeprefix(FUNCTION).split(" ")[0]
+    number = key.removeprefix(READER).removeprefix(STREAM).removeprefix(FUNCTION).split(" ")[0]
     return int(number) if number.isdigit() else -1
 
 

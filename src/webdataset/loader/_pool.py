@@ -140,6 +140,7 @@ class _Window:
         self._chunks: deque[_Chunk] = deque()
         self._most = 2 * self._pool.threads + 2
         self._chunk_size = 1
+        self._result_size = 0  # bytes that an item becomes
         self._by_threads = True
         self._has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
         self._ended = False
@@ -179,7 +180,10 @@ class _Window:
 
     def _adapt(self, chunk: _Chunk) -> None:
         each = chunk.seconds / max(1, len(chunk.results))
-        wanted = min(_LARGEST_CHUNK, max(1, int(_TASK_SECONDS / max(each, 1e-9))))
+        # A small one among large ones must not open the way for a hundred of them.
+        self._result_size = max(chunk.size // max(1, len(chunk.results)), self._result_size // 2)
+        fitting = self._pool.memory // (self._most * max(1, self._result_size))
+        wanted = max(1, min(_LARGEST_CHUNK, int(_TASK_SECONDS / max(each, 1e-9)), fitting))
         self._chunk_size = min(wanted, 2 * self._chunk_size)
         self._by_threads = each > _CHEAP or chunk.on_processor < chunk.seconds / 2 or not self._has_gil
 
@@ -221,7 +225,8 @@ class _Window:
             at.origins.append(upstream.origin if upstream is not None else None)
             if len(items) == 1 and self._chunk_size * size_of(items[0]) > self._pool.memory // self._most:
                 break  # large items go one by one
-        chunk.size = size_of_many(items)
+        # What it will hold counts from now on: a hundred photos are small until they are decoded.
+        chunk.size = max(size_of_many(items), len(items) * self._result_size)
 
     def _has_room(self) -> bool:
         if len(self._chunks) >= self._most:

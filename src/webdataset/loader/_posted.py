@@ -7,12 +7,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
-from webdataset import world
+from webdataset import recycle, world
 from webdataset.errors import StageError
-from webdataset.flow import Json
+from webdataset.flow import Json, PerItem, Resumable
 from webdataset.pipeline import DataPipeline, TorchIterable
+from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
 
 from ._meter import Meter, timed
@@ -111,6 +113,8 @@ class Posted(TorchIterable):
             yield Post(here)
         if self._blocks is None and self.blocks:
             self._blocks = Blocks(self.blocks)
+            if _lets_go(self.dataset, self.batching):
+                recycle.use_for_batches(self._blocks.room)
         before = counters.snapshot()
         try:
             for post in self.posts(here, start.places[here] if start is not None else None):
@@ -140,3 +144,11 @@ class Posted(TorchIterable):
             meter.clear()
             with meter.timing("idle"):
                 yield Post(here, item, tag._replace(item=None), counted=counted)
+
+
+def _lets_go(dataset: DataPipeline, batching: Batching | None) -> bool:
+    """Whether a batch stays as it is once it has been handed on: a generator of the user's may go on to change it."""
+    after = list(takewhile(lambda stage: not isinstance(stage, (Batched, Bucketed)), reversed(dataset.pipeline)))
+    if len(after) == len(dataset.pipeline):
+        return batching is not None
+    return all(isinstance(stage, (PerItem, Resumable)) for stage in after)

@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from webdataset.errors import StageError, StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable
 from webdataset.pipeline import DataPipeline, is_plan, settled
 
-from . import _segments
+from . import _segments, _stacked
 from ._device import Device
 from ._meter import Meter, timed
 from ._parts import process_stats
@@ -126,7 +126,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             self.pin_memory = True  # torch does it in a thread
         self.meter = Meter()
         self.watched = False
-        self._blocks = 2 + (self.prefetch_factor or 0) if shared_memory and _segments.available() else 0
+        self._blocks = 3 + (self.prefetch_factor or 0) if shared_memory and _segments.available() else 0
         self._engine: Any = None
         self._left: list[Json] | None = None  # where an epoch that goes on will begin
 
@@ -193,7 +193,10 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             at.begun = self._left or [self._at_beginning()] * at.workers
             start = Start(at.begun) if self._left and self._engine is None else None
         self._left = None
-        posted = Posted(self.dataset, self._batching(), self._convert(), start, self._blocks, self.watched)
+        batching = self._batching()
+        if batching is not None and batching.collate is default_collate:
+            batching = batching._replace(collate=_stacked.default_collate)
+        posted = Posted(self.dataset, batching, self._convert(), start, self._blocks, self.watched)
         if self.num_workers == 0:
             return posted.posts(0, at.begun[0] if start is not None else None)
         if self._engine is None or start is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ._meter import Meter, timed
 
-STREAM, FUNCTION = "stream ", "function "
+READER, STREAM, FUNCTION = "reader ", "stream ", "function "
 
 
 class Watch:
@@ -26,9 +26,9 @@ class Watch:
         self.meter = meter
         self._lock = threading.Lock()
 
-    def stream(self, name: str, items: Iterator[Any]) -> Iterator[Any]:
+    def stream(self, name: str, items: Iterator[Any], *, reads: bool = False) -> Iterator[Any]:
         """The items; the time includes that of the streams before."""
-        return timed(items, self.meter, STREAM + name)
+        return timed(items, self.meter, (READER if reads else STREAM) + name)
 
     def function(self, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The function; it may run in many threads."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from webdataset.describe import shown
 from webdataset.errors import StateError, WebDatasetError
-from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, digest, fuse
+from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, Source, digest, fuse
 from webdataset.world import World
 
 from ._chain import is_even_chain, may_drop
@@ -36,7 +36,7 @@ Fused = Callable[[Sequence[Callable[[Any], Any]]], Resumable]
 class _Nobody:
     """Watches nothing."""
 
-    def stream(self, name: str, items: Iterator[Any]) -> Iterator[Any]:
+    def stream(self, name: str, items: Iterator[Any], *, reads: bool = False) -> Iterator[Any]:
         return items
 
     def function(self, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -133,6 +133,7 @@ class Running:
     def _chain(self, saved: Iterator[Json] | None) -> Iterator[Any]:
         items: Iterator[Any] | None = None
         functions: list[Callable[[Any], Any]] = []
+        reader = max((number for number, stage in enumerate(self._stages) if isinstance(stage, Source)), default=0)
         for number, stage in enumerate(self._stages):
             during = self._pass_of(number, stage)
             name = f"{number} {type(stage).__name__ if not hasattr(stage, '__name__') else stage.__name__}"
@@ -146,7 +147,7 @@ class Running:
                 items = self._resume(stage, stage.start(during), items, saved)
             else:
                 items = invoke(stage, items)
-            items = self._watch.stream(name, items)
+            items = self._watch.stream(name, items, reads=number <= reader)
         if functions:
             items = self._watch.stream(f"{number} functions", self._run_functions(functions, items, saved))
         return items  # type: ignore[return-value]  # there is at least one stage

@@ -127,6 +127,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         if older:
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
         opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose)
+        cached = opener is not stores.open_read
         if in_memory:
             from webdataset.cache import MemoryOpener
 
@@ -138,7 +139,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             resampled=resampled,
             select_files=select_files,
             rename_files=rename_files,
-            cache_dir=opener is not stores.open_read,
+            in_memory=in_memory,
+            **{"WDS_CACHE" if cache_dir is None else "cache_dir": cached},
             nodesplitter=nodesplitter is not shards.split_by_node,
             workersplitter=workersplitter is not shards.split_by_worker,
         )

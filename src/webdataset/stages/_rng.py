@@ -30,9 +30,8 @@ def rng(sample: Any, *salt: int | str) -> random.Random:
 
     Inside a function that a stage calls (`map`, `map_dict`, `select` …) seed and epoch are those of the running
     pipeline; anywhere else, and in stages that run outside a pipeline, they are 0 and 0. Every call starts the sample's
-    sequence
-    anew: keep the generator, or salt it, to draw different numbers in different places. A sample that comes twice in
-        one epoch (resampling) gets the same numbers twice.
+    sequence anew: keep the generator, or salt it, to draw different numbers in different places. A sample that comes
+    twice in one epoch (resampling) gets the same numbers twice.
 
     Args:
         sample: a sample or shard item (its key and address count), or a string or integer that stands for one.

@@ -32,7 +32,7 @@ from ._globs import is_pattern
 from ._guard import refuse_untrusted
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
-from ._local import LocalStore
+from ._local import LocalStore, process_lives
 from ._memory import MemoryStore
 from ._object import CloudStore
 from ._open import gopen, is_local, list_urls, open_read, open_write, read_range, stat
@@ -78,6 +78,7 @@ __all__ = [
     "open_read",
     "open_write",
     "pause",
+    "process_lives",
     "rates",
     "read_ahead",
     "read_range",

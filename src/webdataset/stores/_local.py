@@ -149,14 +149,21 @@ def _sweep(path: str) -> None:
     ours = re.compile(rf"{re.escape(f'.{name[:180]}.{_host()}')}-(\d+)-[0-9a-f]{{8}}\.part")
     for entry in os.listdir(folder or "."):
         found = ours.fullmatch(entry)
-        if found and not _alive(int(found[1])):
+        if found and not process_lives(int(found[1])):
             _remove_unlocked(os.path.join(folder, entry))
 
 
-def _alive(process: int) -> bool:
+def process_lives(process: object) -> bool:
+    """Whether a process of this machine exists.
+
+    >>> process_lives(os.getpid()), process_lives(10**20)
+    (True, False)
+    """
+    if not isinstance(process, int) or process <= 0:
+        return False
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # a number that no process can have: somebody else's file
         return False
     except PermissionError:
         return True

@@ -8,6 +8,7 @@ Files:
     _header      one header block, step by step, every dialect
     _pax         PAX records and what they change
     _extended    headers together with the extensions before them
+    _columns     header blocks as columns, with NumPy: found, summed, checked
     _scan        all plain headers of a window at once, with NumPy
     _walk        … one after the other, where they are few
     _blocks      bytes pulled from a stream, and where they stand
@@ -17,6 +18,7 @@ Files:
 """
 
 from ._blocks import WINDOW, Readable
+from ._columns import NAME, PREFIX, TYPE, block_sums, find_headers, plain_sizes
 from ._compressed import find_compression
 from ._header import BLOCK, Header, parse_header
 from ._read import Member, OnSkip, Rename, Run, read_members, read_runs
@@ -25,6 +27,9 @@ from ._write import END_OF_ARCHIVE, encode_header, padding
 __all__ = [
     "BLOCK",
     "END_OF_ARCHIVE",
+    "NAME",
+    "PREFIX",
+    "TYPE",
     "WINDOW",
     "Header",
     "Member",
@@ -32,10 +37,13 @@ __all__ = [
     "Readable",
     "Rename",
     "Run",
+    "block_sums",
     "encode_header",
     "find_compression",
+    "find_headers",
     "padding",
     "parse_header",
+    "plain_sizes",
     "read_members",
     "read_runs",
 ]

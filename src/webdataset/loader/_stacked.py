@@ -1,0 +1,31 @@
+"""Samples as torch makes a batch of them, but not where it does.
+
+In a worker process torch stacks tensors in files of /dev/shm, which containers like to keep small. Ours go to memory
+from which the batch need not be copied again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
+
+from webdataset.stages import combine_values
+
+
+def default_collate(samples: Sequence[Any]) -> Any:
+    """What `torch.utils.data.default_collate` makes of samples.
+
+    >>> default_collate([{"x": 1, "y": "a"}, {"x": 2, "y": "b"}])
+    {'x': tensor([1, 2]), 'y': ['a', 'b']}
+    """
+    return collate(samples, collate_fn_map=_HOW)
+
+
+def _stacked(tensors: list[Any], *, collate_fn_map: Any = None) -> Any:
+    return combine_values(tensors)
+
+
+_HOW = {**default_collate_fn_map, Tensor: _stacked}

@@ -1,0 +1,173 @@
+"""Batches made where they are handed over: never copied again, never changed by what happens on the other side."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import default_collate as default_collate_of_torch
+
+import webdataset as wds
+from webdataset.loader import WebLoader
+from webdataset.loader._parcel import pack
+from webdataset.loader._segments import Blocks, available
+from webdataset.loader._stacked import default_collate
+
+from .sources import numbers
+
+pytestmark = pytest.mark.skipif(not available(), reason="no blocks of shared memory on this system")
+
+LARGE = 40_000  # float64: five batches of four come to more than a block's least size
+
+
+def sample(i):
+    return {"x": np.full(LARGE, float(i)), "n": i}
+
+
+def lies_in_a_block(array):
+    place = np.asarray(array).__array_interface__["data"][0]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        first, last = (int(number, 16) for number in line.split()[0].split("-"))
+        if first <= place < last:
+            return "webdataset-batch" in line
+    raise AssertionError("memory that is mapped nowhere")
+
+
+def with_place(batch):
+    return {**batch, "in a block": lies_in_a_block(batch["x"])}
+
+
+def collate_with_place(samples):
+    return with_place(default_collate(samples))
+
+
+@pytest.mark.parametrize("batching", ["of the dataset", "of the loader"])
+def test_a_batch_is_made_in_the_block_that_is_handed_over(batching):
+    if batching == "of the dataset":
+        loader = WebLoader(numbers(40).map(sample).batched(4).map(with_place), batch_size=None, num_workers=1)
+    else:
+        loader = WebLoader(numbers(40).map(sample), batch_size=4, num_workers=1, collate_fn=collate_with_place)
+    batches = list(loader)
+    assert [int(batch["x"][-1, -1]) for batch in batches] == list(range(3, 40, 4))
+    assert [batch["in a block"] for batch in batches] == [False] + [True] * 9  # how large they are shows the first
+
+
+class Remember:
+    """Keeps the batch before, and adds what is in it now."""
+
+    def __init__(self):
+        self.before = None
+
+    def __call__(self, batch):
+        before, self.before = self.before, batch
+        return {**batch, "before": -1 if before is None else int(before["x"][0, 0])}
+
+
+def test_what_a_consumer_writes_is_not_seen_by_a_stage_that_keeps_its_batches():
+    loader = WebLoader(numbers(40).map(sample).batched(4).map(Remember()), batch_size=None, num_workers=1)
+    found = []
+    for batch in loader:
+        found.append(batch["before"])
+        batch["x"].fill_(-7)
+    assert found == [-1, *range(0, 36, 4)]
+
+
+def yield_twice(batches):
+    for batch in batches:
+        yield batch
+        batch["x"] += 1000
+        yield batch
+
+
+def test_a_generator_may_change_what_it_has_handed_on():
+    dataset = numbers(24).map(sample).batched(4).compose(yield_twice)
+    batches = list(WebLoader(dataset, batch_size=None, num_workers=1))
+    assert [batch["x"][0, 0].item() for batch in batches] == [
+        first + more for first in range(0, 24, 4) for more in (0, 1000)
+    ]
+
+
+PIPELINES = {
+    "shuffled batches": lambda d: d.batched(4).shuffle(3, seed=5),
+    "cached batches": lambda d: wds.DataPipeline(*d.batched(4).pipeline, wds.Cached()),
+    "unbatched again": lambda d: d.batched(4).unbatched(),
+    "batches of batches": lambda d: d.batched(2).batched(2),
+    "converted": lambda d: d.batched(4).map_dict(x=lambda x: x.astype(np.float32)),
+    "half of it": lambda d: d.batched(4).map_dict(x=lambda x: x[:2]),
+    "twice": lambda d: d.batched(4).map(lambda batch: {**batch, "y": batch["x"], "z": batch["x"][1:]}),
+    "lists": lambda d: d.listed(3).map(lambda samples: [s["x"] for s in samples]),
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_kind_of_batch_arrives_as_it_was_made(name):
+    def loader(workers):
+        return WebLoader(PIPELINES[name](numbers(26).map(sample)), batch_size=None, num_workers=workers)
+
+    one, other = loader(0), loader(1)
+    for _ in range(2):
+        assert str(list(other)) == str(list(one))
+
+
+def test_the_size_of_a_batch_may_change_all_the_time():
+    sizes = [LARGE, 10, 3 * LARGE, LARGE // 8, LARGE, 100, 9 * LARGE, 1] * 3
+    dataset = wds.DataPipeline(range(len(sizes)), wds.map(lambda i: (np.full(sizes[i], i),)), wds.batched(1))
+    found = [batch[0] for batch in WebLoader(dataset, batch_size=None, num_workers=1)]
+    assert [len(x[0]) for x in found] == sizes
+    assert all((x == i).all() for i, x in enumerate(found))
+
+
+Steps = st.lists(
+    st.tuples(st.sampled_from(["make", "keep", "drop", "receive", "let go"]), st.integers(0, 5)), max_size=60
+)
+
+
+@given(steps=Steps)
+def test_no_step_of_either_side_changes_a_batch(steps):
+    """One process plays both sides: batches are made, kept, dropped, handed over, written to and let go, in any order."""
+    blocks, made, received, number = Blocks(keep=3), [], [], 0
+    for step, which in steps:
+        if step in ("make", "keep"):
+            number += 1
+            size = 70_000 + 10_000 * which
+            array = blocks.room(size)
+            array = np.empty(size, np.uint8) if array is None else array
+            array[:] = number % 251
+            made.append((array, number % 251))
+            del array
+        elif step == "drop" and made:
+            del made[which % len(made)]
+        elif step == "receive" and made:
+            array, value = made[which % len(made)]
+            parcel = pack({"x": array, "small": np.full(2000, value, np.uint8)}, blocks)
+            received.append((pickle.loads(pickle.dumps(parcel)).unpack(), value))
+            del array
+        elif received:
+            batch, _ = received.pop(which % len(received))
+            batch["x"][:] = 255
+            batch["small"][:] = 255
+            del batch
+        assert all((array == value).all() for array, value in made)
+        assert all((batch["x"] == value).all() and (batch["small"] == value).all() for batch, value in received)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [{"a": 1, "b": [2.0, "x"]}, {"a": 3, "b": [4.0, "y"]}],
+        [(np.ones(3, np.float32), b"x"), (np.zeros(3, np.float32), b"y")],
+        [torch.ones(2, 3, dtype=torch.bfloat16), torch.zeros(2, 3, dtype=torch.bfloat16)],
+        [torch.ones((), requires_grad=True), torch.zeros(())],
+        [np.float64(1), np.float64(2)],
+        [torch.ones(2), torch.arange(4.0)[::2]],
+        [torch.ones(2, 3).T, torch.zeros(2, 3).T],
+        [torch.tensor([1, 2]), torch.tensor([True, False])],
+        [torch.ones(2, dtype=torch.complex64)] * 2,
+    ],
+)
+def test_collation_is_that_of_torch(samples):
+    assert str(default_collate(samples)) == str(default_collate_of_torch(samples))
+    assert str(default_collate(samples[:1])) == str(default_collate_of_torch(samples[:1]))

@@ -1,0 +1,84 @@
+import tarfile
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.tar.reading import WINDOWS, outcome
+from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember
+from webdataset.tar import read_members
+
+
+@given(st.binary(max_size=3000))
+def test_garbage_is_never_data(garbage):
+    found, _, error, _ = outcome(garbage)
+    assert not found
+    assert error is not None or not garbage.strip(b"\0")
+
+
+def test_ten_gigabytes_claimed_in_a_kilobyte(tar, checksum):
+    import tracemalloc
+
+    info = tarfile.TarInfo("huge.bin")
+    info.size = 10_000_000_000
+    archive = info.tobuf(tarfile.GNU_FORMAT) + b"x" * 512
+    tracemalloc.start()
+    found, _, error, message = outcome(archive)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found, error) == ([], TruncatedShard)
+    assert "512 of 10,000,000,000 bytes of the payload of huge.bin" in message
+    assert peak < 40 << 20  # untouched: BytesIO gives what it has
+
+
+@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K"])
+def test_extensions_that_claim_too_much_are_refused(kind):
+    info = tarfile.TarInfo("extension")
+    info.size, info.type = 10_000_000_000, kind
+    with pytest.raises(BadHeader, match="claims 10,000,000,000 bytes"):
+        list(read_members(info.tobuf(tarfile.GNU_FORMAT) + bytes(4096)))
+
+
+def test_an_extension_needs_a_member(tar):
+    extension = tar([("long" * 50, b"")], tarfile.GNU_FORMAT)[:1024]
+    with pytest.raises(BadHeader):
+        list(read_members(extension + bytes(1024)))
+
+
+def test_every_type_flag(tar):
+    """Any type flag, checksum right: read, passed over, reported or refused, and the next member is found."""
+    for kind in (bytes([flag]) for flag in range(256)):
+        content = b"9 path=z\n" if kind in b"xXg" else b"abc"
+        info = tarfile.TarInfo("odd.txt")
+        info.type, info.size = kind, len(content)
+        payload = b"" if kind in b"123456" else content + bytes(512 - len(content))
+        found, skipped, error, _ = outcome(info.tobuf(tarfile.GNU_FORMAT) + payload + tar([("next.txt", b"def")]))
+        if kind in b"SM":
+            assert error is UnsupportedMember
+            continue
+        assert error is None, kind
+        assert found[-1].data == b"def", kind
+        assert len(found) == (2 if kind in b"0\x007" else 1), kind
+        assert bool(skipped) == (kind not in b"0\x0073456xXgLK"), kind
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.binary(min_size=512, max_size=512), st.integers(0, 255), st.sampled_from([0, 1, 511, 8**10])),
+        max_size=20,
+    )
+)
+@example([(b"a" * 512, 0x78, 511)])
+def test_checksum_valid_nonsense(checksum, trickle, fast, headers):
+    """Random header blocks with right checksums and likely sizes: an answer or a typed error, the same at any window."""
+    archive = b""
+    for noise, kind, size in headers:
+        block = bytearray(noise)
+        block[124:136] = b"%011o\0" % size
+        block[156] = kind
+        archive += checksum(block) + noise[: -(-min(size, 512) // 512) * 512]
+    archive += bytes(1024)
+    first = outcome(trickle(archive), window=512)
+    for window in WINDOWS[1:]:
+        assert outcome(trickle(archive), window=window) == first
