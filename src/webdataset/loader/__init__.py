@@ -15,6 +15,7 @@ rides the place of the dataset after it, so a loader can be saved and resumed wh
 * `_segments.py`: shared memory without names
 * `_stacked.py`: torch's collation, in that memory
 * `_pin.py`: memory that a device can copy from
+* `_device.py`: batches on a device, copied ahead
 * `_meter.py`, `_watch.py`: who was busy for how long; in parts, and in every stage
 * `_parts.py`, `_stats.py`, `_advice.py`: what follows from it
 * `_profile.py`, `_progress.py`: ways to look at it

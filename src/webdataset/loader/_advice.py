@@ -31,6 +31,7 @@ _ADVICE = {
     "stage": "{more}",
     "workers": "{more}; wds.profile(loader) tells which stage takes the time",
     "handing over": "neither side is busy: make larger batches in the dataset, and pass batch_size=None",
+    "copying": "few large arrays are copied faster than many small ones, and bytes faster than floats made of them",
     "consumer": "the loader keeps up with it; fewer workers may do",
 }
 

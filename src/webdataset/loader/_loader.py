@@ -10,6 +10,7 @@ from webdataset.index import Place
 from webdataset.pipeline import DataPipeline, FluidInterface, Plannable, check_state
 from webdataset.stages import default_collation_fn
 
+from ._device import Device, OnDevice
 from ._inside import USUAL, batch_inside
 from ._place import Batching
 from ._threads import Threads
@@ -54,16 +55,24 @@ class WebLoader(DataPipeline, FluidInterface):
             that come within two milliseconds count as one.
         memory: how many bytes may wait (threads).
         pin_memory: put batches where a device can copy from by itself, if there is one.
+        device: hand over batches whose arrays and tensors are tensors there (docs/device.md).
         shared_memory: False sends batches through pipes (processes).
         settings: what else `torch.utils.data.DataLoader` takes (processes).
     """
 
     def __init__(
-        self, dataset: Any, batch_size: Any = USUAL, *args: Any, workers: str = "processes", **settings: Any
+        self,
+        dataset: Any,
+        batch_size: Any = USUAL,
+        *args: Any,
+        workers: str = "processes",
+        device: Any = None,
+        **settings: Any,
     ) -> None:
         source: Any
         if not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__"):
             raise SpecError(f"WebLoader({dataset!r:.200}) has nothing to load", hint="give a dataset")
+        settings["device"] = None if device is None else Device(device)
         if not args:
             dataset, batch_size, settings = batch_inside(dataset, batch_size, settings, workers)
         if workers == "threads":
@@ -188,6 +197,7 @@ def _thread_source(
     prefetch_factor: int = 2,
     memory: int = 1 << 28,
     pin_memory: bool = False,
+    device: Device | None = None,
     **settings: Any,
 ) -> Threads:
     if settings:
@@ -206,6 +216,7 @@ def _thread_source(
         prefetch_factor,
         memory,
         pin_memory,
+        device,
     )
 
 
@@ -217,7 +228,9 @@ def _batching(batch_size: int | None, collate_fn: Any, drop_last: bool) -> Batch
     return Batching(batch_size, collate_fn, drop_last)
 
 
-def _process_source(dataset: Any, *args: Any, shared_memory: bool = True, **settings: Any) -> Any:
+def _process_source(
+    dataset: Any, *args: Any, shared_memory: bool = True, device: Device | None = None, **settings: Any
+) -> Any:
     try:
         from torch.utils.data import DataLoader
 
@@ -227,5 +240,9 @@ def _process_source(dataset: Any, *args: Any, shared_memory: bool = True, **sett
             return _thread_source(dataset, *args, **settings)
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
     if isinstance(dataset, DataPipeline):
-        return Processes(dataset, *args, shared_memory=shared_memory, **settings)
-    return DataLoader(dataset, *args, **settings)
+        return Processes(dataset, *args, shared_memory=shared_memory, device=device, **settings)
+    loader = DataLoader(dataset, *args, **settings)
+    if device is None:
+        return loader
+    loader.pin_memory = loader.pin_memory or device.has_streams
+    return OnDevice(loader, device)

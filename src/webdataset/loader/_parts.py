@@ -19,7 +19,7 @@ def thread_stats(meter: Meter, threads: int) -> Stats:
     return Stats(
         meter.counts["items"],
         seconds,
-        (*parts, _consumer(meter, seconds, lane if not threads else "consumer")),
+        (*parts, *_takers(meter, seconds, lane if not threads else "consumer")),
         meter.mean("queue") if threads else None,
         threads,
         meter.seconds["functions on a processor"] / functions if functions else None,
@@ -39,10 +39,10 @@ def process_stats(meter: Meter, workers: int) -> Stats:
         )
     else:
         parts.append(_part("workers", "workers", "workers", meter.counts["items"], busy, alive))
-    consumer = _consumer(meter, seconds, "consumer")
-    between = max(0.0, 1 - consumer.share - busy / alive)
-    handing = Part("handing over", "handing over", "between", consumer.items, between * seconds, between)
-    return Stats(meter.counts["items"], seconds, (*parts, handing, consumer), None, workers, moved=meter.moved)
+    takers = list(_takers(meter, seconds, "consumer"))
+    between = max(0.0, 1 - sum(part.share for part in takers) - busy / alive)
+    handing = Part("handing over", "handing over", "between", meter.counts["items"], between * seconds, between)
+    return Stats(meter.counts["items"], seconds, (*parts, handing, *takers), None, workers, moved=meter.moved)
 
 
 def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str) -> Iterator[Part]:
@@ -78,9 +78,13 @@ def _order(key: str) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def _consumer(meter: Meter, seconds: float, lane: str) -> Part:
-    spent = max(0.0, seconds - meter.seconds["wait"])
-    return _part("consumer", "consumer", lane, meter.counts["items"], spent, seconds)
+def _takers(meter: Meter, seconds: float, lane: str) -> Iterator[Part]:
+    """What happens where the items are taken: the copy to a device, if there is one, and the program's own work."""
+    copying = meter.seconds["copying"]
+    if meter.counts["copying"]:
+        yield _part("copying to the device", "copying", lane, meter.counts["copying"], copying, seconds)
+    spent = max(0.0, seconds - meter.seconds["wait"] - copying)
+    yield _part("consumer", "consumer", lane, meter.counts["items"], spent, seconds)
 
 
 def _part(name: str, kind: str, lane: str, items: int, spent: float, capacity: float) -> Part:

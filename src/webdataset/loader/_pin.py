@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from webdataset.errors import StageError
 
 
 def pinned(value: Any) -> Any:
@@ -17,18 +20,59 @@ def pinned(value: Any) -> Any:
     """
     import torch
 
-    return _pinned(value, torch) if torch.cuda.is_available() else value
+    return each_tensor(value, _pin) if torch.cuda.is_available() or kind_with_streams() is not None else value
 
 
-def _pinned(value: Any, torch: Any) -> Any:
+def kind_with_streams() -> str | None:
+    """The kind of device that is here and copies beside its other work: "cuda", "xpu", …
+
+    >>> kind_with_streams() in {None, "cuda", "xpu", "hpu", "mtia", "privateuseone"}
+    True
+    """
+    import torch
+
+    if not hasattr(torch.Stream, "__enter__"):  # before torch 2.7 there were no streams for devices of any kind
+        return None
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return None if found is None or found.type == "mps" else str(found.type)  # mps: one stream, and pins nothing
+
+
+def each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The value with its tensors, and its arrays of numbers as tensors, changed; anything else as it is.
+
+    >>> each_tensor({"x": (np.arange(3), "a")}, lambda tensor: tensor + 1)
+    {'x': (tensor([1, 2, 3]), 'a')}
+    """
+    import torch
+
+    return _walk(value, change, torch)
+
+
+def _walk(value: Any, change: Callable[[Any], Any], torch: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        return torch.from_numpy(value).pin_memory()
+        return change(_tensor(value, torch))
     if isinstance(value, torch.Tensor):
-        return value.pin_memory()
+        return change(value)
     if isinstance(value, dict):
-        return {name: _pinned(part, torch) for name, part in value.items()}
+        return {name: _walk(part, change, torch) for name, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_pinned(part, torch) for part in value))
+        return type(value)(*(_walk(part, change, torch) for part in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(_pinned(part, torch) for part in value)
+        return type(value)(_walk(part, change, torch) for part in value)
     return value
+
+
+def _tensor(array: np.ndarray[Any, Any], torch: Any) -> Any:
+    """The array as a tensor: the same memory, unless torch could not read it, or whoever writes to it would do harm."""
+    if not array.dtype.isnative or not array.flags.writeable or min(array.strides, default=0) < 0:
+        array = array.astype(array.dtype.newbyteorder("="), order="C")
+    try:
+        return torch.from_numpy(array)
+    except TypeError as error:
+        raise StageError(
+            f"an array of {array.dtype} cannot be a tensor", hint="convert it in the dataset: .astype('float64')"
+        ) from error
+
+
+def _pin(tensor: Any) -> Any:
+    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor

@@ -7,7 +7,7 @@ import copy
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader, default_collate
@@ -17,10 +17,11 @@ from webdataset.flow import Json, Pass, Progress, Recall, Resumable
 from webdataset.pipeline import DataPipeline, is_plan, settled
 
 from . import _segments, _stacked
+from ._device import Device
 from ._meter import Meter, timed
 from ._parts import process_stats
 from ._place import Batching, Tagged, described, place
-from ._posted import Post, Posted, Start
+from ._posted import Post, Posted, Start, Unpacked
 from ._stats import Stats
 
 
@@ -111,9 +112,18 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
     """
 
     def __init__(
-        self, dataset: DataPipeline, batch_size: int | None = 1, *args: Any, shared_memory: bool = True, **settings: Any
+        self,
+        dataset: DataPipeline,
+        batch_size: int | None = 1,
+        *args: Any,
+        shared_memory: bool = True,
+        device: Device | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(dataset, batch_size, *args, **settings)
+        self.device = device
+        if device is not None and device.has_streams:
+            self.pin_memory = True  # torch does it in a thread
         self.meter = Meter()
         self.watched = False
         self._blocks = 3 + (self.prefetch_factor or 0) if shared_memory and _segments.available() else 0
@@ -136,15 +146,11 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         self.meter.clear()
         outcome = "failed"
         try:
-            for post in timed(posts, self.meter, "wait"):
-                if post.failure is not None:
-                    post.failure.raise_again()
-                self.meter.update_moved(post.moved)
-                if post.parcel is not None:
-                    at.note(post)
-                    self.meter.update(post.counted)
-                    self.meter.counts["items"] += 1
-                    yield post.parcel.unpack()
+            for post in self._handed_over(posts):
+                at.note(post)
+                self.meter.update(post.counted)
+                self.meter.counts["items"] += 1
+                yield post.parcel.unpack()
             outcome = "complete"
         except GeneratorExit:
             outcome = "left"
@@ -153,6 +159,18 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             raise _explained(error) from error.__cause__
         finally:
             self._end(posts, at, outcome)
+
+    def _handed_over(self, posts: Any) -> Iterator[Any]:
+        items = self._items(posts)
+        return items if self.device is None else self.device.copied(items, self.meter, _unpacked, _with_item)
+
+    def _items(self, posts: Any) -> Generator[Any, None, None]:
+        for post in timed(posts, self.meter, "wait"):
+            if post.failure is not None:
+                post.failure.raise_again()
+            self.meter.update_moved(post.moved)
+            if post.parcel is not None:
+                yield post
 
     def stats(self) -> Stats:
         """Where the time went since the epoch began."""
@@ -223,6 +241,15 @@ _SETTINGS = (
     *("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator"),
     *("prefetch_factor", "persistent_workers", "in_order"),
 )
+
+
+def _unpacked(post: Any) -> Any:
+    return post.parcel.unpack()
+
+
+def _with_item(post: Any, item: Any) -> Any:
+    post.parcel = Unpacked(item)
+    return post
 
 
 def _as_it_is(item: Any) -> Any:

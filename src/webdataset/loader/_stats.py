@@ -21,7 +21,7 @@ class Part:
     Args:
         name: of a stage, or what the part is for.
         kind: what to do about it depends on this: reading, functions, rest (of a thread), stage (of a
-            worker process), workers, handing over, consumer.
+            worker process), workers, handing over, copying, consumer.
         lane: parts of the same lane take turns.
         items: that it worked on.
         seconds: of work, summed over its threads or processes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from webdataset.flow import Json, Pass, Resumable
 from webdataset.pipeline import DataPipeline, Stream
 
 from ._ahead import Ahead
+from ._device import Device
 from ._meter import Meter, timed
 from ._parts import thread_stats
 from ._pin import pinned
@@ -36,6 +37,7 @@ class Threads(Resumable):
         prefetch: how many items may wait for whoever takes them.
         memory: how many bytes may wait, half of them before and half of them after batching.
         pin_memory: hand on tensors that a device can copy by itself.
+        device: hand on tensors that lie there.
         meter: told who is busy and who waits.
         watched: time every single stage too.
     """
@@ -46,6 +48,7 @@ class Threads(Resumable):
     prefetch: int = 2
     memory: int = 1 << 28
     pin_memory: bool = False
+    device: Device | None = None
     meter: Meter = field(default_factory=Meter)
     watched: bool = False
 
@@ -77,8 +80,8 @@ class Threads(Resumable):
         at.begin(stream)
         complete = False
         try:
-            for tag in self._ahead(stream):
-                at.before, at.tag = at.tag, tag
+            for tag in self._handed_over(stream):
+                at.before, at.tag = at.tag, Tagged(None, tag.state, tag.since)
                 self.meter.counts["items"] += 1
                 yield tag.item
             complete = True
@@ -100,7 +103,11 @@ class Threads(Resumable):
             how["fused"] = Pool(self.threads, memory=self.memory // 2, meter=self.meter).stage
         return how
 
-    def _ahead(self, stream: Stream) -> Iterator[Tagged]:
+    def _handed_over(self, stream: Stream) -> Iterator[Tagged]:
+        tags = self._ahead(stream)
+        return tags if self.device is None else self.device.copied(tags, self.meter, _item, _with_item)
+
+    def _ahead(self, stream: Stream) -> Generator[Tagged, None, None]:
         if not self.threads:
             yield from timed(self._tags(stream), self.meter, "wait")
             return
@@ -117,10 +124,14 @@ class Threads(Resumable):
         """The items of the epoch; a stream that is left early is closed by the thread that runs it."""
         tags = batched(tagged(stream, self.dataset.nsamples), self.batching)
         try:
-            yield from (tag._replace(item=pinned(tag.item)) for tag in tags) if self.pin_memory else tags
+            yield from (tag._replace(item=pinned(tag.item)) for tag in tags) if self._pins else tags
         except BaseException:
             stream.close()
             raise
+
+    @property
+    def _pins(self) -> bool:
+        return self.pin_memory or (self.device is not None and self.device.has_streams)
 
     def _leave(self, at: Place) -> None:
         """What the thread had made ahead is not lost: the next epoch of a dataset whose epochs go on has it."""
@@ -128,6 +139,14 @@ class Threads(Resumable):
             self.dataset.leave(at.save())
         except StateError:
             self.dataset.leave(None)
+
+
+def _item(tag: Tagged) -> Any:
+    return tag.item
+
+
+def _with_item(tag: Tagged, item: Any) -> Tagged:
+    return tag._replace(item=item)
 
 
 def _size_of_item(tag: Tagged) -> int:
