@@ -7,6 +7,7 @@ how much. It reads the last bytes itself, sees the end, and takes the connection
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,10 +34,16 @@ def wire(response: urllib3.BaseHTTPResponse) -> Callable[[memoryview], int]:
     if readinto1 is None or getattr(plain, "chunked", True) or not isinstance(length, int) or length != remaining:
         return lambda _view: 0
 
+    # What came along with the head waits in the connection's buffer. A call with more room than that has would wait for
+    # more to come, and lose it if nothing does.
+    most = io.DEFAULT_BUFFER_SIZE
+
     def readinto(view: memoryview) -> int:
-        room = plain.length - _LAST
+        nonlocal most
+        room = min(most, plain.length - _LAST)
         if room <= 0 or plain.fp is not connection:
             return 0
+        most = length
         count: int = readinto1(view if len(view) <= room else view[:room])
         plain.length -= count
         theirs.length_remaining -= count
