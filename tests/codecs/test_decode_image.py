@@ -48,10 +48,10 @@ def packages(request, monkeypatch):
     absent = {"all packages": set(), "no torch": {"torch"}, "Pillow only": {"torch", "cv2", "simplejpeg"}}[
         request.param
     ]
-    from webdataset.codecs import _jpeg, _resize
+    from webdataset.codecs import _jpeg, _opencv, _resize
 
     real = _resize.find_package
-    for module in (_jpeg, _resize):
+    for module in (_jpeg, _opencv, _resize):
         monkeypatch.setattr(module, "find_package", lambda name: None if name in absent else real(name))
 
 

@@ -11,7 +11,8 @@ who asks. Heavy packages are imported by the codec that needs them, when it need
     _arrays         npy, npz                        tenbin/        arrays as raw bytes
     _tensors        pth, safetensors                _packed        MessagePack, CBOR
     _pickle         the one place that unpickles    _pickle_globals, _pickle_numpy   what it may build
-    _jpeg           JPEGs → pixels                  _pixels        other compressed images → pixels
+    _jpeg           JPEGs → pixels                  _opencv        plain PNGs and WebPs → pixels
+    _pixels         other compressed images → pixels
     _images         image specs and their handler   _scratch       memory that is used again
     _imageencoder   arrays, tensors, pictures → compressed images
     _decode_image   decode, crop, resize and flip   _crop          where to cut

@@ -10,6 +10,7 @@ import numpy as np
 from webdataset.errors import SpecError
 
 from ._jpeg import jpeg_pixels
+from ._opencv import plain_pixels
 from ._pixels import as_float, deep_pixels, is_deep, open_image, over, pillow_pixels
 from ._require import require
 
@@ -106,6 +107,7 @@ class ImageHandler:
     def _array(self, data: bytes, kind: str | None, mode: str) -> np.ndarray[Any, Any]:
         if kind != "uint16" and not self.orient:
             pixels = jpeg_pixels(data, mode)
+            pixels = plain_pixels(data, mode) if pixels is None else pixels
             if pixels is not None:
                 return as_float(pixels) if kind == "float" else pixels
         image = self._open(data)

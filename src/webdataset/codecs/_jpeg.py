@@ -26,8 +26,8 @@ Pixels = np.ndarray[Any, Any]
 
 _MAGIC = b"\xff\xd8\xff"
 _SAME_AS_PILLOW = {"YCbCr", "Gray", "RGB"}
-# Pillow refuses images of more pixels than this as decompression bombs; such JPEGs are left to it.
-_MOST_PIXELS = 178_956_970
+# Pillow refuses images of more pixels than this as decompression bombs; such ones are left to it.
+MOST_PIXELS = 178_956_970
 # What libjpeg-turbo reports is the first of its complaints: with this one there was none before, and the end was found.
 _ROWS_ARE_LEFT = "extraneous bytes before marker 0xd9"
 _SEQUENTIAL = {0xC0, 0xC1}  # one scan from top to bottom; progressive files tell of all rows in every scan
@@ -55,7 +55,7 @@ def jpeg_size(data: bytes, mode: str) -> tuple[int, int] | None:
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
     except ValueError:
         return None
-    if space not in _SAME_AS_PILLOW or height * width > _MOST_PIXELS or (mode == "L" and space != "Gray"):
+    if space not in _SAME_AS_PILLOW or height * width > MOST_PIXELS or (mode == "L" and space != "Gray"):
         return None
     return width, height
 

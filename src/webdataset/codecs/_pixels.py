@@ -1,6 +1,7 @@
 """Compressed still images → pixels.
 
-JPEGs have a file of their own, `_jpeg.py`; what it leaves, and every other format, goes through Pillow.
+JPEGs have a file of their own, `_jpeg.py`, plain PNGs and WebPs too, `_opencv.py`; what they leave, and every other
+format, goes through Pillow.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from webdataset import recycle
 
+from ._opencv import plain_pixels
 from ._require import require
 
 if TYPE_CHECKING:
@@ -52,7 +54,8 @@ def other_pixels(data: bytes, mode: str) -> Pixels:
     """
     plain = _PLAIN_PPM.match(data) if mode == "RGB" else None
     if plain is None:
-        return pillow_pixels(open_image(data), mode)
+        pixels = plain_pixels(data, mode)
+        return pillow_pixels(open_image(data), mode) if pixels is None else pixels
     width, height = int(plain[1]), int(plain[2])
     if len(data) < plain.end() + 3 * width * height:
         return pillow_pixels(open_image(data), mode)  # cut short: Pillow words the error
