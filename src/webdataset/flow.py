@@ -55,12 +55,15 @@ class Origin(NamedTuple):
     """Where a sample came from: its shard, its number there, and the byte where its first header starts.
 
     >>> Origin("a.tar", 3, 4096)
-    Origin(shard='a.tar', number=3, offset=4096)
+    Origin(shard='a.tar', number=3, offset=4096, draw=None)
+
+    Of shards that come more than once in a pass, `draw` tells the times apart.
     """
 
     shard: str
     number: int
     offset: int
+    draw: int | None = None
 
 
 def digest(*parts: int | str) -> int:

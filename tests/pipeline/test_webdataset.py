@@ -162,6 +162,37 @@ def test_a_resampled_dataset_resumes(shards):
     assert_resumes_everywhere(make, limit=30)
 
 
+def with_chance(sample):
+    return sample["__key__"], wds.rng(sample).random()
+
+
+RESAMPLED = {
+    "dataset": lambda shards: wds.WebDataset(shards, resampled=True).shuffle(5),
+    "shards shuffled": lambda shards: wds.DataPipeline(
+        wds.ResampledShards(shards, deterministic=True), wds.shuffle(7), wds.tarfile_to_samples(), wds.shuffle(5)
+    ),
+    "shards of a list": lambda shards: wds.DataPipeline(
+        wds.SimpleShardList(shards), wds.resampled(), wds.shuffle(7), wds.tarfile_to_samples(), wds.shuffle(5)
+    ),
+    "samples": lambda shards: wds.DataPipeline(
+        wds.SimpleShardList(shards), wds.tarfile_to_samples(), wds.resampled(), wds.shuffle(5)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESAMPLED)
+def test_a_sample_that_is_drawn_again_has_other_chances(shards, name):
+    make = lambda: RESAMPLED[name](shards).compose(wds.map(with_chance)).with_epoch(200)
+    drawn = list(make())
+    assert len({key for key, _ in drawn}) < 32 and len({chance for _, chance in drawn}) == 200
+    assert_resumes_everywhere(make, limit=60)
+
+
+def test_draws_are_the_same_for_any_number_of_threads(shards):
+    make = lambda: wds.WebDataset(shards, resampled=True).map(with_chance).with_epoch(200)
+    assert list(wds.WebLoader(make(), num_workers=3, workers="threads")) == list(make())
+
+
 def test_a_checkpoint_is_small_and_json(shards):
     dataset = wds.WebDataset(shards).shuffle(100, initial=20).decode()
     next(iter(dataset))

@@ -21,7 +21,7 @@ class InShard(Progress):
     >>> at.hold([0, 2048])
     >>> at.taken = 2
     >>> at.origin
-    Origin(shard='a.tar', number=1, offset=2048)
+    Origin(shard='a.tar', number=1, offset=2048, draw=None)
     >>> at.save()
     {'shard': {'url': 'a.tar'}, 'taken': 2, 'offset': 2048}
     """
@@ -57,7 +57,7 @@ class InShard(Progress):
         if shard is None or last < 0:
             return None
         # As Origin(…) in half the time; asked once per sample.
-        return tuple.__new__(Origin, (shard["url"], last, self._offsets[last - self._before]))
+        return tuple.__new__(Origin, (shard["url"], last, self._offsets[last - self._before], shard.get("draw")))
 
     def save(self) -> Json:
         """The shard without what only lives in this process (an open stream), and two numbers."""

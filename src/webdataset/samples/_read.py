@@ -112,9 +112,9 @@ class ReadSamples(Source):
 
     def recall(self, origin: Json) -> Sample:
         """Read one sample again: by its offset where the shard allows it, else by counting."""
-        url, number, offset = origin
+        url, number, offset, draw = origin
         start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
-        with closing(self._batches({"url": url}, start, alone=True)) as batches:
+        with closing(self._batches({"url": url, "draw": draw}, start, alone=True)) as batches:
             for sample in chain.from_iterable(batch.samples for batch in batches):
                 if not skip:
                     return sample
@@ -226,6 +226,7 @@ class ReadSamples(Source):
         return Gatherer(
             url=shard["url"],
             local_path=None if path is None else str(path),
+            draw=shard.get("draw"),
             keys=self.keys,
             lcase=self.lcase,
             suffixes=self.suffixes,

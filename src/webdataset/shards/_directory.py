@@ -104,7 +104,7 @@ class DirectoryShardList(ShardSource):
             claimed = self._claim(at)
             if claimed is not None:
                 try:
-                    yield at.hand_on(claimed)
+                    yield at.hand_on(claimed, draw=at.taken if self.mode == "resample" else None)
                 finally:
                     self._recycle(claimed)
                 since = time.monotonic()

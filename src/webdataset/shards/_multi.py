@@ -73,7 +73,7 @@ class MultiShardSample(ShardSource):
     def run(self, items: Iterator[Any], at: Taken, /) -> Iterator[dict[str, Any]]:
         """This pass's shards behind the first `at.taken`."""
         for url in self._sample(at.during)[at.taken :]:
-            yield at.hand_on(url)
+            yield at.hand_on(url, draw=at.taken)
 
     def _sample(self, during: Pass) -> list[str]:
         rng = during.rng("multi") if self.seed is None else during.rng("multi", digest(self.seed), seed=0)

@@ -98,7 +98,7 @@ class ResampledShards(ShardSource):
         """The draws behind the first `at.taken`."""
         while self.urls and at.taken < self.nshards:
             number = digest("resampled", self.seed, at.during.seed, at.during.epoch, at.worker, at.salt, at.taken)
-            yield at.hand_on(self.urls[number % len(self.urls)])
+            yield at.hand_on(self.urls[number % len(self.urls)], draw=number >> 32)
 
 
 ResampledShardList = ResampledShards
@@ -128,10 +128,11 @@ class _Pool(Progress):
     def draw(self) -> Any:
         during = self.during
         seeds = ("resampled", during.seed, during.epoch, during.stage, *during.world.part)
-        number = digest(*seeds, self.taken) % len(self.items)
+        number = digest(*seeds, self.taken)
         self.taken += 1
-        self._last = self.origins[number]
-        return self.items[number]
+        place = number % len(self.items)
+        self._last = None if self.origins[place] is None else [self.origins[place], number >> 32]
+        return _drawn(self.items[place], number >> 32)
 
     def save(self) -> Json:
         return self.taken
@@ -162,8 +163,19 @@ class Resampled(Resumable):
         """Collect, then draw."""
         at.fill(items)
         while at.items and at.taken < self.n:
-            item = at.draw()
-            yield dict(item) if isinstance(item, dict) else item
+            yield at.draw()
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """The item as it was drawn."""
+        item, number = origin
+        return _drawn(recall(item), number)
+
+
+def _drawn(item: Any, number: int) -> Any:
+    """An item of its own, which tells this draw from others if it is a shard or a sample."""
+    if not isinstance(item, dict):
+        return item
+    return {**item, ("draw" if "url" in item else "__draw__"): number}
 
 
 resampled = Resampled

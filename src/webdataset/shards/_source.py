@@ -15,24 +15,30 @@ if TYPE_CHECKING:
 
 
 class Taken(Progress):
-    """How many shards of which pass were handed on; `origin` is the last one's address."""
+    """How many shards of which pass were handed on; `origin` is the last one's address, or its whole item."""
 
     def __init__(self, during: Pass, *, available: int | None = None) -> None:
         self.during = during
         self.taken = 0
         self.available = available
-        self._last: str | None = None
+        self._last: Json = None
 
     @property
     def origin(self) -> Json:
-        """The address of the shard that was handed on last."""
+        """What makes the item of the shard that was handed on last once more."""
         return self._last
 
-    def hand_on(self, url: str) -> dict[str, Any]:
-        """Count one more and make its item."""
+    def hand_on(self, url: str, draw: int | None = None) -> dict[str, Any]:
+        """Count one more and make its item.
+
+        Args:
+            url: of the shard.
+            draw: for a source that may hand on a shard more than once in a pass, a number that tells the times apart.
+                Samples carry it as `__draw__`, so that what is left to chance is another each time they come.
+        """
         self.taken += 1
-        self._last = url
-        return {"url": url}
+        self._last = url if draw is None else {"url": url, "draw": draw}
+        return as_item(self._last)
 
     def save(self) -> Json:
         """Epoch and count, with the number of shards as a check."""
@@ -60,7 +66,7 @@ class ShardSource(Source):
 
     def recall(self, origin: Json) -> dict[str, Any]:
         """The item of a shard, made again."""
-        return {"url": origin}
+        return as_item(origin)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         self.epoch += 1
@@ -70,6 +76,15 @@ class ShardSource(Source):
     def __call__(self, items: Iterable[Any] = (), /) -> Iterator[dict[str, Any]]:
         """The next pass, outside a pipeline."""
         return iter(self)
+
+
+def as_item(origin: Json) -> dict[str, Any]:
+    """The item of a shard.
+
+    >>> as_item("a.tar"), as_item({"url": "a.tar", "draw": 7})
+    ({'url': 'a.tar'}, {'url': 'a.tar', 'draw': 7})
+    """
+    return dict(origin) if isinstance(origin, dict) else {"url": origin}
 
 
 def describe(urls: list[str]) -> str:

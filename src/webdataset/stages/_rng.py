@@ -31,7 +31,7 @@ def rng(sample: Any, *salt: int | str) -> random.Random:
     Inside a function that a stage calls (`map`, `map_dict`, `select` …) seed and epoch are those of the running
     pipeline; anywhere else, and in stages that run outside a pipeline, they are 0 and 0. Every call starts the sample's
     sequence anew: keep the generator, or salt it, to draw different numbers in different places. A sample that comes
-    twice in one epoch (resampling) gets the same numbers twice.
+    twice in one epoch (resampling) gets other numbers the second time, as `__draw__` tells the two apart.
 
     Args:
         sample: a sample or shard item (its key and address count), or a string or integer that stands for one.
@@ -49,7 +49,7 @@ def identity(sample: Any) -> tuple[int | str, ...]:
     if isinstance(sample, int | str):
         return (sample,)
     if isinstance(sample, dict):
-        known = tuple(str(sample[name]) for name in ("__key__", "__url__", "url") if name in sample)
+        known = tuple(str(sample[name]) for name in ("__key__", "__url__", "__draw__", "url", "draw") if name in sample)
         if known:
             return known
     raise SpecError(
