@@ -8,8 +8,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from torch.utils.data import DataLoader
 
 import webdataset
+from webdataset.loader import _processes
 
 from .sources import assert_nothing_new_in_shared_memory, in_shared_memory
 
@@ -85,10 +87,53 @@ def test_kill_9_leaves_nothing(victim):
     assert not end_of(children)
     if victim == "worker":
         assert process.returncode == 1
-        # torch says the first; the second is for a worker whose last batch had been announced.
-        assert "killed by signal: Killed" in errors or "was killed while its batch was on the way" in errors
+        # Who notices first is a race: torch's signal handler, our opening of the batch that the worker had announced, or
+        # torch's look at its workers every five seconds, if the handler's error came up where Python ignores errors.
+        said = ("killed by signal: Killed", "was killed while its batch was on the way", "exited unexpectedly")
+        assert any(each in errors for each in said)
         assert "want of memory" in errors
     assert_nothing_new_in_shared_memory(before)
+
+
+AT_ANY_MOMENT = """
+import faulthandler, random, signal, sys
+import webdataset as wds
+
+class Interrupt(Exception):
+    pass
+
+def interrupt(*_):
+    raise Interrupt
+
+faulthandler.dump_traceback_later(60, exit=True)
+signal.signal(signal.SIGALRM, interrupt)
+sys.setswitchinterval(1e-5)
+for number in range(500):
+    loader = wds.WebLoader(wds.DataPipeline(range(10**9), wds.map(abs)), num_workers=2, workers="threads")
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.002, 0.008))
+        for item in loader:
+            pass
+    except Interrupt:
+        continue
+"""
+
+
+def test_an_interrupt_may_come_at_any_moment():
+    """With a lock that is taken in Python code, once in a thousand interrupts nobody gives it back."""
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ANY_MOMENT], capture_output=True, text=True, env=environment(), timeout=90
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_lock_that_an_interrupt_left_taken_does_not_keep_the_workers():
+    posts = iter(DataLoader(range(1000), num_workers=2))
+    next(posts)
+    workers = posts._workers
+    posts._index_queues[1]._notempty.acquire()
+    _processes._stop(posts)
+    assert not any(worker.is_alive() for worker in workers)
 
 
 ON_THE_WAY = """

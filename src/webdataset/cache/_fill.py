@@ -52,7 +52,9 @@ class Fill:
 
     def __init__(self, place: Place, url: str, name: str) -> None:
         self._place, self._url, self.name = place, url, name
-        self._changed = threading.Condition()
+        # The lock itself is what is taken: Ctrl-C inside Condition.__enter__, which is Python, would leave it taken.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._stop, self.finished = threading.Event(), False
         self.error: BaseException | None = None
         self.written = 0
@@ -62,7 +64,7 @@ class Fill:
 
     def wait(self, position: int, timeout: float) -> None:
         """Wait until there is a byte at `position`, or no more will come."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self.written > position or self.finished, timeout)
 
     def stop(self) -> None:
@@ -84,7 +86,7 @@ class Fill:
         finally:
             self._abandon()
             self._place.locks.release(fill_lock(self.name))
-            with self._changed:
+            with self._lock:
                 self.finished = True
                 self._changed.notify_all()
 
@@ -190,7 +192,7 @@ class Fill:
             while view:
                 count = os.write(descriptor, view)
                 view = view[count:]
-                with self._changed:
+                with self._lock:
                     self.written += count
                     self._changed.notify_all()
         except OSError as error:

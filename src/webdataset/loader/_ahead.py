@@ -1,6 +1,10 @@
 """A thread that works ahead of whoever takes the items, by so many items and so many bytes.
 
 Items that come quickly travel in groups, because waking the other thread costs as much as a small sample.
+
+The two sides talk through `SimpleQueue`s alone. Ctrl-C is raised in the middle of whatever the main thread does, and in
+the middle of `Condition.__enter__`, which is written in Python, it leaves a lock that nobody will ever give back: once
+in a thousand times the program hung instead of ending. The methods of a `SimpleQueue` either happen or do not.
 """
 
 from __future__ import annotations
@@ -8,8 +12,8 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Generic, Self, TypeVar
 
 from ._meter import Meter
@@ -61,10 +65,12 @@ class Ahead(Generic[T]):
         self._make = make
         self._measure = measure
         self._most, self._memory = items, memory
-        self._waiting: deque[tuple[list[T], int]] = deque()
-        self._bytes = 0
-        self._changed = threading.Condition()
-        self._stopped = self._ended = False
+        self._waiting: SimpleQueue[tuple[list[T], int] | None] = (
+            SimpleQueue()
+        )  # groups and their sizes; None is the end
+        self._taken: SimpleQueue[int | None] = SimpleQueue()  # the sizes of those that were taken; None says: look up
+        self._groups = self._bytes = 0  # that wait, as far as the thread knows
+        self._stopped = False
         self._error: BaseException | None = None
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._produce,), name=AHEAD, daemon=True)
@@ -74,12 +80,11 @@ class Ahead(Generic[T]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self._stopped = True
+        self._taken.put(None)
         if not runs_in(AHEAD, POOL):
             self._thread.join()
-        self._waiting.clear()
+        self._waiting = SimpleQueue()  # lets go of what nobody wants
 
     def __iter__(self) -> Iterator[T]:
         while (group := self._take()) is not None:
@@ -88,17 +93,14 @@ class Ahead(Generic[T]):
             raise self._error
 
     def _take(self) -> list[T] | None:
-        with self._changed:
-            self._meter.add("queue", len(self._waiting) / self._most)
-            with self._meter.timing("wait"):
-                while not self._waiting and not self._ended:
-                    self._changed.wait()
-            if not self._waiting:
-                return None
-            group, size = self._waiting.popleft()
-            self._bytes -= size
-            self._changed.notify_all()
-            return group
+        self._meter.add("queue", self._waiting.qsize() / self._most)
+        with self._meter.timing("wait"):
+            taken = self._waiting.get()
+        if taken is None:
+            return None
+        group, size = taken
+        self._taken.put(size)
+        return group
 
     def _produce(self) -> None:
         try:
@@ -112,9 +114,7 @@ class Ahead(Generic[T]):
         except BaseException as error:  # raised where the items are taken, after those that came before
             self._error = error
         finally:
-            with self._changed:
-                self._ended = True
-                self._changed.notify_all()
+            self._waiting.put(None)
 
     def _fill(self, items: Iterator[T]) -> None:
         group: list[T] = []
@@ -138,16 +138,20 @@ class Ahead(Generic[T]):
         """Wait for room; False when nobody wants more."""
         self._meter.add("ahead", time.perf_counter() - started, count=len(group))
         size = size_of_many(group, self._measure)
-        with self._changed:
-            with self._meter.timing("blocked"):
-                while self._waiting and not self._stopped and not self._has_room(size):
-                    self._changed.wait()
-            if self._stopped:
-                return False
-            self._waiting.append((group, size))
-            self._bytes += size
-            self._changed.notify_all()
-            return True
+        with self._meter.timing("blocked"):
+            while not self._stopped and not self._has_room(size):
+                self._count_off(self._taken.get())
+        if self._stopped:
+            return False
+        self._groups, self._bytes = self._groups + 1, self._bytes + size
+        self._waiting.put((group, size))
+        return True
 
     def _has_room(self, size: int) -> bool:
-        return len(self._waiting) < self._most and self._bytes + size <= self._memory
+        while not self._taken.empty():
+            self._count_off(self._taken.get())
+        return not self._groups or (self._groups < self._most and self._bytes + size <= self._memory)
+
+    def _count_off(self, size: int | None) -> None:
+        if size is not None:
+            self._groups, self._bytes = self._groups - 1, self._bytes - size

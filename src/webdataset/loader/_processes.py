@@ -261,7 +261,21 @@ def _stop(posts: Any) -> None:
     stop = getattr(posts, "close", None) or getattr(posts, "_shutdown_workers", None)
     if stop is not None:
         with _deaf_to_children():
+            _unlock(posts)
             stop()
+
+
+def _unlock(posts: Any) -> None:
+    """Give back what an exception left taken.
+
+    The queues to the workers have a lock that is taken in Python code. If Ctrl-C, or the error of a worker that died,
+    comes up just there, nobody gives it back, and to send the workers a last message would be to wait for ever.
+    """
+    for queue in getattr(posts, "_index_queues", ()):
+        lock = getattr(queue, "_notempty", None)
+        if lock is not None:
+            lock.acquire(timeout=1)  # nobody has it for so long
+            lock.release()
 
 
 @contextlib.contextmanager
