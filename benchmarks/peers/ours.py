@@ -145,8 +145,14 @@ ROWS = {
         "ours, 2 threads": lambda folder: threads(photos(folder)),
         "ours, 2 processes": lambda folder: processes(photos(folder)),
     },
-    "plain": {"ours, 2 threads": lambda folder: threads(photos(folder, antialias=False))},
-    "float": {"ours, 2 threads": lambda folder: threads(photos(folder, spec="torchrgb", normalize="imagenet"))},
+    "plain": {
+        "ours, 2 threads": lambda folder: threads(photos(folder, antialias=False)),
+        "ours, 2 processes": lambda folder: processes(photos(folder, antialias=False)),
+    },
+    "float": {
+        "ours, 2 threads": lambda folder: threads(photos(folder, spec="torchrgb", normalize="imagenet")),
+        "ours, 2 processes": lambda folder: processes(photos(folder, spec="torchrgb", normalize="imagenet")),
+    },
     "raw": {"ours, 2 threads": lambda folder: threads(raw(folder)), "ours, no threads": raw},
     "small": {"ours": small},
     "tokens": {
