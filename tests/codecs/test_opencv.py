@@ -1,6 +1,7 @@
 """Plain PNGs and WebPs by OpenCV: Pillow's pixels, and whatever is not plain is left to Pillow."""
 
 import io
+import zlib
 
 import cv2
 import numpy as np
@@ -34,8 +35,20 @@ def info():
     return made
 
 
+def chunk(kind, data):
+    return len(data).to_bytes(4) + kind + data + zlib.crc32(kind + data).to_bytes(4)
+
+
+def turned_behind(png):
+    """With the orientation between the pixels and the end, where few look for it."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return png[:-12] + chunk(b"eXIf", exif.tobytes()[6:]) + png[-12:]
+
+
 PLAIN = {
     "png": saved(picture(), "PNG"),
+    "png turned behind its pixels": turned_behind(saved(picture(), "PNG")),
     "one pixel": saved(picture(1, 1), "PNG"),
     "png with words and gamma": saved(picture(), "PNG", pnginfo=info(), dpi=(72, 72)),
     "webp": saved(picture(), "WEBP"),

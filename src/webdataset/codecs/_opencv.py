@@ -39,7 +39,9 @@ def plain_pixels(data: bytes, mode: str) -> Pixels | None:
     cv2 = find_package("cv2")
     if not hasattr(cv2, "IMREAD_COLOR_RGB"):  # absent, or older than 4.11
         return None
-    pixels: Pixels | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+    # As the pixels lie in the file: an orientation may also stand behind them.
+    how = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    pixels: Pixels | None = cv2.imdecode(np.frombuffer(data, np.uint8), how)
     return pixels
 
 
