@@ -153,7 +153,11 @@ ROWS = {
         "ours, 2 threads": lambda folder: threads(photos(folder, spec="torchrgb", normalize="imagenet")),
         "ours, 2 processes": lambda folder: processes(photos(folder, spec="torchrgb", normalize="imagenet")),
     },
-    "raw": {"ours, 2 threads": lambda folder: threads(raw(folder)), "ours, no threads": raw},
+    "raw": {
+        "ours, 2 processes": lambda folder: processes(raw(folder)),
+        "ours, 2 threads": lambda folder: threads(raw(folder)),
+        "ours, no workers": raw,
+    },
     "small": {"ours": small},
     "tokens": {
         "ours, whole batches, in order": tokens,
