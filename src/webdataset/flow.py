@@ -147,7 +147,7 @@ class Progress:
 
     `upstream` is wired by the pipeline: the nearest progress before this one that can tell an origin. A stage that
     takes its whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what lies
-    upstream starts afresh.
+    upstream starts afresh, with what `save_start` says.
     """
 
     upstream: Progress | None = None
@@ -160,6 +160,10 @@ class Progress:
 
     def save(self) -> Json:
         """This progress as JSON."""
+        return None
+
+    def save_start(self) -> Json:
+        """How this pass began, as JSON that `load` takes; None where seed and epoch say all there is to say."""
         return None
 
     def load(self, saved: Json, recall: Recall) -> None:

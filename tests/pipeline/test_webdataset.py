@@ -7,6 +7,7 @@ import pytest
 import webdataset as wds
 from webdataset import world
 from webdataset.errors import SpecError
+from webdataset.shards import ShuffleShards
 from webdataset.testing import assert_resumes_everywhere, make_shard
 from webdataset.world import World
 
@@ -186,6 +187,40 @@ def test_a_sample_that_is_drawn_again_has_other_chances(shards, name):
     drawn = list(make())
     assert len({key for key, _ in drawn}) < 32 and len({chance for _, chance in drawn}) == 200
     assert_resumes_everywhere(make, limit=60)
+
+
+@pytest.mark.parametrize("shardshuffle", [True, False])
+def test_shards_that_cannot_be_drawn_again_resume_in_a_dataset(shards, shardshuffle):
+    make = lambda: wds.WebDataset(wds.ResampledShards(shards, nshards=9), shardshuffle=shardshuffle).map(with_chance)
+    dataset, drawn, states = make(), [], []
+    for item in dataset:
+        drawn.append(item)
+        states.append(dataset.state_dict())
+    for number, state in enumerate(states[:-1], 1):
+        again = make()
+        again.load_state_dict(state)
+        assert list(again) == drawn[number:]
+
+
+def test_shards_drawn_for_ever_are_not_collected_to_be_shuffled(shards):
+    dataset = wds.WebDataset(wds.ResampledShards(shards), shardshuffle=True)
+    assert next(iter(dataset))["__draw__"] >= 0
+
+
+def test_shards_drawn_and_shuffled_twice_resume_with_their_draws(shards, monkeypatch):
+    monkeypatch.setenv("ALLOW_OBSOLETE", "1")
+    spec = {"datasets": [{"name": "a", "buckets": [""], "shards": shards, "resample": 9}]}
+    make = lambda: wds.DataPipeline(
+        wds.MultiShardSample(spec), ShuffleShards(), wds.shuffle(4), wds.tarfile_to_samples(), wds.map(with_chance)
+    )
+    assert_resumes_everywhere(make)
+
+
+@pytest.mark.parametrize("workers", ["processes", "threads"])
+def test_samples_that_were_drawn_and_others_make_a_batch(shards, workers):
+    mixed = wds.RandomMix([wds.WebDataset(shards, resampled=True), wds.WebDataset(shards)])
+    batch = next(iter(wds.WebLoader(mixed, batch_size=16, workers=workers)))
+    assert len(batch["__key__"]) == 16 and "__draw__" not in batch
 
 
 def test_draws_are_the_same_for_any_number_of_threads(shards):

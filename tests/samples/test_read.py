@@ -285,6 +285,7 @@ def test_every_origin_can_be_read_again(shard, pack):
     pairs = [(sample, at.origin) for sample in stage.run(iter([{"url": path}]), at)]
     for sample, origin in pairs:
         assert stage.recall(json.loads(json.dumps(origin))) == sample
+        assert stage.recall(list(origin)[:3]) == sample, "as checkpoints had it before there were draws"
 
 
 def test_recalling_what_is_gone_is_an_error(shard):

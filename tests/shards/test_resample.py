@@ -111,6 +111,15 @@ def test_resampled_items_are_fresh():
     assert first["url"] == second["url"] and first["draw"] != second["draw"]
 
 
+def test_resampled_marks_shards_and_samples_and_nothing_else():
+    sample = {"__key__": "a", "url": b"https://example.com", "draw": b"a sketch"}
+    (drawn,) = Resampled(1)([sample])
+    assert drawn == {**sample, "__draw__": drawn["__draw__"]}
+    for item in ({"x": 1}, {"__key__": ["a", "b"], "url": ["c", "d"]}, {"url": ["c", "d"]}):
+        (drawn,) = Resampled(1)([item])
+        assert drawn == item and drawn is not item
+
+
 def test_resampled_resumes_by_taking_its_input_again():
     items = [{"url": str(i)} for i in range(5)]
     stage = Resampled(12)

@@ -25,6 +25,13 @@ def test_depends_on_seed_epoch_and_sample():
     assert first != drawn(Pass(seed=2, epoch=0))
 
 
+def test_does_not_depend_on_fields_that_are_named_as_a_shard_s():
+    sample = {"__key__": "a", "__url__": "a.tar"}
+    assert rng({**sample, "url": b"...", "draw": b"..."}).random() == rng(sample).random()
+    assert rng({**sample, "__draw__": 1}).random() != rng(sample).random()
+    assert rng({"url": "a.tar", "draw": 1}).random() != rng({"url": "a.tar"}).random()
+
+
 def test_does_not_depend_on_order_or_topology():
     first = drawn(Pass(seed=1))
     assert first == drawn(Pass(seed=1), samples(20)[::-1])

@@ -128,7 +128,7 @@ class Running:
 
     def _saved_progress(self) -> list[Json]:
         rewound = max((number for number, at in enumerate(self._progress) if at.rewinds), default=0)
-        return [None if number < rewound else at.save() for number, at in enumerate(self._progress)]
+        return [at.save_start() if number < rewound else at.save() for number, at in enumerate(self._progress)]
 
     def _chain(self, saved: Iterator[Json] | None) -> Iterator[Any]:
         items: Iterator[Any] | None = None

@@ -151,10 +151,12 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             self.append(plan)
         else:
             source = shard_source(_plain(urls), resampled=resampled, seed=self.seed)
+            # Shards that are drawn need no shuffle, which would wait for their end.
+            drawn = resampled or isinstance(source, shards.ResampledShards)
             self._stream_shards(
                 source,
                 None if resampled else _sharing(nodesplitter),
-                shards.ShuffleShards() if shuffled and not resampled else None,
+                shards.ShuffleShards() if shuffled and not drawn else None,
                 None if resampled else _sharing(workersplitter),
                 _ahead(source, read_ahead, opener, handler),
                 ReadSamples(

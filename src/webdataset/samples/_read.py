@@ -20,7 +20,7 @@ from typing import Any
 
 from webdataset import stores
 from webdataset.errors import SpecError, StateError, Where, located
-from webdataset.flow import EndOfStreamError, Json, Pass, Source
+from webdataset.flow import EndOfStreamError, Json, Origin, Pass, Source
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import LearnIndexes, Lesson
 from webdataset.names import split_name
@@ -112,7 +112,7 @@ class ReadSamples(Source):
 
     def recall(self, origin: Json) -> Sample:
         """Read one sample again: by its offset where the shard allows it, else by counting."""
-        url, number, offset, draw = origin
+        url, number, offset, draw = Origin(*origin)
         start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
         with closing(self._batches({"url": url, "draw": draw}, start, alone=True)) as batches:
             for sample in chain.from_iterable(batch.samples for batch in batches):

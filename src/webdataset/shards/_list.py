@@ -77,16 +77,24 @@ class _Shuffled(Progress):
     def __init__(self, during: Pass) -> None:
         self.during = during
         self.taken = 0
-        self._last: str | None = None
+        self._shards: list[dict[str, Any]] = []
+        self._origins: list[Json] = []
+        self._last: Json = None
 
     @property
     def origin(self) -> Json:
         return self._last
 
-    def hand_on(self, shard: dict[str, Any]) -> dict[str, Any]:
+    def fill(self, shards: Iterator[dict[str, Any]]) -> int:
+        for shard in shards:
+            self._shards.append(shard)
+            self._origins.append(super().origin)
+        return len(self._shards)
+
+    def hand_on(self, number: int) -> dict[str, Any]:
         self.taken += 1
-        self._last = shard["url"]
-        return shard
+        self._last = self._origins[number]
+        return self._shards[number]
 
     def save(self) -> Json:
         return self.taken
@@ -114,9 +122,8 @@ class ShuffleShards(Resumable):
 
     def run(self, items: Iterator[Any], at: _Shuffled, /) -> Iterator[dict[str, Any]]:
         """Take them all, then hand them on in the order of the epoch, behind those that were handed on already."""
-        shards = list(items)
-        for number in shard_order(len(shards), at.during.seed, at.during.epoch)[at.taken :]:
-            yield at.hand_on(shards[number])
+        for number in shard_order(at.fill(items), at.during.seed, at.during.epoch)[at.taken :]:
+            yield at.hand_on(number)
 
 
 def shuffled_shards(urls: str | PathLike[str] | Iterable[Any]) -> SimpleShardList:

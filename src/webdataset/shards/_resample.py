@@ -32,6 +32,9 @@ class _Drawn(Taken):
     def save(self) -> Json:
         return {**super().save(), "salt": self.salt, "worker": self.worker}
 
+    def save_start(self) -> Json:
+        return {**self.save(), "taken": 0}
+
     def load(self, saved: Json, recall: Recall) -> None:
         super().load(saved, recall)
         self.salt, self.worker = saved["salt"], saved["worker"]
@@ -172,10 +175,12 @@ class Resampled(Resumable):
 
 
 def _drawn(item: Any, number: int) -> Any:
-    """An item of its own, which tells this draw from others if it is a shard or a sample."""
+    """An item of its own, which tells this draw from others if it is a shard or a sample; a batch is neither."""
     if not isinstance(item, dict):
         return item
-    return {**item, ("draw" if "url" in item else "__draw__"): number}
+    if "__key__" in item:  # first: a sample may have a field that is called url
+        return {**item, "__draw__": number} if isinstance(item["__key__"], str) else dict(item)
+    return {**item, "draw": number} if isinstance(item.get("url"), str) else dict(item)
 
 
 resampled = Resampled

@@ -49,9 +49,11 @@ def identity(sample: Any) -> tuple[int | str, ...]:
     if isinstance(sample, int | str):
         return (sample,)
     if isinstance(sample, dict):
-        known = tuple(str(sample[name]) for name in ("__key__", "__url__", "__draw__", "url", "draw") if name in sample)
-        if known:
-            return known
+        # Those of a shard come second: a sample may have fields of such names.
+        for names in (("__key__", "__url__", "__draw__"), ("url", "draw")):
+            known = tuple(str(sample[name]) for name in names if name in sample)
+            if known:
+                return known
     raise SpecError(
         f"rng() was given {_described(sample)}, which has no key",
         hint="call it before to_tuple(), or give it the sample's key: rng(key)",
