@@ -1,6 +1,7 @@
 """Decoding to one size, against Pillow."""
 
 import io
+import math
 import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -303,7 +304,8 @@ def test_damaged_images_are_errors_and_odd_ones_are_pillows():
         ),
         *({"size": (224,)}, {"flip": "often"}, {"scale": 0.5}, {"scale": (0.5,)}, {"ratio": 1.0}, {"crop": ["random"]}),
         *({"crop": "center", "resize": "256"}, {"crop": "center", "resize": 256.5}, {"crop": "random", "resize": 256}),
-        *({"oversample": "2"}, {"extensions": None}),
+        *({"oversample": "2"}, {"oversample": math.nan}, {"ratio": (1, math.inf)}),
+        *({"extensions": None}, {"extensions": [1]}),
         *({"imagespec": "rgb", "normalize": wrong} for wrong in ("imagnet", (0.5, 0), (1, 2, 3), ((0, 0), (1, 1)), 2)),
         {"imagespec": "l", "normalize": "imagenet"},
     ],

@@ -87,9 +87,11 @@ class DecodeImage:
     rng: Callable[..., random.Random] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check(self)
         extensions = self.extensions.split() if isinstance(self.extensions, str) else self.extensions
-        object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in extensions))
+        if hasattr(extensions, "__iter__"):
+            object.__setattr__(self, "extensions", tuple(extensions))
+        _check(self)
+        object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in self.extensions))
         if not isinstance(self.size, int):
             object.__setattr__(self, "size", tuple(self.size))  # a list, as settings files have it, equals no shape
 
@@ -264,9 +266,11 @@ def _check(wanted: DecodeImage) -> None:
             wanted.normalize is not None and not _is_normalization(wanted.normalize, len(mode))
         ),
         "oversample is at least 1, or None": lambda: (
-            wanted.oversample is not None and (not _is_number(wanted.oversample) or wanted.oversample < 1)
+            wanted.oversample is not None and not (_is_number(wanted.oversample) and wanted.oversample >= 1)
         ),
-        "extensions are names such as 'jpg'": lambda: not hasattr(wanted.extensions, "__iter__"),
+        "extensions are names such as 'jpg'": lambda: (
+            not isinstance(wanted.extensions, tuple) or not all(isinstance(each, str) for each in wanted.extensions)
+        ),
     }
     for problem, is_found in problems.items():
         if is_found():
@@ -283,7 +287,7 @@ def _is_number(value: Any) -> bool:
 
 def _is_range(pair: Any) -> bool:
     pairs = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_number, pair))
-    return pairs and 0 < pair[0] <= pair[1]
+    return pairs and 0 < pair[0] <= pair[1] < math.inf
 
 
 def _is_normalization(normalize: Any, channels: int) -> bool:
