@@ -25,7 +25,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from webdataset.world import World
 
@@ -55,15 +55,53 @@ class Origin(NamedTuple):
     """Where a sample came from: its shard, its number there, and the byte where its first header starts.
 
     >>> Origin("a.tar", 3, 4096)
-    Origin(shard='a.tar', number=3, offset=4096, draw=None)
-
-    Of shards that come more than once in a pass, `draw` tells the times apart.
+    Origin(shard='a.tar', number=3, offset=4096)
     """
 
-    shard: str
+    shard: Json  # as `url_as_json` says
     number: int
     offset: int
-    draw: int | None = None
+
+
+class Drawn(str):
+    """The address of a shard that may come more than once in a pass, with a number that tells the times apart.
+
+    >>> Drawn("a.tar", 7), Drawn("a.tar", 7).draw
+    ('a.tar', 7)
+
+    It is an address like any other, also as `__url__` of samples; but what is left to chance is another each time a
+    sample comes.
+    """
+
+    __slots__ = ("draw",)
+    draw: int
+
+    def __new__(cls, url: str, draw: int) -> Self:
+        """The address, and the number."""
+        self = super().__new__(cls, url)
+        self.draw = draw
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, int]]:
+        return type(self), (str(self), self.draw)
+
+
+def url_as_json(url: str) -> Json:
+    """An address for a checkpoint, with its draw.
+
+    >>> url_as_json("a.tar"), url_as_json(Drawn("a.tar", 7))
+    ('a.tar', ['a.tar', 7])
+    """
+    return [str(url), url.draw] if isinstance(url, Drawn) else url
+
+
+def url_from_json(saved: Json) -> str:
+    """The address again.
+
+    >>> url_from_json("a.tar"), url_from_json(["a.tar", 7]).draw
+    ('a.tar', 7)
+    """
+    return saved if isinstance(saved, str) else Drawn(*saved)
 
 
 def digest(*parts: int | str) -> int:

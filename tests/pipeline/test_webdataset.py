@@ -204,7 +204,7 @@ def test_shards_that_cannot_be_drawn_again_resume_in_a_dataset(shards, shardshuf
 
 def test_shards_drawn_for_ever_are_not_collected_to_be_shuffled(shards):
     dataset = wds.WebDataset(wds.ResampledShards(shards), shardshuffle=True)
-    assert next(iter(dataset))["__draw__"] >= 0
+    assert next(iter(dataset))["__url__"].draw >= 0
 
 
 def test_shards_drawn_and_shuffled_twice_resume_with_their_draws(shards, monkeypatch):
@@ -220,7 +220,20 @@ def test_shards_drawn_and_shuffled_twice_resume_with_their_draws(shards, monkeyp
 def test_samples_that_were_drawn_and_others_make_a_batch(shards, workers):
     mixed = wds.RandomMix([wds.WebDataset(shards, resampled=True), wds.WebDataset(shards)])
     batch = next(iter(wds.WebLoader(mixed, batch_size=16, workers=workers)))
-    assert len(batch["__key__"]) == 16 and "__draw__" not in batch
+    assert len(batch["__key__"]) == 16
+
+
+@pytest.mark.parametrize("record", [wds.DBCache, wds.LMDBCached, lambda _: wds.Cached()], ids=["db", "lmdb", "memory"])
+def test_draws_can_be_recorded(shards, tmp_path, record):
+    source = wds.ResampledShards(shards, nshards=5)
+    dataset = wds.DataPipeline(
+        source, wds.tarfile_to_samples(), record(str(tmp_path / "recorded")), wds.map(url_and_draw)
+    )
+    assert list(dataset) == list(dataset)  # the second time, as it was recorded
+
+
+def url_and_draw(sample):
+    return sample["__url__"], sample["__url__"].draw
 
 
 def test_draws_are_the_same_for_any_number_of_threads(shards):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.stages.contract import FakeSource, Run, samples
 from webdataset.errors import SpecError
-from webdataset.flow import Pass
+from webdataset.flow import Drawn, Pass
 from webdataset.stages import map, rng, select
 from webdataset.world import World
 
@@ -28,8 +28,8 @@ def test_depends_on_seed_epoch_and_sample():
 def test_does_not_depend_on_fields_that_are_named_as_a_shard_s():
     sample = {"__key__": "a", "__url__": "a.tar"}
     assert rng({**sample, "url": b"...", "draw": b"..."}).random() == rng(sample).random()
-    assert rng({**sample, "__draw__": 1}).random() != rng(sample).random()
-    assert rng({"url": "a.tar", "draw": 1}).random() != rng({"url": "a.tar"}).random()
+    assert rng({**sample, "__url__": Drawn("a.tar", 1)}).random() != rng({**sample, "__url__": "a.tar"}).random()
+    assert rng({"url": Drawn("a.tar", 1)}).random() != rng({"url": "a.tar"}).random()
 
 
 def test_does_not_depend_on_order_or_topology():

@@ -191,7 +191,7 @@ class TestMeta:
 
     @pytest.mark.parametrize("encoder", [True, False])
     def test_meta_fields_can_be_kept(self, members, encoder):
-        sample = {"__key__": "a", "__url__": "u", "__draw__": 7, "__note__": "ü", "txt": b"b"}
+        sample = {"__key__": "a", "__url__": "u", "__note__": "ü", "txt": b"b"}
         kept = [("a.__note__", "ü".encode()), ("a.__url__", b"u"), ("a.txt", b"b")]
         assert members(written(sample, keep_meta=True, encoder=encoder)) == kept
 

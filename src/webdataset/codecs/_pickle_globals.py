@@ -14,6 +14,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import UnsafeContent
+from webdataset.flow import Drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,14 @@ def _make_counter(*args: Any) -> Any:
     return collections.Counter(*args)
 
 
+def _make_drawn(*args: Any) -> Drawn:
+    """The `__url__` of samples that were drawn: what is recorded of a run holds it."""
+    match args:
+        case (str(url), int(draw)):
+            return Drawn(url, draw)
+    raise UnsafeContent("the pickle makes an address out of something else than text and a number")
+
+
 def _tensor(*args: Any) -> Any:
     from torch._utils import _rebuild_tensor_v2
 
@@ -125,6 +134,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "_codecs.encode": _make_bytes,
     "collections.Counter": _make_counter,
     "copyreg._reconstructor": _make_empty,
+    global_name(Drawn): _make_drawn,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_parameter": _parameter,
     "torch.storage._load_from_bytes": _storage,

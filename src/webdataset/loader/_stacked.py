@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
-from webdataset.stages import combine_values, without_lone_draws
+from webdataset.stages import combine_values
 
 
 def default_collate(samples: Sequence[Any]) -> Any:
@@ -21,7 +21,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
     >>> default_collate([{"x": 1, "y": "a"}, {"x": 2, "y": "b"}])
     {'x': tensor([1, 2]), 'y': ['a', 'b']}
     """
-    return collate(without_lone_draws(samples), collate_fn_map=_HOW)
+    return collate(samples, collate_fn_map=_HOW)
 
 
 def _stacked(tensors: list[Any], *, collate_fn_map: Any = None) -> Any:

@@ -107,7 +107,7 @@ class ReadPlanned(Source):
 
     def recall(self, origin: Json) -> Sample:
         """Read one sample again."""
-        mark, number, *_ = origin
+        mark, number, _ = origin
         sample: Sample = self.dataset[number]
         return sample | {"__pad__": mark == PADDING} if mark else sample
 

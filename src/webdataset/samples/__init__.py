@@ -1,9 +1,8 @@
 """The samples room: shards → samples.
 
 In come shards (`{"url": …}`, maybe with an open `stream` or a `local_path`); out come samples: dicts with `__key__`,
-`__url__`, for local shards `__local_path__`, for shards that may come again `__draw__`, and the fields as bytes. A
-sample is the consecutive members of one shard that share a key. This room does not know how a tar header looks, where
-bytes come from, or what a field means.
+`__url__`, for local shards `__local_path__`, and the fields as bytes. A sample is the consecutive members of one shard
+that share a key. This room does not know how a tar header looks, where bytes come from, or what a field means.
 
 Files:
     _choice    which members are read, under what name

@@ -45,7 +45,6 @@ class Gatherer:
         *,
         url: str | None = None,
         local_path: str | None = None,
-        draw: int | None = None,
         keys: Keys = split_name,
         lcase: bool = True,
         suffixes: Collection[str] | None = None,
@@ -63,8 +62,6 @@ class Gatherer:
         self._own: Sample = {"__key__": None, "__url__": url}
         if local_path is not None:
             self._own["__local_path__"] = local_path
-        if draw is not None:
-            self._own["__draw__"] = draw
         self._risen: list[str] = []  # the keys so far, joined, as long as they rise
         self._seen: set[str] | None = None  # the keys so far, once they do not
         self._endings: dict[str, str] = {}  # what follows the first dot of ordinary names → field

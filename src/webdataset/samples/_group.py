@@ -20,7 +20,7 @@ Keys = Callable[[str], tuple[str | None, str | None]]
 
 # What the reader itself says about a sample. A shard written with keep_meta=True holds files of these names; the
 # reader's own words win, and the stored ones, which tell where the sample was read before, are left out.
-OWN_FIELDS = frozenset({"__key__", "__url__", "__local_path__", "__draw__"})
+OWN_FIELDS = frozenset({"__key__", "__url__", "__local_path__"})
 
 
 def group_members(

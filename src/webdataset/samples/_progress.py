@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webdataset.errors import SpecError
-from webdataset.flow import Json, Origin, Progress, Recall
+from webdataset.flow import Json, Origin, Progress, Recall, url_as_json, url_from_json
 
 ShardItem = Mapping[str, Any]
 
@@ -21,13 +21,14 @@ class InShard(Progress):
     >>> at.hold([0, 2048])
     >>> at.taken = 2
     >>> at.origin
-    Origin(shard='a.tar', number=1, offset=2048, draw=None)
+    Origin(shard='a.tar', number=1, offset=2048)
     >>> at.save()
     {'shard': {'url': 'a.tar'}, 'taken': 2, 'offset': 2048}
     """
 
     def __init__(self) -> None:
         self.shard: ShardItem | None = None
+        self._address: Json = None
         self.taken = 0
         self._offsets = [UNKNOWN]  # of the samples at hand, and
         self._before = 0  # how many were handed on before the first of those
@@ -35,6 +36,7 @@ class InShard(Progress):
     def open(self, shard: ShardItem) -> None:
         """Begin with a shard."""
         self.shard, self.taken = shard, 0
+        self._address = url_as_json(shard["url"])
         self.hold([UNKNOWN])
 
     def hold(self, offsets: list[int]) -> None:
@@ -53,24 +55,25 @@ class InShard(Progress):
     @property
     def origin(self) -> Origin | None:
         """Where the sample that was handed on last came from."""
-        shard, last = self.shard, self.taken - 1
-        if shard is None or last < 0:
+        last = self.taken - 1
+        if self.shard is None or last < 0:
             return None
         # As Origin(…) in half the time; asked once per sample.
-        return tuple.__new__(Origin, (shard["url"], last, self._offsets[last - self._before], shard.get("draw")))
+        return tuple.__new__(Origin, (self._address, last, self._offsets[last - self._before]))
 
     def save(self) -> Json:
         """The shard without what only lives in this process (an open stream), and two numbers."""
         if self.shard is None:
             return None
         shard = {name: value for name, value in self.shard.items() if isinstance(value, str | int | float | None)}
+        shard["url"] = self._address
         return {"shard": shard, "taken": self.taken, "offset": self.offset if self.taken else UNKNOWN}
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Become what was saved."""
         if saved is None:
             return
-        self.open(saved["shard"])
+        self.open({**saved["shard"], "url": url_from_json(saved["shard"]["url"])})
         self.taken = saved["taken"]
         self._offsets, self._before = [saved["offset"]], self.taken - 1
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from webdataset import stores
 from webdataset.errors import SpecError, StateError, Where, located
-from webdataset.flow import EndOfStreamError, Json, Origin, Pass, Source
+from webdataset.flow import EndOfStreamError, Json, Pass, Source, url_from_json
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import LearnIndexes, Lesson
 from webdataset.names import split_name
@@ -112,9 +112,10 @@ class ReadSamples(Source):
 
     def recall(self, origin: Json) -> Sample:
         """Read one sample again: by its offset where the shard allows it, else by counting."""
-        url, number, offset, draw = Origin(*origin)
+        address, number, offset = origin
+        url = url_from_json(address)
         start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
-        with closing(self._batches({"url": url, "draw": draw}, start, alone=True)) as batches:
+        with closing(self._batches({"url": url}, start, alone=True)) as batches:
             for sample in chain.from_iterable(batch.samples for batch in batches):
                 if not skip:
                     return sample
@@ -226,7 +227,6 @@ class ReadSamples(Source):
         return Gatherer(
             url=shard["url"],
             local_path=None if path is None else str(path),
-            draw=shard.get("draw"),
             keys=self.keys,
             lcase=self.lcase,
             suffixes=self.suffixes,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import stores
 from webdataset.errors import SpecError
+from webdataset.flow import Drawn
 
 from ._glob import fnmatch_with_braces, glob_with_braces
 from ._source import ShardSource, Taken
@@ -104,7 +105,7 @@ class DirectoryShardList(ShardSource):
             claimed = self._claim(at)
             if claimed is not None:
                 try:
-                    yield at.hand_on(claimed, draw=at.taken if self.mode == "resample" else None)
+                    yield at.hand_on(Drawn(claimed, at.taken) if self.mode == "resample" else claimed)
                 finally:
                     self._recycle(claimed)
                 since = time.monotonic()

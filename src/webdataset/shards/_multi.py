@@ -11,7 +11,7 @@ from typing import Any
 
 from webdataset import config
 from webdataset.errors import MissingDependency, ObsoleteException, SpecError, UnsafeContent, Where
-from webdataset.flow import Pass, digest
+from webdataset.flow import Drawn, Pass, digest
 
 from ._list import SimpleShardList
 from ._source import ShardSource, Taken, describe
@@ -73,7 +73,7 @@ class MultiShardSample(ShardSource):
     def run(self, items: Iterator[Any], at: Taken, /) -> Iterator[dict[str, Any]]:
         """This pass's shards behind the first `at.taken`."""
         for url in self._sample(at.during)[at.taken :]:
-            yield at.hand_on(url, draw=at.taken)
+            yield at.hand_on(Drawn(url, at.taken))
 
     def _sample(self, during: Pass) -> list[str]:
         rng = during.rng("multi") if self.seed is None else during.rng("multi", digest(self.seed), seed=0)

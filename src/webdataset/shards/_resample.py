@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 from webdataset.errors import SpecError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
+from webdataset.flow import Drawn, Json, Pass, Progress, Recall, Resumable, digest
 
 from ._source import ShardSource, Taken, describe
 from ._spec import expand, expand_source
@@ -101,7 +101,7 @@ class ResampledShards(ShardSource):
         """The draws behind the first `at.taken`."""
         while self.urls and at.taken < self.nshards:
             number = digest("resampled", self.seed, at.during.seed, at.during.epoch, at.worker, at.salt, at.taken)
-            yield at.hand_on(self.urls[number % len(self.urls)], draw=number >> 32)
+            yield at.hand_on(Drawn(self.urls[number % len(self.urls)], number >> 32))
 
 
 ResampledShardList = ResampledShards
@@ -175,12 +175,11 @@ class Resampled(Resumable):
 
 
 def _drawn(item: Any, number: int) -> Any:
-    """An item of its own, which tells this draw from others if it is a shard or a sample; a batch is neither."""
+    """An item of its own, which tells this draw from others if it is a sample or a shard; a batch is neither."""
     if not isinstance(item, dict):
         return item
-    if "__key__" in item:  # first: a sample may have a field that is called url
-        return {**item, "__draw__": number} if isinstance(item["__key__"], str) else dict(item)
-    return {**item, "draw": number} if isinstance(item.get("url"), str) else dict(item)
+    name = next((name for name in ("__url__", "__key__", "url") if isinstance(item.get(name), str)), None)
+    return dict(item) if name is None else {**item, name: Drawn(item[name], number)}
 
 
 resampled = Resampled

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import config, world
 from webdataset.errors import StateError
-from webdataset.flow import Json, Pass, Progress, Recall, Source, digest
+from webdataset.flow import Json, Pass, Progress, Recall, Source, digest, url_as_json, url_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
 class Taken(Progress):
-    """How many shards of which pass were handed on; `origin` is the last one's address, or its whole item."""
+    """How many shards of which pass were handed on; `origin` is the last one's address."""
 
     def __init__(self, during: Pass, *, available: int | None = None) -> None:
         self.during = during
@@ -25,20 +25,14 @@ class Taken(Progress):
 
     @property
     def origin(self) -> Json:
-        """What makes the item of the shard that was handed on last once more."""
+        """The address of the shard that was handed on last."""
         return self._last
 
-    def hand_on(self, url: str, draw: int | None = None) -> dict[str, Any]:
-        """Count one more and make its item.
-
-        Args:
-            url: of the shard.
-            draw: for a source that may hand on a shard more than once in a pass, a number that tells the times apart.
-                Samples carry it as `__draw__`, so that what is left to chance is another each time they come.
-        """
+    def hand_on(self, url: str) -> dict[str, Any]:
+        """Count one more and make its item; a source that may hand on a shard more than once gives it as `Drawn`."""
         self.taken += 1
-        self._last = url if draw is None else {"url": url, "draw": draw}
-        return as_item(self._last)
+        self._last = url_as_json(url)
+        return {"url": url}
 
     def save(self) -> Json:
         """Epoch and count, with the number of shards as a check."""
@@ -66,7 +60,7 @@ class ShardSource(Source):
 
     def recall(self, origin: Json) -> dict[str, Any]:
         """The item of a shard, made again."""
-        return as_item(origin)
+        return {"url": url_from_json(origin)}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         self.epoch += 1
@@ -76,15 +70,6 @@ class ShardSource(Source):
     def __call__(self, items: Iterable[Any] = (), /) -> Iterator[dict[str, Any]]:
         """The next pass, outside a pipeline."""
         return iter(self)
-
-
-def as_item(origin: Json) -> dict[str, Any]:
-    """The item of a shard.
-
-    >>> as_item("a.tar"), as_item({"url": "a.tar", "draw": 7})
-    ({'url': 'a.tar'}, {'url': 'a.tar', 'draw': 7})
-    """
-    return dict(origin) if isinstance(origin, dict) else {"url": origin}
 
 
 def describe(urls: list[str]) -> str:

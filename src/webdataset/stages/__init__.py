@@ -31,14 +31,7 @@ from ._associate import Associate
 from ._batched import Batched, Listed
 from ._bucketed import Bucketed
 from ._cached import Cached
-from ._collate import (
-    collate_columns,
-    combine_values,
-    default_collation_fn,
-    dict2tuple,
-    tuple2dict,
-    without_lone_draws,
-)
+from ._collate import collate_columns, combine_values, default_collation_fn, dict2tuple, tuple2dict
 from ._curry import FilterFunction, RestCurried, Uncurried, pipelinefilter
 from ._db_cache import DBCache
 from ._decode import Decode
@@ -173,6 +166,5 @@ __all__ = [
     "tuple2dict",
     "unbatched",
     "unlisted",
-    "without_lone_draws",
     "xdecode",
 ]

@@ -53,8 +53,7 @@ def collate_columns(samples: Sequence[Any], combine: Combine) -> Any:
         raise CollationError("a batch of no samples cannot be collated")
     first = samples[0]
     if isinstance(first, dict):
-        samples = without_lone_draws(samples)
-        columns = _dict_columns(samples, list(samples[0]))
+        columns = _dict_columns(samples, list(first))
         return {name: _located(combine, column, samples, name) for name, column in columns.items()}
     if isinstance(first, tuple | list):
         _require_rows(samples, len(first))
@@ -104,18 +103,6 @@ def dict2tuple(d: dict[int, Any]) -> tuple[Any, ...]:
 def key_of(sample: Any) -> str | None:
     """The key of a sample, if it has one."""
     return sample.get("__key__") if isinstance(sample, dict) else None
-
-
-def without_lone_draws(samples: Sequence[Any]) -> Sequence[Any]:
-    """The samples without `__draw__`, if only some have it: those of resampled shards, mixed with others.
-
-    >>> without_lone_draws([{"cls": 1}, {"cls": 2, "__draw__": 7}])
-    [{'cls': 1}, {'cls': 2}]
-    """
-    have = ["__draw__" in sample for sample in samples if isinstance(sample, dict)]
-    if len(have) < len(samples) or all(have) or not any(have):
-        return samples
-    return [{name: value for name, value in sample.items() if name != "__draw__"} for sample in samples]
 
 
 def _dict_columns(samples: Sequence[Any], names: list[Any]) -> dict[Any, list[Any]]:

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from webdataset.errors import SpecError
-from webdataset.flow import digest
+from webdataset.flow import Drawn, digest
 
 
 class _Current(threading.local):
@@ -31,7 +31,7 @@ def rng(sample: Any, *salt: int | str) -> random.Random:
     Inside a function that a stage calls (`map`, `map_dict`, `select` …) seed and epoch are those of the running
     pipeline; anywhere else, and in stages that run outside a pipeline, they are 0 and 0. Every call starts the sample's
     sequence anew: keep the generator, or salt it, to draw different numbers in different places. A sample that comes
-    twice in one epoch (resampling) gets other numbers the second time, as `__draw__` tells the two apart.
+    twice in one epoch (resampling) gets other numbers the second time: its `__url__` knows which one it is.
 
     Args:
         sample: a sample or shard item (its key and address count), or a string or integer that stands for one.
@@ -49,11 +49,11 @@ def identity(sample: Any) -> tuple[int | str, ...]:
     if isinstance(sample, int | str):
         return (sample,)
     if isinstance(sample, dict):
-        # Those of a shard come second: a sample may have fields of such names.
-        for names in (("__key__", "__url__", "__draw__"), ("url", "draw")):
-            known = tuple(str(sample[name]) for name in names if name in sample)
-            if known:
-                return known
+        known = [sample[name] for name in ("__key__", "__url__") if name in sample]
+        if not known and "url" in sample:  # a shard; samples may have a field of that name
+            known = [sample["url"]]
+        if known:
+            return (*map(str, known), *(each.draw for each in known if isinstance(each, Drawn)))
     raise SpecError(
         f"rng() was given {_described(sample)}, which has no key",
         hint="call it before to_tuple(), or give it the sample's key: rng(key)",

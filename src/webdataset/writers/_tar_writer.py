@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-# The key is in every name; the draw is about one reading, and a number.
-_NOT_KEPT = {"__key__", "__draw__"}
-
-
 class Placed(NamedTuple):
     """Where a field of a written sample lies in the archive, before compression.
 
@@ -59,7 +55,7 @@ class TarWriter:
         compress: "gz", "bz2", "xz", "zst", True for "gz", False for none; None decides by the target's name.
         encoder: True encodes by extension; False or None takes bytes; a dict maps extensions to functions; a callable
             gets the sample and returns one of bytes.
-        keep_meta: also write the fields that start with an underscore, except `__key__` and `__draw__`.
+        keep_meta: also write the fields that start with an underscore, except `__key__`.
         mtime: time stamp of the members in whole seconds; None is 0, so that archives can be compared byte for byte.
         format: "ustar", "gnu", "pax" or tarfile's number for it; None takes the plainest that fits each member.
         encoder_options: arguments for the encoders by field or extension, `{"jpg": {"quality": 85}}`.
@@ -197,7 +193,7 @@ class TarWriter:
         fields = [
             (field, value if type(value) is bytes else _as_bytes(field, value))
             for field, value in encoded.items()
-            if not field.startswith("_") or (self.keep_meta and field not in _NOT_KEPT)
+            if not field.startswith("_") or (self.keep_meta and field != "__key__")
         ]
         if self.strict:
             self._check_sample(key, fields)
