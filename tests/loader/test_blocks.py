@@ -126,6 +126,23 @@ def test_a_process_forked_from_the_consumer_gives_nothing_back():
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_forked_from_the_consumer_keeps_its_batches():
+    batches = iter(WebLoader(numbers(120).map(sample).batched(4), batch_size=None, num_workers=1))
+    kept = [next(batches)["x"] for _ in range(4)]
+    here, there = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(there)
+        os.read(here, 1)  # until the consumer has gone on
+        os._exit([x[-1, -1].item() for x in kept] != [3, 7, 11, 15])
+    kept.clear()
+    assert len(list(batches)) == 26
+    os.close(there)
+    os.close(here)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_process_forked_from_a_worker_makes_its_batches_elsewhere():
     blocks = Blocks(keep=3)
     blocks.post(blocks.take(100_000), 100_000)

@@ -221,7 +221,7 @@ def receive(pid: int, descriptor: int, length: int, watched: bool) -> Array:
         return _copied(state, block)
     state[0] = _RECEIVED
     _open.count += 1
-    weakref.finalize(block, _give_back, state, os.getpid()).atexit = False
+    weakref.finalize(block, _give_back, state, _open.forks).atexit = False
     return block
 
 
@@ -235,19 +235,24 @@ def _has_ended(pid: int) -> bool:
 
 
 class _Open:
-    """How many blocks this process looks at."""
+    """How many blocks this process looks at, and how often it was forked."""
 
     count = 0
+    forks = 0
+
+    def fork(self) -> None:
+        self.forks += 1
 
 
 _open = _Open()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_open.fork)
 
 
-def _give_back(state: mmap.mmap, receiver: int) -> None:
-    if os.getpid() != receiver:
-        return  # a process forked from the one that received it lets go of its copy of the array, not of the block
+def _give_back(state: mmap.mmap, forks: int) -> None:
     _open.count -= 1
-    state[0] = _FREE
+    if forks == _open.forks:  # else another process looks at the block as well; the worker forgets it
+        state[0] = _FREE
 
 
 def _copied(state: mmap.mmap, block: Array) -> Array:
