@@ -1,5 +1,6 @@
 """Batches made where they are handed over: never copied again, never changed by what happens on the other side."""
 
+import os
 import pickle
 from pathlib import Path
 
@@ -88,6 +89,101 @@ def test_a_generator_may_change_what_it_has_handed_on():
     assert [batch["x"][0, 0].item() for batch in batches] == [
         first + more for first in range(0, 24, 4) for more in (0, 1000)
     ]
+
+
+def change_later(batches):
+    for batch in batches:
+        yield batch
+        batch["x"] += 1000
+
+
+def test_a_generator_may_change_later_what_is_batched_again_without_a_copy():
+    """The consumer looks again when the generator has gone on: only then has the last batch of a list been changed."""
+    dataset = numbers(40).map(sample).batched(4).compose(change_later, wds.batched(1, collation_fn=None))
+    batches = iter(WebLoader(dataset, batch_size=None, num_workers=1))
+    kept = [next(batches)[0]["x"] for _ in range(4)]
+    rest = [batch["x"] for (batch,) in batches]
+    assert [x[0, 0].item() for x in kept + rest] == list(range(0, 40, 4))
+
+
+def run_forked(function):
+    child = os.fork()
+    if not child:
+        try:
+            function()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_forked_from_the_consumer_gives_nothing_back():
+    batches = iter(WebLoader(numbers(120).map(sample).batched(4), batch_size=None, num_workers=1))
+    kept = [next(batches)["x"] for _ in range(4)]
+    run_forked(kept.clear)
+    assert len(list(batches)) == 26
+    assert [x[-1, -1].item() for x in kept] == [3, 7, 11, 15]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_forked_from_the_consumer_keeps_its_batches():
+    batches = iter(WebLoader(numbers(120).map(sample).batched(4), batch_size=None, num_workers=1))
+    kept = [next(batches)["x"] for _ in range(4)]
+    here, there = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(there)
+        os.read(here, 1)  # until the consumer has gone on
+        os._exit([x[-1, -1].item() for x in kept] != [3, 7, 11, 15])
+    kept.clear()
+    assert len(list(batches)) == 26
+    os.close(there)
+    os.close(here)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_forked_from_a_worker_makes_its_batches_elsewhere():
+    blocks = Blocks(keep=3)
+    blocks.post(blocks.take(100_000), 100_000)
+    room = blocks.room(80_000)
+    room[:] = 7
+    view = room[:10]
+
+    def make():
+        nonlocal room, view
+        del room, view  # the block seems to be free
+        found = blocks.room(80_000)
+        if found is not None:
+            found[:] = 8
+
+    run_forked(make)
+    assert (room == 7).all()
+    assert view[0] == 7
+
+
+def test_whoever_keeps_small_batches_does_not_keep_blocks_made_for_large_ones():
+    large, small = 1_000_000, 20_000
+
+    def uneven(i):
+        return (np.full(small if i % 2 else large, i),)
+
+    dataset = wds.DataPipeline(range(24), wds.map(uneven), wds.batched(1))
+    kept = []
+    for (x,) in WebLoader(dataset, batch_size=None, num_workers=1):
+        kept += [x] if x.shape == (1, small) else []
+        del x
+    assert mapped_in_blocks() <= 3 * sum(x.nbytes for x in kept)
+    assert [int(x[0, 0]) for x in kept] == list(range(1, 24, 2))
+
+
+def mapped_in_blocks():
+    sizes = 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "webdataset-batch" in line:
+            first, last = (int(number, 16) for number in line.split()[0].split("-"))
+            sizes += last - first
+    return sizes
 
 
 PIPELINES = {

@@ -1,9 +1,11 @@
 """Ctrl-C and kill -9 in the middle: a quick end, and nothing left behind."""
 
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -134,6 +136,29 @@ def test_a_lock_that_an_interrupt_left_taken_does_not_keep_the_workers():
     posts._index_queues[1]._notempty.acquire()
     _processes._stop(posts)
     assert not any(worker.is_alive() for worker in workers)
+
+
+class Pinning:
+    """As torch's iterator where memory is pinned: when it ends it waits for the thread that fills this queue."""
+
+    def __init__(self):
+        self._data_queue = queue.Queue()
+        self.filling = threading.Thread(target=self._data_queue.put, args=("a batch",), daemon=True)
+
+    def _shutdown_workers(self):
+        self.filling.start()
+        self.filling.join(5)
+
+
+def test_a_lock_that_an_interrupt_left_taken_does_not_keep_the_thread_that_pins():
+    posts = Pinning()
+    posts._data_queue.mutex.acquire()
+    _processes._stop(posts)
+    waits_for_ever = posts.filling.is_alive()
+    if waits_for_ever:
+        posts._data_queue.mutex.release()
+        posts.filling.join()
+    assert not waits_for_ever
 
 
 ON_THE_WAY = """

@@ -10,6 +10,8 @@ import webdataset as wds
 from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.loader import WebLoader, profile, progress
+from webdataset.loader._meter import Meter
+from webdataset.loader._parts import thread_stats
 from webdataset.pipeline import DataPipeline
 from webdataset.testing import Fault, FaultServer, Schedule, make_shard
 
@@ -173,6 +175,21 @@ def test_rates_and_shares_are_those_of_the_run():
     assert functions.items == 50 and functions.rate <= 1 / 0.003
     assert all(0 <= part.share <= 1.05 for part in stats.parts)
     assert 0 <= stats.queue <= 1
+
+
+@pytest.mark.parametrize(("in_place", "lane", "share"), [(0.6, "thread", 0.6), (0.1, "pool", 0.125)])
+def test_functions_count_where_they_ran(in_place, lane, share):
+    """Cheap ones take the time of the thread that reads, however many threads there are beside it."""
+    meter = Meter()
+    meter._started -= 1.0
+    spent = {"read": 0.3, "wait for functions": 0.6, "functions": 0.6, "ahead": 1.0, "wait": 1.0}
+    for name, seconds in spent.items():
+        meter.add(name, seconds, count=100)
+    meter.add("functions in place", in_place, count=100)
+    stats = thread_stats(meter, threads=4)
+    functions = next(part for part in stats.parts if part.name == "functions")
+    assert (functions.lane, functions.share) == (lane, pytest.approx(share, rel=0.05))
+    assert stats.bottleneck == ("functions" if lane == "thread" else "reading")
 
 
 def test_profiling_leaves_the_loader_where_it_was():

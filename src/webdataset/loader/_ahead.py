@@ -139,7 +139,8 @@ class Ahead(Generic[T]):
         self._meter.add("ahead", time.perf_counter() - started, count=len(group))
         size = size_of_many(group, self._measure)
         with self._meter.timing("blocked"):
-            while not self._stopped and not self._has_room(size):
+            # In this order: looking for room may swallow the word to look up, and by then `_stopped` is true.
+            while not self._has_room(size) and not self._stopped:
                 self._count_off(self._taken.get())
         if self._stopped:
             return False

@@ -196,6 +196,8 @@ class _Window:
         with self._meter.timing("wait for functions"):
             chunk.done.result()
         self._meter.add("functions", chunk.seconds, count=len(chunk.results))
+        if chunk.in_place:
+            self._meter.add("functions in place", chunk.seconds, count=len(chunk.results))
         self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
         self._adapt(chunk)
         return chunk

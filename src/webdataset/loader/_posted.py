@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import dropwhile
 from typing import Any
 
 from webdataset import recycle, world
@@ -148,7 +148,7 @@ class Posted(TorchIterable):
 
 def _lets_go(dataset: DataPipeline, batching: Batching | None) -> bool:
     """Whether a batch stays as it is once it has been handed on: a generator of the user's may go on to change it."""
-    after = list(takewhile(lambda stage: not isinstance(stage, (Batched, Bucketed)), reversed(dataset.pipeline)))
-    if len(after) == len(dataset.pipeline):
+    stages = list(dropwhile(lambda stage: not isinstance(stage, (Batched, Bucketed)), dataset.pipeline))
+    if not stages:
         return batching is not None
-    return all(isinstance(stage, (PerItem, Resumable)) for stage in after)
+    return all(isinstance(stage, (PerItem, Resumable)) for stage in stages)

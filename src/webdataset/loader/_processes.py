@@ -268,14 +268,15 @@ def _stop(posts: Any) -> None:
 def _unlock(posts: Any) -> None:
     """Give back what an exception left taken.
 
-    The queues to the workers have a lock that is taken in Python code. If Ctrl-C, or the error of a worker that died,
-    comes up just there, nobody gives it back, and to send the workers a last message would be to wait for ever.
+    The queues to the workers, and that from the thread that pins memory, have a lock that is taken in Python code. If
+    Ctrl-C, or the error of a worker that died, comes up just there, nobody gives it back, and to send the workers a
+    last message, or to wait for that thread, would be to wait for ever.
     """
-    for queue in getattr(posts, "_index_queues", ()):
-        lock = getattr(queue, "_notempty", None)
-        if lock is not None:
-            lock.acquire(timeout=1)  # nobody has it for so long
-            lock.release()
+    locks = [getattr(queue, "_notempty", None) for queue in getattr(posts, "_index_queues", ())]
+    locks.append(getattr(getattr(posts, "_data_queue", None), "mutex", None))  # it has one if memory is pinned
+    for lock in filter(None, locks):
+        lock.acquire(timeout=1)  # nobody has it for so long
+        lock.release()
 
 
 @contextlib.contextmanager

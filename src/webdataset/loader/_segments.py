@@ -27,7 +27,7 @@ from webdataset.errors import StageError
 KILLED = "a worker that ends without an error was killed: often for want of memory; fewer workers need less"
 
 _FREE, _POSTED, _RECEIVED = range(3)
-_MOST_OPEN = 256  # a mapping holds a descriptor, and processes are usually allowed 1,024
+_MOST_OPEN = 256  # each holds a descriptor or two, and processes are usually allowed 1,024
 _HEADER = mmap.ALLOCATIONGRANULARITY  # the state of the block; what follows can be mapped by itself
 _ALIGNED = 64  # a cache line; enough for every dtype and vector instruction
 _LEAST_ROOM = 1 << 16  # smaller arrays are copied: cheaper than keeping account of them
@@ -132,13 +132,13 @@ class Blocks:
     def __init__(self, keep: int) -> None:
         self._keep = keep
         self._blocks: list[Block] = []
-        self._thread = threading.get_ident()  # whose batches are made here: others cannot know when they are posted
+        self._maker = _who_runs()  # whose batches are made here: others cannot know when they are posted
         self._last = 0  # the size of the batch before: the next one will be like it
         self._open: Block | None = None  # the block in which the next batch is made
 
     def room(self, size: int) -> Array | None:
         """Bytes to be filled that need not be copied when they are posted; None if there are none to be had."""
-        if size < _LEAST_ROOM or size > self._last or threading.get_ident() != self._thread:
+        if size < _LEAST_ROOM or size > self._last or _who_runs() != self._maker:
             return None
         if self._open is None or (self._open.free and self._open.capacity < self._last):
             self._open = self.take(self._last)
@@ -146,7 +146,12 @@ class Blocks:
 
     def block_for(self, buffers: list[memoryview], size: int) -> Block:
         """The block in which these were made, or else one that has room for them: they come to so many bytes."""
-        return self._open if self._open is not None and self._open.is_home_of(buffers) else self.take(size)
+        home = self._open
+        if home is not None and home.is_home_of(buffers):
+            if home.capacity <= _most_for(size):
+                return home
+            self._open = None  # made for a much larger batch: whoever keeps this one would keep all of it
+        return self.take(size)
 
     def post(self, block: Block, size: int) -> tuple[int, int, int, bool]:
         """Hand over a block that holds a batch of this size; the next batch is made in another one."""
@@ -158,7 +163,7 @@ class Blocks:
     def take(self, size: int) -> Block:
         """A block of at least this size that nobody uses."""
         for block in self._blocks:
-            if block.free and size <= block.capacity <= 2 * size + mmap.PAGESIZE:
+            if block.free and size <= block.capacity <= _most_for(size):
                 block.used = 0
                 return block
         self._forget()
@@ -172,6 +177,16 @@ class Blocks:
         for block in [block for block in self._blocks if block.received and block is not self._open][: max(0, spare)]:
             self._blocks.remove(block)
             block.close()
+
+
+def _who_runs() -> tuple[int, int]:
+    """This thread of this process: one that a worker forks has its blocks before it, and they are not its own."""
+    return os.getpid(), threading.get_ident()
+
+
+def _most_for(size: int) -> int:
+    """How large a block may be that holds so many bytes: a consumer who keeps them keeps the block."""
+    return 2 * size + mmap.PAGESIZE
 
 
 def receive(pid: int, descriptor: int, length: int, watched: bool) -> Array:
@@ -206,7 +221,7 @@ def receive(pid: int, descriptor: int, length: int, watched: bool) -> Array:
         return _copied(state, block)
     state[0] = _RECEIVED
     _open.count += 1
-    weakref.finalize(block, _give_back, state).atexit = False
+    weakref.finalize(block, _give_back, state, _open.forks).atexit = False
     return block
 
 
@@ -220,17 +235,24 @@ def _has_ended(pid: int) -> bool:
 
 
 class _Open:
-    """How many blocks this process looks at."""
+    """How many blocks this process looks at, and how often it was forked."""
 
     count = 0
+    forks = 0
+
+    def fork(self) -> None:
+        self.forks += 1
 
 
 _open = _Open()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_open.fork)
 
 
-def _give_back(state: mmap.mmap) -> None:
+def _give_back(state: mmap.mmap, forks: int) -> None:
     _open.count -= 1
-    state[0] = _FREE
+    if forks == _open.forks:  # else another process looks at the block as well; the worker forgets it
+        state[0] = _FREE
 
 
 def _copied(state: mmap.mmap, block: Array) -> Array:
