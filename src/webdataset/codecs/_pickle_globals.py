@@ -88,10 +88,10 @@ def _make_counter(*args: Any) -> Any:
 
 
 def _make_drawn(*args: Any) -> Drawn:
-    """The `__url__` of samples that were drawn: what is recorded of a run holds it."""
+    """Where a sample was drawn from: what is recorded of a run holds it."""
     match args:
-        case (str(url), int(draw)):
-            return Drawn(url, draw)
+        case (str(text), int(draw)):
+            return Drawn(text, draw)
     raise UnsafeContent("the pickle makes an address out of something else than text and a number")
 
 
