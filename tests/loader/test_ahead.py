@@ -1,3 +1,5 @@
+import pytest
+
 from webdataset.loader._ahead import Ahead
 from webdataset.loader._meter import Meter
 
@@ -19,3 +21,18 @@ def test_a_thread_that_is_stopped_while_it_looks_for_room_ends():
     waits_for_ever = ahead._thread.is_alive()
     ahead.__exit__()
     assert not waits_for_ever
+
+
+def test_a_thread_whose_start_was_interrupted_ends(monkeypatch):
+    ahead = Ahead(lambda: iter(range(10**9)), items=2, memory=1 << 20, meter=Meter())
+    start = ahead._thread.start
+
+    def interrupted():
+        start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ahead._thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), ahead:
+        pass
+    ahead._thread.join(20)
+    assert not ahead._thread.is_alive()

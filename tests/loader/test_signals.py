@@ -107,24 +107,27 @@ class Interrupt(Exception):
 def interrupt(*_):
     raise Interrupt
 
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(180, exit=True)
 signal.signal(signal.SIGALRM, interrupt)
 sys.setswitchinterval(1e-5)
-for number in range(500):
+for number in range(3000):
     loader = wds.WebLoader(wds.DataPipeline(range(10**9), wds.map(abs)), num_workers=2, workers="threads")
+    items = iter(loader)
+    next(items)  # threading itself is not safe while a thread starts
     try:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.002, 0.008))
-        for item in loader:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, 0.006))
+        for item in items:
             pass
     except Interrupt:
         continue
 """
 
 
+@pytest.mark.long  # and left to chance
 def test_an_interrupt_may_come_at_any_moment():
     """With a lock that is taken in Python code, once in a thousand interrupts nobody gives it back."""
     done = subprocess.run(
-        [sys.executable, "-c", AT_ANY_MOMENT], capture_output=True, text=True, env=environment(), timeout=90
+        [sys.executable, "-c", AT_ANY_MOMENT], capture_output=True, text=True, env=environment(), timeout=200
     )
     assert done.returncode == 0, done.stderr
 

@@ -76,12 +76,19 @@ class Ahead(Generic[T]):
         self._thread = threading.Thread(target=context.run, args=(self._produce,), name=AHEAD, daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C: it may have started all the same
+            self._stop()
+            raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def _stop(self) -> None:
         self._stopped = True
         self._taken.put(None)
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
         if not runs_in(AHEAD, POOL):
             self._thread.join()
         self._waiting = SimpleQueue()  # lets go of what nobody wants
