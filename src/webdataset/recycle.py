@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+Room = Callable[[int], Array | None]
 
 _LEAST = 1 << 17  # below it, malloc keeps memory as well
 _SIZES = 4  # kept at a time: an image and its batch, and one more of each
@@ -35,6 +36,7 @@ class Recycler:
     """
 
     def __init__(self) -> None:
+        self.room: Room | None = None
         self._spare: dict[int, deque[bytearray]] = {}
         self._lock = threading.Lock()  # for new sizes alone: garbage may be collected, and memory come back, anywhere
 
@@ -75,17 +77,13 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return _recycler.empty(shape, dtype)
 
 
-Room = Callable[[int], Array | None]
-_rooms: list[Room] = []
-
-
 def use_for_batches(room: Room) -> None:
     """Let batches be made elsewhere: in memory that another process can see, so that handing them on copies nothing.
 
     Args:
         room: gives so many bytes, or None if it cannot.
     """
-    _rooms[:] = [room]
+    _recycler.room = room
 
 
 def empty_batch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -94,7 +92,8 @@ def empty_batch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     >>> empty_batch((2, 3), np.dtype("f4")).shape
     (2, 3)
     """
-    for room in _rooms:
-        if not dtype.hasobject and (found := room(math.prod(shape) * dtype.itemsize)) is not None:
+    if _recycler.room is not None and not dtype.hasobject:
+        found = _recycler.room(math.prod(shape) * dtype.itemsize)
+        if found is not None:
             return found.view(dtype).reshape(shape)
     return empty(shape, dtype)

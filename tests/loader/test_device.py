@@ -28,6 +28,13 @@ LOADERS = [("threads", 0), ("threads", 2), ("processes", 0), ("processes", 2)]
 every_loader = pytest.mark.parametrize(("workers", "n"), LOADERS)
 
 
+@pytest.fixture(params=[False, True], ids=["no streams", "streams"])
+def maybe_ahead(request):
+    """With and without streams, which is with and without a batch ahead."""
+    if request.param:
+        request.getfixturevalue("streams")
+
+
 def sample(i):
     return {"__key__": f"{i:03d}", "x": np.full((2, 3), i, np.float32), "y": i}
 
@@ -77,10 +84,8 @@ def test_another_device(workers, n, device):
 
 
 @every_loader
-@pytest.mark.parametrize("ahead", [False, True])
-def test_resume_is_exact_at_every_batch(workers, n, ahead, request):
-    if ahead:
-        request.getfixturevalue("streams")
+@pytest.mark.usefixtures("maybe_ahead")
+def test_resume_is_exact_at_every_batch(workers, n):
     first = load(batches(), workers, n)
     expected = seen(first), seen(first)
     without = load(batches(), workers, n, None)
@@ -120,10 +125,8 @@ def test_nothing_is_left_after_break(workers, n, streams):
 
 
 @every_loader
-@pytest.mark.parametrize("ahead", [False, True])
-def test_an_error_of_the_dataset_comes_in_its_turn(workers, n, ahead, request):
-    if ahead:
-        request.getfixturevalue("streams")
+@pytest.mark.usefixtures("maybe_ahead")
+def test_an_error_of_the_dataset_comes_in_its_turn(workers, n):
 
     def fails(i):
         if i == 6:
@@ -138,10 +141,8 @@ def test_an_error_of_the_dataset_comes_in_its_turn(workers, n, ahead, request):
 
 
 @every_loader
-@pytest.mark.parametrize("ahead", [False, True])
-def test_an_error_of_the_copy_comes_in_its_turn_and_is_ours(workers, n, ahead, request, monkeypatch):
-    if ahead:
-        request.getfixturevalue("streams")
+@pytest.mark.usefixtures("maybe_ahead")
+def test_an_error_of_the_copy_comes_in_its_turn_and_is_ours(workers, n, monkeypatch):
     to = torch.Tensor.to
 
     def fails(tensor, *args, **kw):
@@ -340,10 +341,8 @@ class Squares(Dataset):
 
 
 @pytest.mark.parametrize("n", [0, 1])
-@pytest.mark.parametrize("ahead", [False, True])
-def test_other_datasets(n, ahead, request):
-    if ahead:
-        request.getfixturevalue("streams")
+@pytest.mark.usefixtures("maybe_ahead")
+def test_other_datasets(n):
     loader = WebLoader(Squares(), batch_size=2, num_workers=n, device="cpu")
     assert len(loader) == 3
     assert [batch.tolist() for batch in loader] == [[0, 1], [4, 9], [16]]
@@ -356,10 +355,8 @@ def test_other_datasets(n, ahead, request):
 
 
 @every_loader
-@pytest.mark.parametrize("ahead", [False, True])
-def test_the_copy_is_a_part_of_its_own(workers, n, ahead, request):
-    if ahead:
-        request.getfixturevalue("streams")
+@pytest.mark.usefixtures("maybe_ahead")
+def test_the_copy_is_a_part_of_its_own(workers, n):
     loader = load(batches(), workers, n)
     list(loader)
     for stats in (loader.stats(), profile(loader)):

@@ -17,7 +17,9 @@ def run(stage):
 
 @case
 def stages():
-    add = lambda value: value + value  # noqa: E731
+    def add(value):
+        return value + value
+
     return {
         "map": run(wds.map(lambda s: {"a": s["a"]})),
         "map None": run(wds.map(lambda s: None if s["a"] == 2 else s)),

@@ -15,7 +15,9 @@ from .room import of
 
 @of("Decoder.handlers", "Decoder.pre", "Decoder.post")
 def _(room):
-    mine = lambda key, data: "mine" if key == ".x" else None  # noqa: E731
+    def mine(key, data):
+        return "mine" if key == ".x" else None
+
     assert wds.Decoder([mine])({"x": b"1", "cls": b"1"}) == {"x": "mine", "cls": 1}
     assert wds.Decoder([], pre=[mine])({"x": b"1"}) == {"x": "mine"}
     assert wds.Decoder([], post=[mine])({"x": b"1", "cls": b"1"}) == {"x": "mine", "cls": b"1"}
