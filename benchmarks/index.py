@@ -20,7 +20,8 @@ import numpy as np
 
 from webdataset import index, tar
 from webdataset.samples import ReadSamples
-from webdataset.shards import Order, shuffle_report
+from webdataset.order import Order
+from webdataset.plan import shuffle_report
 from webdataset.writers import TarWriter
 
 

@@ -30,7 +30,7 @@ from pathlib import Path
 import webdataset as wds
 from webdataset.index import IndexedDataset, build_index, save_index
 from webdataset.testing import LoopbackServer
-from webdataset.testing._server import wanted_range
+from webdataset.testing._web_server import wanted_range
 
 SHARDS, SAMPLES, ROUNDS = 4, 5000, 5
 CLOCKS = {time.process_time: "processor", time.perf_counter: "wall"}

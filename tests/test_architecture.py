@@ -63,6 +63,13 @@ def test_a_door_names_every_file_of_its_room(room):
     assert [name for name in files if re.search(rf"\b{name}\b", door) is None] == []
 
 
+def test_a_private_file_name_occurs_once():
+    """`_pool.py` in two packages would make every search for it a guess."""
+    private = [path.name for path in (*FILES, *(SOURCE.parent / "wids").glob("*.py")) if path.stem[:2] != "__"]
+    private = [name for name in private if name.startswith("_")]
+    assert sorted({name for name in private if private.count(name) > 1}) == []
+
+
 @pytest.mark.parametrize("room", [room for room in ROOMS if room.name != "legacy"], ids=lambda room: room.name)
 def test_a_door_says_what_can_be_had(room):
     module = tree_of(room / "__init__.py")
@@ -169,7 +176,7 @@ def calls(path):
     ("what", "where"),
     [
         (r"print", set()),
-        (r"(time\.)?sleep", {"stores/_resume.py"}),
+        (r"(time\.)?sleep", {"stores/_resuming_stream.py"}),
         (r"os\.(getenv|putenv)", {"config.py"}),
         (r"(sys\.)?exit", set()),
     ],

@@ -15,24 +15,24 @@ ROOT = Path(__file__).parent.parent
 
 MUTATIONS = {
     "an epoch has an order of its own": (
-        "pipeline/_planned.py", "during.epoch, window", "0, window", "pipeline/test_planned.py", "golden_order",
+        "pipeline/_read_planned.py", "during.epoch, window", "0, window", "pipeline/test_planned.py", "golden_order",
     ),
     "a seed has an order of its own": (
-        "pipeline/_planned.py", "during.seed, during.epoch", "0, during.epoch", "pipeline/test_planned.py", "golden_order",
+        "pipeline/_read_planned.py", "during.seed, during.epoch", "0, during.epoch", "pipeline/test_planned.py", "golden_order",
     ),
     "padding has weight 0": (
-        "pipeline/_planned.py", "(wanted >= len(at.rest)).tolist()", "(wanted < 0).tolist()",
+        "pipeline/_read_planned.py", "(wanted >= len(at.rest)).tolist()", "(wanted < 0).tolist()",
         "pipeline/test_planned.py", "samples_are_marked or full_batches",
     ),
     "all ranks have as many steps": (
-        "shards/_partition.py", "else -(-left // per_step)", "else left // per_step", "pipeline/test_planned.py", "weights_sum",
+        "shards/_steps.py", "else -(-left // per_step)", "else left // per_step", "pipeline/test_planned.py", "weights_sum",
     ),
     "a resume begins behind what was done": (
-        "pipeline/_in_plan.py", "self.rest = Rest.load(saved[", "Rest.load(saved[",
+        "pipeline/_plan_progress.py", "self.rest = Remaining.load(saved[", "Remaining.load(saved[",
         "pipeline/test_planned_resuming.py", "resuming_twice",
     ),
     "a failed sample is tried again": (
-        "pipeline/_loop.py", "at.origins.appendleft(at.origin)", "pass", "pipeline/test_after_failure.py", "nothing_is_lost",
+        "pipeline/_fused.py", "at.origins.appendleft(at.origin)", "pass", "pipeline/test_after_failure.py", "nothing_is_lost",
     ),
     "a batch that was begun is read again": (
         "pipeline/_running.py", 'hasattr(at, "origins")', "False", "pipeline/test_after_failure.py", "nothing_is_lost",
@@ -44,11 +44,11 @@ MUTATIONS = {
         "pipeline/_mix.py", "self._load_parts(state.get(", "(lambda _: None)(state.get(", "pipeline/test_mix.py", "between_epochs",
     ),
     "shares are kept": (
-        "pipeline/_drawing.py", "return self._schedule.draw()", "return self._step % 2",
+        "pipeline/_source_choice.py", "return self._schedule.draw()", "return self._step % 2",
         "pipeline/test_mix.py", "within_one_item",
     ),
     "an index that ends early is noticed": (
-        "index/_fresh.py", "if (rest > _LONGEST_END", "if False and (rest > _LONGEST_END",
+        "index/_validate.py", "if (rest > _LONGEST_END", "if False and (rest > _LONGEST_END",
         "index/test_lookup.py", "stale or put_together",
     ),
     "a member is compared with the index": (
@@ -64,10 +64,10 @@ MUTATIONS = {
         "index/test_walk.py", "damaged",
     ),
     "a tar in a tar is not indexed": (
-        "index/_plain.py", "and (ends[:-1] == at[1:]).all()", "", "index/test_walk.py", "gives_up",
+        "index/_header_columns.py", "and (ends[:-1] == at[1:]).all()", "", "index/test_walk.py", "gives_up",
     ),
     "indexes in memory are bounded": (
-        "index/_recent.py", "while self._bytes > limit", "while False", "index/test_recent.py", "bounded",
+        "index/_lru.py", "while self._bytes > limit", "while False", "index/test_recent.py", "bounded",
     ),
 }  # fmt: skip
 

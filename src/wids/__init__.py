@@ -10,22 +10,22 @@ In come descriptions of datasets (which shards, how many samples each) and sampl
 fields have their leading dot. Everything that reads is `webdataset`'s; `wds.IndexedDataset` is the same without the
 dots, and the better choice for new code.
 
-* `_dataset`       `ShardListDataset`
-* `_places`        where a shard is read: where it lies, or a checked copy of it on the local disk
-* `_decode`        transformations of samples whose fields have dots
+* `_shard_list_dataset`       `ShardListDataset`
+* `_shard_location`        where a shard is read: where it lies, or a checked copy of it on the local disk
+* `_transforms`        transformations of samples whose fields have dots
 * `_samplers`      orders that go well with shards
 * `_descriptions`  make, change and summarise descriptions
 * `_command`       `widsindex`
 """
 
-from ._dataset import ShardListDataset
-from ._decode import (
+from ._samplers import ChunkedSampler, DistributedChunkedSampler, ShardedSampler, ShardListSampler
+from ._shard_list_dataset import ShardListDataset
+from ._transforms import (
     decode_all_gz,
     decode_basic,
     decode_images_to_numpy,
     decode_images_to_pil,
 )
-from ._samplers import ChunkedSampler, DistributedChunkedSampler, ShardedSampler, ShardListSampler
 
 __all__ = [
     "ChunkedSampler",

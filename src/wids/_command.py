@@ -11,8 +11,8 @@ from typing import Any
 
 from webdataset.errors import WebDatasetError
 
-from ._dataset import ShardListDataset
 from ._descriptions import Json, create, listed, move_shards, summarise, update
+from ._shard_list_dataset import ShardListDataset
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

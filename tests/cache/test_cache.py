@@ -209,7 +209,7 @@ def test_a_reader_survives_that_its_file_is_taken_away(tmp_path, server, monkeyp
             raise OSError(errno.ESTALE, "Stale file handle")
         return real(*args)
 
-    monkeypatch.setattr("webdataset.cache._follow.os.pread", stale)
+    monkeypatch.setattr("webdataset.cache._follow_fetch.os.pread", stale)
     with cache.open(url) as stream:
         pieces = [stream.read(50_000) for _ in range(99)]
     assert b"".join(pieces) == data

@@ -112,7 +112,7 @@ def test_a_full_disk(tmp_path, server, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     url = server.add("a.tar", shard(1))
-    monkeypatch.setattr("webdataset.cache._fill.os.write", full)
+    monkeypatch.setattr("webdataset.cache._fetch_shard.os.write", full)
     with pytest.raises(StoreError, match="disk of the shard cache is full"):
         ShardCache(tmp_path / "c").open(url)
     assert not notes(tmp_path / "c", ".part")

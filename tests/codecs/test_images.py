@@ -89,7 +89,7 @@ def test_without_simplejpeg_pillow_does_the_same(monkeypatch):
 
 
 def test_simplejpeg_is_what_decodes_jpegs(monkeypatch):
-    monkeypatch.setattr("webdataset.codecs._pixels.open_image", None)
+    monkeypatch.setattr("webdataset.codecs._decode_pixels.open_image", None)
     assert decode_field("jpg", saved(picture, "JPEG"), "rgb8").shape == (37, 53, 3)
 
 

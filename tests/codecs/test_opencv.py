@@ -86,8 +86,8 @@ def test_others_are_left_to_pillow(data):
 
 @pytest.mark.parametrize("data", PLAIN.values(), ids=PLAIN)
 def test_opencv_is_what_decodes_them(data, monkeypatch):
-    monkeypatch.setattr("webdataset.codecs._pixels.open_image", None)
-    monkeypatch.setattr("webdataset.codecs._images.open_image", None)
+    monkeypatch.setattr("webdataset.codecs._decode_pixels.open_image", None)
+    monkeypatch.setattr("webdataset.codecs._image_specs.open_image", None)
     assert decode_field("png", data, "rgb8").flags.writeable
     assert decode_field("png", data, DecodeImage("rgb8", size=8)).flags.writeable
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webdataset.codecs import _resample, _resize
-from webdataset.codecs._resample import resample
+from webdataset.codecs import _antialias, _resize
+from webdataset.codecs._antialias import resample
 
 SIDES = st.integers(1, 300)
 
@@ -52,7 +52,7 @@ def test_white_stays_white():
 def test_without_opencv_it_is_the_same(monkeypatch):
     pixels = np.random.default_rng(1).integers(0, 256, (90, 70, 3), dtype=np.uint8)
     expected = resample(pixels, (40, 50))
-    monkeypatch.setattr(_resample, "find_package", lambda name: None)
+    monkeypatch.setattr(_antialias, "find_package", lambda name: None)
     assert np.array_equal(resample(pixels, (40, 50)), expected)
 
 

@@ -22,7 +22,7 @@ def as_tarfile_sees_it(data):
     rows = []
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         for info in archive:
-            if info.isreg() and index.split_name(info.name):
+            if info.isreg() and index.sample_and_field(info.name):
                 rows.append((info.name, info.offset_data, info.size))
     return rows
 

@@ -8,7 +8,7 @@ from tests.index.archives import expected, make, many
 
 from webdataset import stores
 from webdataset.errors import SpecError, StaleIndex
-from webdataset.index import Description, IndexedDataset, ShardEntry, build_index, index_url, save_index
+from webdataset.index import Description, IndexedShards, ShardEntry, build_index, index_url, save_index
 
 COUNTS = (7, 0, 3, 12)
 
@@ -25,7 +25,7 @@ def urls(tmp_path):
 
 @pytest.fixture
 def dataset(urls):
-    with IndexedDataset(urls) as dataset:
+    with IndexedShards(urls) as dataset:
         yield dataset
 
 
@@ -66,16 +66,16 @@ def test_many_at_once_in_the_order_asked_for(dataset):
 
 
 def test_projection_transform_and_lazy_fields(urls):
-    with IndexedDataset(urls, fields=["json"], transform=lambda s: sorted(bare(s))) as dataset:
+    with IndexedShards(urls, fields=["json"], transform=lambda s: sorted(bare(s))) as dataset:
         assert dataset[3] == ["json"]
-    with IndexedDataset(urls, lazy=True) as dataset:
+    with IndexedShards(urls, lazy=True) as dataset:
         sample = dataset[4]
         assert set(sample) == {"__key__", "__url__", "jpg", "json"} and len(sample) == 4 and not sample._known
         assert sample["jpg"] == expected(many(22))["dir/000004"]["jpg"] and "json" not in sample._known
         assert sample["__key__"] == "dir/000004" and "nope" not in sample
         with pytest.raises(KeyError):
             sample["nope"]
-    with IndexedDataset(urls, lazy=True, fields=["jpg"]) as dataset:
+    with IndexedShards(urls, lazy=True, fields=["jpg"]) as dataset:
         assert "json" not in dataset[0]
 
 
@@ -91,7 +91,7 @@ def test_stored_indexes_are_used_and_counts_come_from_their_first_lines(urls, tm
         save_index(build_index(url), url, str(tmp_path / "idx"))
     for url in urls:
         (tmp_path / url).rename(url + ".away")
-    dataset = IndexedDataset(urls, index=str(tmp_path / "idx"))
+    dataset = IndexedShards(urls, index=str(tmp_path / "idx"))
     assert len(dataset) == 22 and dataset.where(0).key == "dir/000000"
     (tmp_path / "idx").joinpath(index_url(urls[0], "x").rpartition("/")[2]).unlink()
     assert dataset.where(0).key == "dir/000000"
@@ -99,15 +99,15 @@ def test_stored_indexes_are_used_and_counts_come_from_their_first_lines(urls, tm
 
 def test_a_description_gives_the_length_without_looking(urls):
     description = Description([ShardEntry(url, count) for url, count in zip(urls, COUNTS)])
-    with IndexedDataset(description) as dataset:
+    with IndexedShards(description) as dataset:
         assert len(dataset) == 22 and dataset[10]["__key__"] == "dir/000010"
-    with IndexedDataset(Description([ShardEntry("nowhere.tar", 5)])) as dataset:
+    with IndexedShards(Description([ShardEntry("nowhere.tar", 5)])) as dataset:
         assert len(dataset) == 5
 
 
 def test_counts_that_do_not_match_are_noticed(urls):
     with (
-        IndexedDataset(Description([ShardEntry(urls[0], 9)])) as dataset,
+        IndexedShards(Description([ShardEntry(urls[0], 9)])) as dataset,
         pytest.raises(StaleIndex, match="counts 9 samples, the index 7"),
     ):
         dataset[0]
@@ -117,7 +117,7 @@ def test_a_changed_shard_is_noticed(urls, tmp_path):
     for url in urls:
         save_index(build_index(url), url)
     (tmp_path / "0.tar").write_bytes(make(many(7, start=500)))
-    with IndexedDataset(urls) as dataset:
+    with IndexedShards(urls) as dataset:
         assert dataset[8]["__key__"] == "dir/000008"
         with pytest.raises(StaleIndex, match="0.tar"):
             dataset[0]
@@ -150,12 +150,12 @@ def test_many_threads_at_once(dataset):
 
 
 def test_open_shards_are_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr("webdataset.index._dataset._OPEN_SHARDS", 2)
+    monkeypatch.setattr("webdataset.index._indexed_shards._OPEN_SHARDS", 2)
     urls = []
     for number in range(5):
         urls.append(str(tmp_path / f"{number}.tar"))
         (tmp_path / f"{number}.tar").write_bytes(make(many(2, 2 * number)))
-    with IndexedDataset(urls) as dataset:
+    with IndexedShards(urls) as dataset:
         assert [s["__key__"] for s in dataset] == [f"dir/{n:06d}" for n in range(10)]
         assert len(dataset._shards._readers) == 2
 
@@ -172,12 +172,12 @@ def test_torch_samplers_and_loaders_take_it(dataset):
 def test_remote_shards():
     with stores.open_write("memory://dataset/a.tar") as stream:
         stream.write(make(many(5)))
-    with IndexedDataset(["memory://dataset/a.tar"]) as dataset:
+    with IndexedShards(["memory://dataset/a.tar"]) as dataset:
         assert dataset[4]["__key__"] == "dir/000004" and "__local_path__" not in dataset[4]
 
 
 def test_wrong_arguments():
     for wrong in ({"shards": "a.tar"}, {"shards": [], "transform": 3}):
         with pytest.raises(SpecError):
-            IndexedDataset(**wrong)
-    assert len(IndexedDataset([])) == 0 and "0 samples" in repr(IndexedDataset([]))
+            IndexedShards(**wrong)
+    assert len(IndexedShards([])) == 0 and "0 samples" in repr(IndexedShards([]))

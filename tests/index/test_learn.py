@@ -12,7 +12,7 @@ from tests.index.archives import make, many
 from webdataset import stores
 from webdataset.flow import Pass
 from webdataset.handlers import ignore_and_continue
-from webdataset.index import LearnIndexes, _learn, build_index, index_url, write_dali
+from webdataset.index import LearnIndexes, _learn_index, build_index, index_url, write_dali
 from webdataset.pipeline import DataPipeline
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList
@@ -21,9 +21,9 @@ from webdataset.testing import FaultServer
 
 @pytest.fixture(autouse=True)
 def nothing_refused():
-    _learn._refused.clear()
+    _learn_index._refused.clear()
     yield
-    _learn._refused.clear()
+    _learn_index._refused.clear()
 
 
 @pytest.fixture

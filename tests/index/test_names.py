@@ -10,7 +10,7 @@ def test_the_table():
         "dir/.hidden.jpg": None, "dir/._a.jpg": None, "__m__/x.jpg": None, "__m__": None, "__m__.json": ("__m__", "json"),
         "dir/__x__.jpg": ("dir/__x__", "jpg"),
     }  # fmt: skip
-    assert {name: index.split_name(name) for name in table} == table
+    assert {name: index.sample_and_field(name) for name in table} == table
 
 
 @given(st.text(alphabet="ab./_ ", max_size=12))
@@ -19,4 +19,4 @@ def test_the_same_rule_as_the_reader(name):
     from webdataset.names import is_meta
 
     read = None if is_meta(name) else samples.split_name(name)
-    assert index.split_name(name) == (None if read in (None, (None, None)) else read)
+    assert index.sample_and_field(name) == (None if read in (None, (None, None)) else read)

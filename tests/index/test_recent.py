@@ -5,8 +5,8 @@ import pytest
 from tests.index.archives import make, many
 
 from webdataset import index
-from webdataset.index import IndexedDataset, build
-from webdataset.index._recent import RecentIndexes
+from webdataset.index import IndexedShards, build
+from webdataset.index._lru import RecentIndexes
 
 
 def index_of(samples):
@@ -54,7 +54,7 @@ def test_memory_and_descriptors_stay_bounded_over_many_shards(shards, monkeypatc
     """Mutation: with a plain dictionary all hundred indexes stay."""
     size = index.build_index(shards[0]).nbytes
     monkeypatch.setenv("WDS_INDEX_MEMORY", str(5 * size + size // 2))
-    with IndexedDataset(shards) as dataset:
+    with IndexedShards(shards) as dataset:
         before = len(os.listdir("/proc/self/fd"))
         numbers = [*range(0, 1000, 10), *range(5, 1000, 10)]
         assert [dataset[number]["__key__"] for number in numbers] == [f"dir/{number:06d}" for number in numbers]
@@ -66,14 +66,14 @@ def test_memory_and_descriptors_stay_bounded_over_many_shards(shards, monkeypatc
 
 
 def test_open_shards_stay_bounded_when_there_is_memory(shards, monkeypatch):
-    monkeypatch.setattr("webdataset.index._dataset._OPEN_SHARDS", 8)
-    with IndexedDataset(shards) as dataset:
+    monkeypatch.setattr("webdataset.index._indexed_shards._OPEN_SHARDS", 8)
+    with IndexedShards(shards) as dataset:
         assert len(dataset.__getitems__(list(range(0, 1000, 7)))) == 143
         assert len(dataset._shards._readers) <= 8
 
 
 def test_another_process_starts_with_none(shards):
-    with IndexedDataset(shards) as dataset:
+    with IndexedShards(shards) as dataset:
         dataset[0]
         again = pickle.loads(pickle.dumps(dataset))
         assert len(again._shards._indexes) == 0 and again[999]["__key__"] == "dir/000999"

@@ -10,8 +10,8 @@ from tests.index.archives import make, many
 
 from webdataset import index, stores
 from webdataset.errors import BadHeader, TruncatedShard
-from webdataset.index._plain import GiveUpError
-from webdataset.index._walk import Opened, plain_members
+from webdataset.index._header_columns import GiveUpError
+from webdataset.index._header_walk import Opened, plain_members
 
 LARGE = [(f"dir/{n:03d}.{ext}", bytes([n]) * (40_000 + n)) for n in range(80) for ext in ("jpg", "bin")]
 
@@ -90,8 +90,10 @@ def test_gives_up_and_leaves_it_to_the_tar_room(tmp_path, surprise):
     "odd", [[], [("dir", None)], [("README", b"x"), ("dir/.hidden.jpg", b"y"), ("__meta__/a.json", b"{}")]]
 )
 def test_many_small_members_are_swept_to_the_same_index(tmp_path, format, odd, monkeypatch):
-    monkeypatch.setattr("webdataset.index._walk._AT_A_TIME", 100)  # so that samples are cut where the portions meet
-    monkeypatch.setattr("webdataset.index._walk._WINDOW", 512 * 37)
+    monkeypatch.setattr(
+        "webdataset.index._header_walk._AT_A_TIME", 100
+    )  # so that samples are cut where the portions meet
+    monkeypatch.setattr("webdataset.index._header_walk._WINDOW", 512 * 37)
     members = [*odd, *many(333, fields=("jpg", "seg.png", "metadata.json")), *odd, *many(11, start=900)]
     data = make(members, format)
     assert walked(tmp_path, data) is not None

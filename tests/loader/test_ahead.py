@@ -1,6 +1,6 @@
 import pytest
 
-from webdataset.loader._ahead import Ahead
+from webdataset.loader._prefetch import Ahead
 from webdataset.loader._meter import Meter
 
 

@@ -13,9 +13,9 @@ from torch.utils.data import default_collate as default_collate_of_torch
 
 import webdataset as wds
 from webdataset.loader import WebLoader
-from webdataset.loader._parcel import pack
-from webdataset.loader._segments import Blocks, available
-from webdataset.loader._stacked import default_collate
+from webdataset.loader._transfer import pack
+from webdataset.loader._shared_memory import Blocks, available
+from webdataset.loader._collate_shared import default_collate
 
 from .sources import numbers
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from webdataset.errors import StageError
-from webdataset.loader._pin import each_tensor
+from webdataset.loader._pin_memory import each_tensor
 
 Pair = namedtuple("Pair", "image label")
 

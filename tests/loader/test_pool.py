@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import webdataset as wds
-from webdataset.loader import WebLoader, _pool
-from webdataset.loader._pool import Pool
+from webdataset.loader import WebLoader, _thread_pool
+from webdataset.loader._thread_pool import Pool
 from webdataset.pipeline import DataPipeline
 
 from .sources import numbers, threads
@@ -96,9 +96,9 @@ def test_a_slow_consumer_holds_the_reader_back():
 
 def clock(monkeypatch, *, on_processor):
     """Everything is cheap, and time goes by on a processor, or never does."""
-    monkeypatch.setattr(_pool, "_CHEAP", 1e9)
+    monkeypatch.setattr(_thread_pool, "_CHEAP", 1e9)
     runs = time.perf_counter if on_processor else lambda: 0.0
-    monkeypatch.setattr(_pool, "time", SimpleNamespace(perf_counter=time.perf_counter, thread_time=runs))
+    monkeypatch.setattr(_thread_pool, "time", SimpleNamespace(perf_counter=time.perf_counter, thread_time=runs))
 
 
 def threads_of(function, count):
@@ -125,8 +125,8 @@ def test_what_was_slow_in_threads_alone_comes_back(monkeypatch):
     """In threads they seem to wait, as functions do that wait for the GIL; here they do not."""
     me = threading.get_ident()
     runs = lambda: time.perf_counter() if threading.get_ident() == me else 0.0
-    monkeypatch.setattr(_pool, "_CHEAP", 1e9)
-    monkeypatch.setattr(_pool, "time", SimpleNamespace(perf_counter=time.perf_counter, thread_time=runs))
+    monkeypatch.setattr(_thread_pool, "_CHEAP", 1e9)
+    monkeypatch.setattr(_thread_pool, "time", SimpleNamespace(perf_counter=time.perf_counter, thread_time=runs))
     assert threads_of(int, 300)[-100:] == [me] * 100
 
 

@@ -157,7 +157,7 @@ def test_memory_is_used_again_only_when_nobody_looks_at_it_any_more():
 
 
 def test_a_consumer_may_keep_more_batches_than_there_are_descriptors(monkeypatch):
-    monkeypatch.setattr("webdataset.loader._segments._MOST_OPEN", 5)
+    monkeypatch.setattr("webdataset.loader._shared_memory._MOST_OPEN", 5)
     kept = list(processes(numbers(30).map(fields), 1))
     assert [int(batch["field0"][-1]) for batch in kept] == list(range(30))
     assert len(memfds()) == 5
@@ -177,8 +177,8 @@ def test_without_shared_memory_batches_travel_through_the_pipe():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.bool, torch.complex64, torch.int8])
 def test_tensors_of_every_kind_travel(dtype):
-    from webdataset.loader._parcel import pack
-    from webdataset.loader._segments import Blocks
+    from webdataset.loader._transfer import pack
+    from webdataset.loader._shared_memory import Blocks
     import pickle
 
     tensor = torch.arange(60_000).reshape(200, 300).to(dtype)

@@ -167,7 +167,7 @@ def test_a_lock_that_an_interrupt_left_taken_does_not_keep_the_thread_that_pins(
 ON_THE_WAY = """
 import ctypes, os, signal
 from webdataset.errors import StageError
-from webdataset.loader._segments import Block, receive
+from webdataset.loader._shared_memory import Block, receive
 
 if os.getuid() == 0:  # others are told something else about the dead
     os.setuid(65534)

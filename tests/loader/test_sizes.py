@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from webdataset.loader._sizes import size_of, size_of_many
+from webdataset.loader._item_sizes import size_of, size_of_many
 
 
 def opened():

@@ -73,7 +73,7 @@ def test_resume_is_exact_at_every_item_with_any_threads(name, before, after, sto
 
 
 def test_every_state_of_a_pass_resumes(monkeypatch):
-    monkeypatch.setattr("webdataset.loader._place._PAUSE", 0)  # a state beside every item
+    monkeypatch.setattr("webdataset.loader._item_state._PAUSE", 0)  # a state beside every item
     dataset = numbers(40).map(uneven).shuffle(10).map(uneven).batched(3, collation_fn=None)
     loader = threads(dataset, 3)
     states, items = [loader.state_dict()], []
@@ -91,7 +91,7 @@ def test_every_state_of_a_pass_resumes(monkeypatch):
 
 
 def test_a_state_is_asked_for_now_and_then_and_counted_from(monkeypatch):
-    monkeypatch.setattr("webdataset.loader._place._PAUSE", 1e9)  # only once
+    monkeypatch.setattr("webdataset.loader._item_state._PAUSE", 1e9)  # only once
     loader = threads(numbers(40).shuffle(10), 2)
     items = iter(loader)
     head = list(islice(items, 25))

@@ -6,7 +6,7 @@ import numpy as np
 
 import webdataset as wds
 from tests.pipeline.indexed import N, uneven_counts
-from webdataset.shards import Order
+from webdataset.order import Order
 
 RANKS, WORKERS = (1, 2, 3, 4, 6, 8), (1, 2, 3)  # no worker reads as one does: in the process itself
 TOPOLOGIES = list(itertools.product(RANKS, WORKERS))

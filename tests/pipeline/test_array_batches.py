@@ -7,7 +7,7 @@ import pytest
 
 import webdataset as wds
 from webdataset.errors import FormatError, SpecError
-from webdataset.index import IndexedDataset
+from webdataset.index import IndexedShards
 
 COUNTS = (7, 3, 12)
 
@@ -88,7 +88,7 @@ def test_a_field_that_is_missing_is_an_error(tmp_path):
 
 
 def test_columns_of_a_view(tmp_path):
-    with IndexedDataset(shards(tmp_path)) as dataset:
+    with IndexedShards(shards(tmp_path)) as dataset:
         assert [bytes(row) for row in dataset[20:0:-7].column([0, 1], "cls")[:1]] == [b"20"]
         with pytest.raises(IndexError):
             dataset.column([22], "cls")

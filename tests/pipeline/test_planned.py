@@ -13,7 +13,7 @@ from tests.pipeline.topologies import play, samples_of
 from webdataset import world
 from webdataset.errors import SpecError
 from webdataset.flow import Pass
-from webdataset.shards import Reader, Rest, numbers_of
+from webdataset.order import Reader, Remaining, numbers_of
 from webdataset.testing import assert_resumes_everywhere
 from webdataset.world import World
 
@@ -200,7 +200,7 @@ def test_every_rank_has_the_same_number_of_full_batches(few, ranks, workers, las
 
 def test_weights_sum_to_the_number_of_samples():
     for samples, ranks in itertools.product(range(1, 501), range(1, 17)):
-        steps = len(Rest(samples).steps(3, ranks, "pad"))
+        steps = len(Remaining(samples).steps(3, ranks, "pad"))
         turns = np.arange(steps * 3)
         readers = [Reader(rank, ranks, 0, 1, 3, 0) for rank in range(ranks)]
         numbers = np.concatenate([numbers_of(reader, turns) for reader in readers])

@@ -14,7 +14,7 @@ from tests.pipeline.topologies import play, samples_of
 from webdataset import world
 from webdataset.errors import StateError
 from webdataset.pipeline import settled
-from webdataset.shards import Reader, Rest, numbers_of
+from webdataset.order import Reader, Remaining, numbers_of
 from webdataset.testing import assert_resumes_everywhere
 from webdataset.world import World
 
@@ -30,7 +30,7 @@ def test_a_checkpoint_is_a_few_integers_and_the_same_everywhere(shards):
 
 def test_what_is_left_after_any_step_on_any_topology_is_the_rest_of_the_order():
     """All stop points of all topologies: the state is one position, however it was reached."""
-    plan = {"rest": Rest(N).save(), "even": True}
+    plan = {"rest": Remaining(N).save(), "even": True}
     for ranks, workers in TOPOLOGIES:
         for step in range(-(-N // (BATCH * ranks)) + 1):
             places = [
@@ -52,7 +52,7 @@ def _share(step, worker, workers):
 def test_any_topology_goes_on_from_any_stop_point_with_the_same_sequence():
     """All positions where any topology can stop, taken up by all topologies: the arithmetic itself, exhaustively."""
     for position in range(0, N, BATCH):
-        rest = Rest(N, position)
+        rest = Remaining(N, position)
         expected = np.arange(position, N)
         for ranks, workers in TOPOLOGIES:
             steps = len(rest.steps(BATCH, ranks, "pad"))
@@ -228,14 +228,14 @@ def test_a_filtered_rank_resumes_its_own_checkpoint_and_no_other(few):
 
 def test_counts_are_saved_where_ranges_would_be_many():
     readers = [Reader(rank, 2, 0, 1, 4, taken) for rank, taken in ((0, 40_000), (1, 800))]
-    rest = Rest(1_000_000).after(readers)
+    rest = Remaining(1_000_000).after(readers)
     assert len(rest.also) > 1000 and len(json.dumps(rest.save())) < 200
-    again = Rest.load(json.loads(json.dumps(rest.save())), 1_000_000)
+    again = Remaining.load(json.loads(json.dumps(rest.save())), 1_000_000)
     assert again == rest
     further = again.after([Reader(0, 1, 0, 1, 4, 100)])
-    assert len(json.dumps(further.save())) < 400 and Rest.load(further.save(), 1_000_000) == further
+    assert len(json.dumps(further.save())) < 400 and Remaining.load(further.save(), 1_000_000) == further
 
 
 def test_a_place_in_a_huge_epoch_costs_nothing():
     readers = [Reader(rank, 8, worker, 4, 64, 64 * 10**6) for rank in range(8) for worker in range(4)]
-    assert Rest(10**12).after(readers) == Rest(10**12, position=64 * 10**6 * 32)
+    assert Remaining(10**12).after(readers) == Remaining(10**12, position=64 * 10**6 * 32)

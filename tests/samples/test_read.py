@@ -21,7 +21,7 @@ from webdataset.errors import (
 from webdataset.flow import Origin, Pass
 from webdataset.handlers import ignore_and_continue, ignore_and_stop, reraise_exception
 from webdataset.samples import ReadSamples, read_shard
-from webdataset.samples._progress import as_shard
+from webdataset.samples._read_progress import as_shard
 
 
 def members(count, first=0):

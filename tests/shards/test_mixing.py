@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from webdataset.errors import SpecError
-from webdataset.shards import compute_sample_weights, pick, random_samples, round_robin_longest, round_robin_shortest
+from webdataset.order import pick
+from webdataset.shards import compute_sample_weights, random_samples, round_robin_longest, round_robin_shortest
 
 
 def test_round_robin():

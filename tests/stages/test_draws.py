@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from webdataset.stages._draws import Draws, GivenDraws
+from webdataset.stages._random_draws import Draws, GivenDraws
 
 
 @pytest.mark.parametrize("step", [0, 1, 511, 512, 513, 1024, 5000])

@@ -6,7 +6,7 @@ import json
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from webdataset.testing import LoopbackServer
-from webdataset.testing._server import wanted_range
+from webdataset.testing._web_server import wanted_range
 
 
 def answer(handler, status=200, body=b"", **headers):

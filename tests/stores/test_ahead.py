@@ -9,7 +9,7 @@ import pytest
 from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError, StoreError
 from webdataset.stores import HttpStore, Patience, ReadAhead
-from webdataset.stores._ahead import _Shared
+from webdataset.stores._read_ahead import _Shared
 from webdataset.testing import Fault, FaultServer, Schedule
 
 

@@ -17,9 +17,9 @@ KILLER = """
 import os, random, signal, sys, time
 import obstore
 from webdataset import stores
-from webdataset.stores import _object
+from webdataset.stores import _object_store
 
-_object._PART = 5 << 20  # the least that S3 takes
+_object_store._PART = 5 << 20  # the least that S3 takes
 
 def write_forever(url, report):
     while True:

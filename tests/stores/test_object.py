@@ -125,9 +125,9 @@ def test_bad_input(monkeypatch):
     with pytest.raises(SpecError, match="no bucket"):
         stores.open_read("s3:///a.tar")
     monkeypatch.setitem(sys.modules, "obstore.store", None)
-    from webdataset.stores import _object
+    from webdataset.stores import _object_store
 
-    _object._store.cache_clear()
+    _object_store._store.cache_clear()
     with pytest.raises(MissingDependency, match=r"webdataset\[cloud\]"):
         stores.open_read("s3://other/a.tar")
 

@@ -143,7 +143,7 @@ def test_an_end_that_nothing_vouches_for(server):
 
 def test_retry_after_is_obeyed(server, store, monkeypatch):
     waits = []
-    monkeypatch.setattr("webdataset.stores._resume.time.sleep", waits.append)
+    monkeypatch.setattr("webdataset.stores._resuming_stream.time.sleep", waits.append)
     url = server.add("a", DATA, Schedule((Fault(10, "429"),)))
     assert store.open_read(url).read() == DATA
     assert waits[1:] == []  # one for the cut; the server asked for no wait at all
@@ -151,7 +151,7 @@ def test_retry_after_is_obeyed(server, store, monkeypatch):
 
 def test_retry_after_may_be_a_date_and_has_a_limit():
     from webdataset.stores._request import _seconds
-    from webdataset.stores._resume import Backoff, retryable
+    from webdataset.stores._resuming_stream import Backoff, retryable
 
     assert _seconds("7") == 7
     assert _seconds("Sun, 06 Nov 1994 08:49:37 GMT") == 0
@@ -161,10 +161,10 @@ def test_retry_after_may_be_a_date_and_has_a_limit():
 
 
 def test_waits_grow_and_are_bounded(monkeypatch):
-    from webdataset.stores._resume import Backoff, retryable
+    from webdataset.stores._resuming_stream import Backoff, retryable
 
     waits = []
-    monkeypatch.setattr("webdataset.stores._resume.time.sleep", waits.append)
+    monkeypatch.setattr("webdataset.stores._resuming_stream.time.sleep", waits.append)
     backoff = Backoff(Patience(tries=12, first=1, longest=8), "u")
     for _ in range(12):
         backoff.failed(retryable(StoreError("x")))

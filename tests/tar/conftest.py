@@ -63,4 +63,4 @@ def trickle():
 @pytest.fixture(params=["scan", "walk"])
 def fast(request, monkeypatch):
     """Which of the two fast paths is taken; a window of one block takes neither."""
-    monkeypatch.setattr("webdataset.tar._read._WORTH_WALKING", {"scan": 1 << 60, "walk": -1}[request.param])
+    monkeypatch.setattr("webdataset.tar._read_members._WORTH_WALKING", {"scan": 1 << 60, "walk": -1}[request.param])

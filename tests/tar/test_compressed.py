@@ -11,7 +11,7 @@ import zstandard
 
 from webdataset.errors import BadHeader, FormatError, MissingDependency, StoreError, TruncatedShard
 from webdataset.tar import read_members
-from webdataset.tar._compressed import COMPRESSIONS, Unpacked, find_compression
+from webdataset.tar._decompress import COMPRESSIONS, Unpacked, find_compression
 
 PACK = {
     "gzip": gzip.compress,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from webdataset.errors import BadHeader
 from webdataset.tar import BLOCK, parse_header
-from webdataset.tar._header import parse_number
+from webdataset.tar._parse_header import parse_number
 
 
 def block(name="a.txt", size=3, format=tarfile.USTAR_FORMAT, **fields):

@@ -1,7 +1,7 @@
 import tarfile
 
-from webdataset.tar._scan import Table
-from webdataset.tar._walk import NOTHING
+from webdataset.tar._scan_window import Table
+from webdataset.tar._walk_window import NOTHING
 
 
 def test_a_tar_inside_a_tar_is_payload(tar):

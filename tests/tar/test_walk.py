@@ -3,8 +3,8 @@ import tarfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webdataset.tar._scan import Table
-from webdataset.tar._walk import NOTHING, walk
+from webdataset.tar._scan_window import Table
+from webdataset.tar._walk_window import NOTHING, walk
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=20), st.booleans(), st.integers(512, 40_000))

@@ -11,7 +11,7 @@ import pytest
 
 from webdataset.errors import MissingDependency, SpecError
 from webdataset.writers import TarWriter
-from webdataset.writers._compress import find_compression, open_compressor
+from webdataset.writers._compress_archive import find_compression, open_compressor
 
 zstandard = pytest.importorskip("zstandard")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from webdataset.errors import EncodingError, SpecError
 from webdataset.samples import is_meta, split_name
-from webdataset.writers._names import check_field, check_key, require_key
+from webdataset.writers._check_names import check_field, check_key, require_key
 
 
 def read_name(name):

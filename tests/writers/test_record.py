@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from webdataset import stores
 from webdataset.errors import EncodingError, SpecError
-from webdataset.index import IndexedDataset, build_index, index_url, read_description, write_dali
+from webdataset.index import IndexedShards, build_index, index_url, read_description, write_dali
 from webdataset.writers import ShardWriter, TarWriter
 
 NAMES = st.text("ab0é_-/ .", min_size=1, max_size=130)
@@ -64,7 +64,7 @@ def test_a_compressed_shard(tmp_path):
 def test_in_a_place_of_its_own(tmp_path):
     shards = written(tmp_path, index=tmp_path / "indexes")
     assert not list(tmp_path.glob("*.idx")) and len(list((tmp_path / "indexes").iterdir())) == 3
-    with IndexedDataset(shards, index=str(tmp_path / "indexes")) as dataset:
+    with IndexedShards(shards, index=str(tmp_path / "indexes")) as dataset:
         assert dataset[6]["cls"] == b"6"
 
 

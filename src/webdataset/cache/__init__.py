@@ -7,15 +7,15 @@ Each shard is fetched once, by one process, while any number of readers follow i
 published by a rename. A process may be killed at any moment: what it had fetched is taken over from the last byte.
 Nothing that the cache did not make is ever deleted.
 
-    _cache     ShardCache: open, get, forget       _stages    FileCache, StreamingOpen, CachedOpener
-    _fill      the one who fetches                 _follow    those who read meanwhile
-    _room      the size limit and LRU              _records   files and notes on the disk
+    _shard_cache     ShardCache: open, get, forget       _cache_stages    FileCache, StreamingOpen, CachedOpener
+    _fetch_shard      the one who fetches                 _follow_fetch    those who read meanwhile
+    _quota      the size limit and LRU              _records   files and notes on the disk
     _locks     who may do what                     _leases    the same where there are no locks
-    _names     file names for addresses            _check     what kind of file this is
+    _file_names     file names for addresses            _sniff     what kind of file this is
     _cleanup   the public library's cleaner        _download  one address to one file
-    _ahead     OpenAhead: the next shards while the current one is used
-    _machine   host and boot                       _memory    shards in memory, shared by workers
-    _bar       a progress bar for a download
+    _prefetch_shards     OpenAhead: the next shards while the current one is used
+    _boot_id   host and boot                       _memory_cache    shards in memory, shared by workers
+    _download_bar       a progress bar for a download
 """
 
 import importlib
@@ -23,14 +23,14 @@ from typing import Any
 
 from webdataset import config
 
-from ._ahead import OpenAhead
-from ._cache import ShardCache
-from ._check import check_tar_format, get_filetype, magic_filetype
+from ._cache_stages import DEFAULT_FOLDER, CachedOpener, FileCache, StreamingOpen
 from ._cleanup import LRUCleanup
 from ._download import download
-from ._memory import MemoryOpener
-from ._names import islocal, pipe_cleaner, url_to_cache_name, url_to_hashed_name
-from ._stages import DEFAULT_FOLDER, CachedOpener, FileCache, StreamingOpen
+from ._file_names import islocal, pipe_cleaner, url_to_cache_name, url_to_hashed_name
+from ._memory_cache import MemoryOpener
+from ._prefetch_shards import OpenAhead
+from ._shard_cache import ShardCache
+from ._sniff import check_tar_format, get_filetype, magic_filetype
 
 __all__ = [
     "CachedOpener",

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from webdataset.stores import open_read, open_write
 
-from ._bar import download_bar
+from ._download_bar import download_bar
 
 
 def download(

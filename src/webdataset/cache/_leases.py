@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from webdataset.stores import process_lives
 
-from ._machine import machine
+from ._boot_id import machine
 
 # A live owner refreshes with every block it writes; a stalled connection is given up sooner (WDS_TIMEOUT).
 _STALE = 120.0

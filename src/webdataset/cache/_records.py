@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 
 from webdataset.stores import process_lives
 
-from ._machine import machine
+from ._boot_id import machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

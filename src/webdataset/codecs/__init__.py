@@ -3,32 +3,30 @@
 In come field names and bytes, or values; out come values, or bytes. This room knows nothing of tar, shards, streams or
 who asks. Heavy packages are imported by the codec that needs them, when it needs them.
 
-    _tables         extension → decoder, extension → encoder
-    _handlers       what `decode(...)` takes: suffix filters, extension handlers, the table as a handler
+    _codec_tables         extension → decoder, extension → encoder
+    _decode_handlers       what `decode(...)` takes: suffix filters, extension handlers, the table as a handler
     _decoder        Decoder: asks the handlers for every field of a sample
-    _encode         encode_field, encoders of whole samples
+    _encoders         encode_field, encoders of whole samples
     _text           text, whole numbers             _json          JSON, JSON lines
     _arrays         npy, npz                        tenbin/        arrays as raw bytes
-    _tensors        pth, safetensors                _packed        MessagePack, CBOR
+    _tensors        pth, safetensors                _msgpack_cbor        MessagePack, CBOR
     _pickle         the one place that unpickles    _pickle_globals, _pickle_numpy   what it may build
     _jpeg           JPEGs → pixels                  _opencv        plain PNGs and WebPs → pixels
-    _pixels         other compressed images → pixels
-    _images         image specs and their handler   _scratch       memory that is used again
-    _imageencoder   arrays, tensors, pictures → compressed images
+    _decode_pixels         other compressed images → pixels
+    _image_specs         image specs and their handler   _scratch_buffer       memory that is used again
+    _encode_image   arrays, tensors, pictures → compressed images
     _decode_image   decode, crop, resize and flip   _crop          where to cut
-    _resize         pixels → other pixels           _resample      as torch does it, without torch
+    _resize         pixels → other pixels           _antialias      as torch does it, without torch
     _audio          sound                           _video         film
-    _compress       .gz and .zst members            _require       optional packages
+    _compressed_fields       .gz and .zst members            _require       optional packages
 """
 
 from . import tenbin
 from ._arrays import npy_batch, npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps
 from ._audio import AUDIO_EXTENSIONS, AudioHandler, encode_audio, torch_audio
-from ._compress import gunzip, pack_gz, pack_zst, unzstd
-from ._decode_image import DecodeImage, decode_image
-from ._decoder import Decoder, decode_field, default_decoder
-from ._encode import encode_based_on_extension, encode_based_on_extension1, encode_field
-from ._handlers import (
+from ._codec_tables import add_handlers, decoders, default_handlers, make_handlers
+from ._compressed_fields import gunzip, pack_gz, pack_zst, unzstd
+from ._decode_handlers import (
     BasicHandlers,
     Continue,
     ExtensionHandler,
@@ -42,12 +40,14 @@ from ._handlers import (
     handle_extension,
     zstfilter,
 )
-from ._imageencoder import IMAGE_FORMATS, imageencoder
-from ._images import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
+from ._decode_image import DecodeImage, decode_image
+from ._decoder import Decoder, decode_field, default_decoder
+from ._encode_image import IMAGE_FORMATS, imageencoder
+from ._encoders import encode_based_on_extension, encode_based_on_extension1, encode_field
+from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl, encode_json, encode_jsonl
-from ._packed import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
+from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
 from ._pickle import PickleLoader, pickle_dumps, safe_loads, unpickle_loads, unsafe_pickle
-from ._tables import add_handlers, decoders, default_handlers, make_handlers
 from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_loads
 from ._text import bytestr, decode_int, decode_text, encode_int, encode_text
 from ._video import VIDEO_EXTENSIONS, VideoHandler, encode_video, torch_video

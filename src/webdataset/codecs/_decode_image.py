@@ -14,12 +14,12 @@ import numpy as np
 from webdataset.errors import SpecError
 
 from ._crop import Box, central_box, covering, random_box, random_window
-from ._images import IMAGE_EXTENSIONS, ends_with_one_of, find_imagespec
+from ._decode_pixels import as_float, other_pixels
+from ._image_specs import IMAGE_EXTENSIONS, ends_with_one_of, find_imagespec
 from ._jpeg import jpeg_size, upper_pixels
-from ._pixels import as_float, other_pixels
 from ._require import require
 from ._resize import copied, cut, flip, nearest, planes_of, resize, scaled
-from ._scratch import Scratch
+from ._scratch_buffer import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import DecodingError, MissingDependency, SpecError, UnsafeContent, add_where
 
-from ._handlers import BasicHandlers, Continue, Handler, as_handler, default_post_handlers, default_pre_handlers
+from ._decode_handlers import BasicHandlers, Continue, Handler, as_handler, default_post_handlers, default_pre_handlers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ._require import find_package
-from ._scratch import Scratch
+from ._scratch_buffer import Scratch
 
 Pixels = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ Every step takes the fastest package that is installed. 350 × 320 pixels to 224
     flip          OpenCV  6 µs · torch  13 µs · NumPy  213 µs
     H×W×C→C×H×W   OpenCV  7 µs · torch  45 µs · NumPy  95 µs
 
-The first crops of a process in which nobody has imported torch are made by `_resample.py`, to the same pixels.
+The first crops of a process in which nobody has imported torch are made by `_antialias.py`, to the same pixels.
 
 torch's antialiased result differs from Pillow's by one grey level at most: in 0.4 % of the values where both directions
 shrink, in 23 % where one grows and the other shrinks (the two go first in different directions and round in between).
@@ -26,9 +26,9 @@ import numpy as np
 
 from webdataset import recycle
 
+from ._antialias import resample
 from ._require import find_package, require
-from ._resample import resample
-from ._scratch import Scratch
+from ._scratch_buffer import Scratch
 
 if TYPE_CHECKING:
     from ._crop import Box

@@ -4,53 +4,53 @@ Comes in: the members of a shard (from a stream, or while one goes by), index fi
 numbers and keys. Goes out: offsets, counts, and single samples as plain dicts of bytes. This room does not know how a
 field is decoded, in which order samples are wanted, or what a rank is.
 
-* `_names`       which member belongs to which sample
+* `_member_names`       which member belongs to which sample
 * `_shard_index` what an index of one shard holds, and what is impossible
-* `_build`       members → index: at once, while streaming, many shards side by side
-* `_learn`       the same while somebody reads a shard for its samples
-* `_walk`        the headers of a plain local archive, from one to the next or swept up with everything
-* `_plain`       many header blocks at once: checked, and what they say
-* `_cut`         many names at once: keys and fields
-* `_digits`      many numbers at once: from and to decimal digits
+* `_build_index`       members → index: at once, while streaming, many shards side by side
+* `_learn_index`       the same while somebody reads a shard for its samples
+* `_header_walk`        the headers of a plain local archive, from one to the next or swept up with everything
+* `_header_columns`       many header blocks at once: checked, and what they say
+* `_split_columns`         many names at once: keys and fields
+* `_decimal_columns`      many numbers at once: from and to decimal digits
 * `_dali`        the text format of NVIDIA's `wds2idx`
-* `_wids`        the JSON description of a whole dataset
-* `_place`       where index files lie; storing and loading them
-* `_describe`    index a whole dataset and describe it
-* `_fresh`       does this index describe this shard?
-* `_fetch`       byte ranges of a shard, mapped or over the network
+* `_description`        the JSON description of a whole dataset
+* `_location`       where index files lie; storing and loading them
+* `_describe_dataset`    index a whole dataset and describe it
+* `_validate`       does this index describe this shard?
+* `_fetch_ranges`       byte ranges of a shard, mapped or over the network
 * `_lookup`      one sample out of the middle of a shard
-* `_recent`      the indexes that were used last
-* `_dataset`     a map-style dataset over indexed shards
+* `_lru`      the indexes that were used last
+* `_indexed_shards`     a map-style dataset over indexed shards
 """
 
 from __future__ import annotations
 
-from ._build import IndexBuilder, build, build_index, build_indexes
+from ._build_index import IndexBuilder, build, build_index, build_indexes
 from ._dali import count_dali, read_dali, write_dali
-from ._dataset import IndexedDataset, LazySample, Place
-from ._describe import index_shards
-from ._fetch import Range, coalesce, open_bytes
-from ._fresh import check_end
-from ._learn import LearnIndexes, Lesson
+from ._describe_dataset import index_shards
+from ._description import Description, ShardEntry, read_description, seen_from, write_description
+from ._fetch_ranges import Range, coalesce, open_bytes
+from ._indexed_shards import IndexedShards, LazySample, SampleLocation
+from ._learn_index import LearnIndexes, Lesson
+from ._location import dali_name, has_index, index_url, load_count, load_index, save_index
 from ._lookup import ShardReader
-from ._names import split_name
-from ._place import dali_name, has_index, index_url, load_count, load_index, save_index
-from ._recent import RecentIndexes
+from ._lru import RecentIndexes
+from ._member_names import sample_and_field
 from ._shard_index import Extent, Keys, ShardIndex
-from ._wids import Description, ShardEntry, read_description, seen_from, write_description
+from ._validate import check_end
 
 __all__ = [
     "Description",
     "Extent",
     "IndexBuilder",
-    "IndexedDataset",
+    "IndexedShards",
     "Keys",
     "LazySample",
     "LearnIndexes",
     "Lesson",
-    "Place",
     "Range",
     "RecentIndexes",
+    "SampleLocation",
     "ShardEntry",
     "ShardIndex",
     "ShardReader",
@@ -69,9 +69,9 @@ __all__ = [
     "open_bytes",
     "read_dali",
     "read_description",
+    "sample_and_field",
     "save_index",
     "seen_from",
-    "split_name",
     "write_dali",
     "write_description",
 ]

@@ -18,11 +18,11 @@ import numpy as np
 
 from webdataset.errors import EncodingError, FormatError, Where
 
-from ._cut import cut
-from ._digits import from_digits, to_digits
-from ._names import split_name
-from ._plain import Bytes
+from ._decimal_columns import from_digits, to_digits
+from ._header_columns import Bytes
+from ._member_names import sample_and_field
 from ._shard_index import Ints, Keys, ShardIndex
+from ._split_columns import cut
 
 _WORDS = {"v1.2": 4, "v1.1": 3}
 # Any offset of a real archive has fewer digits; more would not fit 64 bits.
@@ -37,7 +37,7 @@ _MOST_BYTES = 1 << 24
 def write_dali(index: ShardIndex) -> bytes:
     """The text of an index.
 
-    >>> from ._build import build
+    >>> from ._build_index import build
     >>> print(write_dali(build([("a.jpg", 512, 600), ("a.cls", 2048, 1)])).decode(), end="")
     v1.2 1
     jpg 512 600 a.jpg cls 2048 1 a.cls
@@ -196,7 +196,7 @@ def _assemble(words: _Words, which: slice, offsets: Ints, sizes: Ints, per_line:
         return ShardIndex(firsts, offsets, sizes, found.fields.astype(np.int32), tuple(fields), keys)
     texts = words.listed(which)
     # Members that belong to no sample have lines in other tools' files.
-    split = [split_name(text) if named else ("", text) for text in texts]
+    split = [sample_and_field(text) if named else ("", text) for text in texts]
     kept = np.array([each is not None for each in split], dtype=bool)
     lines = np.repeat(np.arange(len(per_line)), per_line)[kept]
     parts = [each for each in split if each is not None]

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from webdataset import tar
 from webdataset.errors import DuplicateField, FormatError, ShardNotFound, SpecError, Where, located
 
-from ._fetch import Mapped, Member, Ranged, open_bytes
-from ._fresh import check_end, header_fits, stale
-from ._names import split_name
+from ._fetch_ranges import Mapped, Member, Ranged, open_bytes
+from ._member_names import sample_and_field
 from ._shard_index import Extent, ShardIndex, padded
+from ._validate import check_end, header_fits, stale
 
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 
@@ -24,7 +24,7 @@ class ShardReader:
     """Random access to the samples of one shard. Opened when first used; closed by `close` or with the last reference.
 
     >>> from webdataset import stores
-    >>> from ._build import build_index
+    >>> from ._build_index import build_index
     >>> with stores.open_write("memory://doc-lookup/a.tar") as stream:
     ...     for name in ("a.txt", "b.txt"):
     ...         _ = stream.write(tar.encode_header(name, 3) + b"abc" + tar.padding(3))
@@ -130,7 +130,7 @@ class ShardReader:
         expected, key = self.index.key(number), None
         for extent in extents:
             member = members.get(extent.offset)
-            split = split_name(member.name) if member is not None else None
+            split = sample_and_field(member.name) if member is not None else None
             if member is None or split is None or member.size != extent.size or split[1] != extent.field:
                 raise stale(f"there is no member .{extent.field} where the index says", self.url, extent.offset)
             key = split[0]

@@ -18,7 +18,7 @@ from webdataset.describe import shown
 from webdataset.errors import MissingDependency, SpecError, StageError, WebDatasetError
 
 from ._meter import Meter
-from ._pin import each_tensor, kind_with_streams
+from ._pin_memory import each_tensor, kind_with_streams
 
 T = TypeVar("T")
 

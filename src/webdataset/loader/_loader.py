@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json
-from webdataset.index import Place
+from webdataset.index import SampleLocation
 from webdataset.pipeline import DataPipeline, FluidInterface, Plannable, check_state
 from webdataset.stages import default_collation_fn
 
 from ._device import Device, OnDevice
-from ._inside import USUAL, batch_inside
-from ._place import Batching
+from ._item_state import Batching
+from ._move_batching import USUAL, batch_inside
 from ._threads import Threads
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class WebLoader(DataPipeline, FluidInterface):
         self._resume_from = {**here, "pass": {"progress": [place]}}
         self._stream = None
 
-    def where(self, step: int, epoch: int | None = None) -> list[Place]:
+    def where(self, step: int, epoch: int | None = None) -> list[SampleLocation]:
         """The samples of a step, rank by rank: shard, key and byte ranges of each; no data are read.
 
         Args:

@@ -16,13 +16,13 @@ from webdataset.errors import StageError, StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable
 from webdataset.pipeline import DataPipeline, is_plan, settled
 
-from . import _segments, _stacked
+from . import _collate_shared, _shared_memory
 from ._device import Device
+from ._item_state import Batching, Tagged, described, place
 from ._meter import Meter, timed
-from ._parts import process_stats
-from ._place import Batching, Tagged, described, place
-from ._posted import Post, Posted, Start, Unpacked
+from ._part_stats import process_stats
 from ._stats import Stats
+from ._worker import Post, Posted, Start, Unpacked
 
 
 class Places(Progress):
@@ -126,7 +126,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             self.pin_memory = True  # torch does it in a thread
         self.meter = Meter()
         self.watched = False
-        self._blocks = 3 + (self.prefetch_factor or 0) if shared_memory and _segments.available() else 0
+        self._blocks = 3 + (self.prefetch_factor or 0) if shared_memory and _shared_memory.available() else 0
         self._engine: Any = None
         self._left: list[Json] | None = None  # where an epoch that goes on will begin
 
@@ -195,7 +195,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         self._left = None
         batching = self._batching()
         if batching is not None and batching.collate is default_collate:
-            batching = batching._replace(collate=_stacked.default_collate)
+            batching = batching._replace(collate=_collate_shared.default_collate)
         posted = Posted(self.dataset, batching, self._convert(), start, self._blocks, self.watched)
         if self.num_workers == 0:
             return posted.posts(0, at.begun[0] if start is not None else None)
@@ -300,4 +300,4 @@ def _is_replay(saved: Json) -> bool:
 def _explained(error: RuntimeError) -> RuntimeError:
     if not str(error).startswith("DataLoader worker"):
         return error
-    return StageError(str(error).rstrip("."), hint=_segments.KILLED)
+    return StageError(str(error).rstrip("."), hint=_shared_memory.KILLED)

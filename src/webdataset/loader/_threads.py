@@ -10,16 +10,16 @@ from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Resumable
 from webdataset.pipeline import DataPipeline, Stream
 
-from ._ahead import Ahead
 from ._device import Device
+from ._item_sizes import size_of
+from ._item_state import Batching, Place, Tagged, batched, described, tagged
 from ._meter import Meter, timed
-from ._parts import thread_stats
-from ._pin import pinned
-from ._place import Batching, Place, Tagged, batched, described, tagged
-from ._pool import Pool
-from ._sizes import size_of
+from ._part_stats import thread_stats
+from ._pin_memory import pinned
+from ._prefetch import Ahead
+from ._stage_timer import Watch
 from ._stats import Stats
-from ._watch import Watch
+from ._thread_pool import Pool
 
 
 @dataclass(frozen=True, eq=False, repr=False)

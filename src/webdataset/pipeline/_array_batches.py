@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from webdataset.errors import SpecError
-from webdataset.index import IndexedDataset
-from webdataset.shards import Order, expand
+from webdataset.index import IndexedShards
+from webdataset.order import Order
+from webdataset.shards import expand
 
 Array = np.ndarray[Any, Any]
 
@@ -53,8 +54,8 @@ class ArrayBatches:
             raise SpecError(f"batchsize={self.batchsize!r}", hint="a whole number, 1 or more")
 
     @cached_property
-    def _dataset(self) -> IndexedDataset:
-        return IndexedDataset(expand(self.shards), index=self.index)
+    def _dataset(self) -> IndexedShards:
+        return IndexedShards(expand(self.shards), index=self.index)
 
     @property
     def _firsts(self) -> range:

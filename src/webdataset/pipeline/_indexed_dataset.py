@@ -12,10 +12,10 @@ from webdataset import shards
 from webdataset.errors import SpecError
 from webdataset.index import Description, read_description
 
-from ._indexed import check_fields
+from ._index_options import check_fields
 
 
-class IndexedDataset(offsets.IndexedDataset):
+class IndexedDataset(offsets.IndexedShards):
     """The samples of some shards by number: `len`, any sample, any slice, any key, only the fields that are wanted.
 
     >>> from webdataset.testing import make_shard

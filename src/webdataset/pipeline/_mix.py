@@ -12,18 +12,18 @@ from typing import Any
 
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
-from webdataset.shards import check_weights
+from webdataset.order import check_weights
 
-from ._drawing import AtRandom, ByShares, Drawing, InTurns, Shares
 from ._fluid import FluidInterface
 from ._pipeline import DataPipeline
+from ._source_choice import AtRandom, ByShares, Drawing, InTurns, Shares
 from ._stream import Stream
 
 _END: Any = object()
 _EXHAUSTED = ("stop", "drop", "repeat")
 
 
-class Mixing(Progress):
+class MixProgress(Progress):
     """Which dataset is next, and where each of them is."""
 
     def __init__(self, drawing: Drawing, datasets: Sequence[DataPipeline]) -> None:
@@ -100,11 +100,11 @@ class Mixture(Resumable):
     exhausted: str = "stop"
     run_of: int = 1
 
-    def start(self, during: Pass) -> Mixing:
+    def start(self, during: Pass) -> MixProgress:
         """Nothing drawn yet."""
-        return Mixing(self.drawing(during), self.datasets)
+        return MixProgress(self.drawing(during), self.datasets)
 
-    def run(self, items: Iterator[Any], at: Mixing, /) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], at: MixProgress, /) -> Iterator[Any]:
         """Draw and take, until the datasets have no more."""
         try:
             while self.datasets and not at.over:

@@ -13,11 +13,11 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
 from ._epochs import EpochCounter
-from ._places import check_kinds, check_state, next_epoch_of, settled
+from ._merge_states import check_kinds, check_state, next_epoch_of, settled
 from ._running import fingerprint
-from ._stages import check_stage
+from ._stage_kinds import check_stage
 from ._stream import Passes, Stream
-from ._torch import TorchIterable
+from ._torch_iterable import TorchIterable
 
 ENDLESS = 10**18
 

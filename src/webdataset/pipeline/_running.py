@@ -21,12 +21,11 @@ from typing import Any
 from webdataset.describe import shown
 from webdataset.errors import StateError, WebDatasetError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, Source, digest, fuse
+from webdataset.plan import PlanProgress, is_even_chain, may_drop
 from webdataset.world import World
 
-from ._chain import is_even_chain, may_drop
-from ._in_plan import InPlan
-from ._loop import Loop
-from ._stages import invoke, is_opaque
+from ._fused import Loop
+from ._stage_kinds import invoke, is_opaque
 
 _LONGEST = 120
 
@@ -73,7 +72,7 @@ class Running:
         self._handed_on = [0]  # in a list, because the generator that counts must not refer to what holds it
         self._exact = not any(is_opaque(stage) for stage in stages)
         self.by_plan = is_even_chain(stages)
-        self._in_plan: tuple[InPlan, list[Any], bool] | None = None
+        self._in_plan: tuple[PlanProgress, list[Any], bool] | None = None
         # Items of this pass, counted by who takes them; only several ranks have to know whether they are in step.
         self.counts = self.by_plan and during.world.ranks > 1
         self.handed_on = 0
@@ -108,7 +107,7 @@ class Running:
     def _place_in_plan(self) -> Json:
         if self._in_plan is None:  # a loader asks at every item, so what does not change is looked up once
             plan, *others = self._progress
-            assert isinstance(plan, InPlan)
+            assert isinstance(plan, PlanProgress)
             # Between two items nothing is held; in the middle of a batch, after a failure or Ctrl-C, something is.
             self._in_plan = plan, [at for at in others if hasattr(at, "origins")], may_drop(self._stages)
         plan, in_flight, drops = self._in_plan

@@ -17,7 +17,7 @@ from webdataset.errors import StateError
 from webdataset.flow import Json, Pass
 
 from ._epochs import EpochCounter
-from ._places import check_place, is_portable
+from ._merge_states import check_place, is_portable
 from ._running import Running
 
 

@@ -14,13 +14,13 @@ from webdataset.errors import SpecError
 from webdataset.flow import Pass, Progress, Resumable
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import read_description
+from webdataset.plan import ReadPlanned
 from webdataset.samples import ReadSamples
 
 from ._fluid import FluidInterface
-from ._indexed import Wishes, indexed, is_description
+from ._index_options import Wishes, indexed, is_description
+from ._indexed_api import Plannable
 from ._pipeline import ENDLESS, DataPipeline
-from ._plannable import Plannable
-from ._planned import ReadPlanned
 
 # Where a request takes a while to be answered, so that the next one should be under way: 4 connections of 40 MB/s
 # behind 50 ms were used to 96 % (benchmarks/transport.py).

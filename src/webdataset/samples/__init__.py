@@ -5,19 +5,19 @@ In come shards (`{"url": …}`, maybe with an open `stream` or a `local_path`); 
 that share a key. This room does not know how a tar header looks, where bytes come from, or what a field means.
 
 Files:
-    _choice    which members are read, under what name
-    _group     members → samples, the rule in plain words
-    _gather    the same for whole windows of members, fast
-    _errors    how members fail to be samples
-    _progress  how far the reader is
-    _read      shards → samples: the stage `ReadSamples`, and `read_shard`
+    _file_filter    which members are read, under what name
+    _group_samples     members → samples, the rule in plain words
+    _gather_samples    the same for whole windows of members, fast
+    _sample_errors    how members fail to be samples
+    _read_progress  how far the reader is
+    _read_samples      shards → samples: the stage `ReadSamples`, and `read_shard`
 """
 
 from webdataset.names import is_meta, split_name
 
-from ._choice import choose
-from ._group import OWN_FIELDS, Sample, group_members
-from ._read import ReadSamples, read_shard
+from ._file_filter import choose
+from ._group_samples import OWN_FIELDS, Sample, group_members
+from ._read_samples import ReadSamples, read_shard
 
 __all__ = [
     "OWN_FIELDS",

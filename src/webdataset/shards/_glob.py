@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 
-from ._spec import expand_urls
+from ._expand import expand_urls
 
 
 def fnmatch_with_braces(filename: str, pattern: str) -> bool:

@@ -18,15 +18,16 @@ Streams:
     `_rsample` a random part · `_log_keys` a record of keys · `_join_columns` samples of parallel datasets ·
     `_repeatedly` again and again
 Caches of samples:
-    `_cached` in memory · `_lmdb_cached` in LMDB · `_db_cache` in SQLite · `_recording` what they share
+    `_cached` in memory · `_lmdb_cached` in LMDB · `_db_cache` in SQLite · `_record_replay` what they share
 Batches:
-    `_collate` columns, copied once · `_padded` columns of different lengths · `_length` how long a sample is
+    `_collate` columns, copied once · `_padded` columns of different lengths · `_sample_length` how long a sample is
 What they are made of:
-    `_guard` failures and handlers · `_held` progress of buffers · `_draws` draws with a one-number state · `_rng`
-    random numbers of a sample · `_fields` names of fields · `_check` arguments · `_curry` stages
-    from functions and back · `_pick` a random item
+    `_ask_handler` failures and handlers · `_buffers` progress of buffers · `_random_draws` draws with a one-number
+    state · `_rng` random numbers of a sample · `_field_names` names of fields · `_check_arguments` arguments · `_curry`
+    stages from functions and back · `_pick` a random item
 """
 
+from ._ask_handler import answer, guarded, locate
 from ._associate import Associate
 from ._batched import Batched, Listed
 from ._bucketed import Bucketed
@@ -37,8 +38,7 @@ from ._db_cache import DBCache
 from ._decode import Decode
 from ._detshuffle import DetShuffle
 from ._extract_keys import ExtractKeys
-from ._fields import alternatives, getfirst, parse_field_spec
-from ._guard import answer, guarded, locate
+from ._field_names import alternatives, getfirst, parse_field_spec
 from ._info import Info
 from ._join_columns import JoinColumns, join_samples
 from ._lmdb_cached import LMDBCached

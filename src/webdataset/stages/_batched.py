@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from webdataset.describe import Described
 from webdataset.flow import Pass, Resumable
 
-from ._check import require_callable, require_count
+from ._buffers import Held
+from ._check_arguments import require_callable, require_count
 from ._collate import default_collation_fn
-from ._held import Held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

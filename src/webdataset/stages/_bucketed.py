@@ -11,10 +11,10 @@ from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
-from ._check import require_callable, require_count
+from ._buffers import Grouped
+from ._check_arguments import require_callable, require_count
 from ._collate import default_collation_fn
-from ._held import Grouped
-from ._length import length_by
+from ._sample_length import length_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,8 +10,8 @@ from webdataset.describe import Described
 from webdataset.errors import StateError
 from webdataset.flow import Pass, Resumable
 
-from ._check import require_count
-from ._recording import Played, Store, log, play
+from ._check_arguments import require_count
+from ._record_replay import Played, Store, log, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from webdataset.describe import Described
 from webdataset.flow import Pass, Resumable, digest
 
-from ._check import require_count
-from ._draws import Draws
+from ._check_arguments import require_count
+from ._random_draws import Draws
 from ._shuffle import Reservoir, Shuffle
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 from webdataset.describe import Described
 from webdataset.flow import Pass, PerItem
 
-from ._check import require_count
+from ._check_arguments import require_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from webdataset.describe import Described, call
 from webdataset.errors import FormatError, SpecError, Where
 
-from ._check import require_count
+from ._check_arguments import require_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

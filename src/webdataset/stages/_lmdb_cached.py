@@ -12,8 +12,8 @@ from webdataset.describe import Described
 from webdataset.errors import MissingDependency, SpecError, StateError, StoreError, Where
 from webdataset.flow import Pass, Resumable
 
-from ._check import require_count
-from ._recording import Pickler, Played, RecordingLock, Store, module_by_name, play
+from ._check_arguments import require_count
+from ._record_replay import Pickler, Played, RecordingLock, Store, module_by_name, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

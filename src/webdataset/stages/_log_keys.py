@@ -10,7 +10,7 @@ from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
-from ._held import Counted
+from ._buffers import Counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ from webdataset.describe import Described
 from webdataset.errors import CollationError, SpecError, Where
 from webdataset.flow import Pass, Resumable
 
-from ._check import require_count
+from ._buffers import Grouped
+from ._check_arguments import require_count
 from ._collate import key_of
-from ._held import Grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,7 +12,7 @@ import numpy as np
 from webdataset.describe import Described
 from webdataset.errors import CollationError
 
-from ._check import require_count
+from ._check_arguments import require_count
 from ._collate import collate_columns, combine_values
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from webdataset.describe import Described, call
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
-from ._check import require_callable
-from ._fields import alternatives, getfirst
-from ._guard import guarded
+from ._ask_handler import guarded
+from ._check_arguments import require_callable
+from ._field_names import alternatives, getfirst
 
 if TYPE_CHECKING:
     from collections.abc import Callable

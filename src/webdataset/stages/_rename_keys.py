@@ -12,9 +12,9 @@ from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
-from ._check import require_callable
+from ._ask_handler import guarded
+from ._check_arguments import require_callable
 from ._extract_keys import KNOWN_SHAPES
-from ._guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Progress, Resumable, digest
 
-from ._draws import Draws
+from ._random_draws import Draws
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,8 +9,8 @@ from webdataset.describe import Described
 from webdataset.flow import DROP, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
-from ._check import require_callable
-from ._guard import guarded
+from ._ask_handler import guarded
+from ._check_arguments import require_callable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable, digest
 
-from ._check import require_count
-from ._draws import Draws, GivenDraws
-from ._held import Held
+from ._buffers import Held
+from ._check_arguments import require_count
+from ._random_draws import Draws, GivenDraws
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

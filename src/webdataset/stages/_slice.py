@@ -9,8 +9,8 @@ from webdataset.describe import Described, call
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
-from ._check import require_count
-from ._held import Counted
+from ._buffers import Counted
+from ._check_arguments import require_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

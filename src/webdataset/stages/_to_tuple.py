@@ -10,9 +10,9 @@ from webdataset.describe import Described, call
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
-from ._check import require_callable
-from ._fields import alternatives, getfirst, parse_field_spec
-from ._guard import guarded
+from ._ask_handler import guarded
+from ._check_arguments import require_callable
+from ._field_names import alternatives, getfirst, parse_field_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

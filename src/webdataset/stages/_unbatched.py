@@ -10,7 +10,7 @@ from webdataset.describe import Described
 from webdataset.errors import CollationError, StageError
 from webdataset.flow import Pass, Resumable
 
-from ._held import Handed, recallable
+from ._buffers import Handed, recallable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

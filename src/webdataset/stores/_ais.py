@@ -15,7 +15,7 @@ from webdataset.errors import SpecError, StoreError, Where
 from ._address import scheme_of
 from ._http import HttpStore
 from ._request import Request, request
-from ._resume import persist, retryable
+from ._resuming_stream import persist, retryable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,14 +18,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 from webdataset.errors import StoreError
 
+from ._byte_stream import Stream
 from ._store import PIECE, Stat, Store
-from ._stream import Stream
 from ._upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from webdataset.stores._desk import serve; serve()"
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from webdataset.stores._broker_server import serve; serve()"
 
 _idle: list[Broker] = []
 _lock = threading.Lock()

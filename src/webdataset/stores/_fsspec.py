@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
 
 from ._address import scheme_of
-from ._guard import refuse_local
+from ._address_guard import refuse_local
 from ._redact import redacted
-from ._resume import Body, Patience, ResumingStream, persist, retryable
+from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
 from ._store import Stat, Store
 from ._upload import Upload
 

@@ -9,7 +9,7 @@ from webdataset.errors import StoreError
 
 from ._globs import prefix_of
 from ._request import Request, explained, request
-from ._resume import Body, Patience, ResumingStream, persist
+from ._resuming_stream import Body, Patience, ResumingStream, persist
 from ._store import PIECE, Stat, Store, checked_range, read_fully
 from ._upload import SpooledUpload
 from ._wire import wire

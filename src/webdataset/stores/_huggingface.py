@@ -16,7 +16,7 @@ from webdataset.errors import MissingDependency, SpecError, StoreError, Where
 
 from ._http import HttpStore
 from ._request import Request, request
-from ._resume import persist, retryable
+from ._resuming_stream import persist, retryable
 from ._upload import SpooledUpload
 
 if TYPE_CHECKING:

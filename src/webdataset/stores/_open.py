@@ -9,12 +9,12 @@ from webdataset import config
 from webdataset.errors import SpecError
 
 from ._address import local_path, text
+from ._address_guard import refuse_local, refuse_untrusted
 from ._globs import is_pattern
-from ._guard import refuse_local, refuse_untrusted
-from ._handler import HandlerStore
 from ._redact import redacted
 from ._registry import scheme, store_for
 from ._rewrite import rewrite_url
+from ._user_opener import HandlerStore
 
 if TYPE_CHECKING:
     import os

@@ -11,15 +11,15 @@ from webdataset.errors import SpecError
 from ._address import scheme_of
 from ._ais import AisStore
 from ._fsspec import FsspecStore
-from ._handler import HandlerStore
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
-from ._local import LocalStore
-from ._memory import MemoryStore
-from ._object import CloudStore
+from ._local_files import LocalStore
+from ._memory_store import MemoryStore
+from ._object_store import CloudStore
 from ._pipe import PipeStore
 from ._standard import StandardStore
 from ._store import Store
+from ._user_opener import HandlerStore
 
 Handler = Callable[..., Any]
 

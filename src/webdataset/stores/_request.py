@@ -12,8 +12,8 @@ from webdataset import config
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout
 
 from ._auth import secrets_for
-from ._pool import manager
-from ._resume import PastTheEnd, retryable
+from ._connection_pool import manager
+from ._resuming_stream import PastTheEnd, retryable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

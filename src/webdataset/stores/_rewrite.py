@@ -9,7 +9,7 @@ from functools import lru_cache
 from webdataset import config
 from webdataset.errors import SpecError
 
-from ._guard import refuse_rewriting
+from ._address_guard import refuse_rewriting
 from ._redact import redacted
 
 _log = logging.getLogger(__name__)

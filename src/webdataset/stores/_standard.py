@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ._byte_stream import Stream
 from ._store import Store, skip
-from ._stream import Stream
 from ._upload import Upload
 
 

@@ -5,24 +5,24 @@ does not know what a field or an address is. It reads every dialect (v7, ustar, 
 not, and believes nothing: checksums, sizes, the end of the archive and the packer's trailer are all verified.
 
 Files:
-    _header      one header block, step by step, every dialect
+    _parse_header      one header block, step by step, every dialect
     _pax         PAX records and what they change
     _extended    headers together with the extensions before them
     _columns     header blocks as columns, with NumPy: found, summed, checked
-    _scan        all plain headers of a window at once, with NumPy
-    _walk        … one after the other, where they are few
+    _scan_window        all plain headers of a window at once, with NumPy
+    _walk_window        … one after the other, where they are few
     _blocks      bytes pulled from a stream, and where they stand
-    _compressed  gzip, bzip2, xz and zstd around an archive
-    _read        the archive: runs of members, one member at a time, and the rules of its end
-    _write       headers, from a cached template
+    _decompress  gzip, bzip2, xz and zstd around an archive
+    _read_members        the archive: runs of members, one member at a time, and the rules of its end
+    _write_header       headers, from a cached template
 """
 
 from ._blocks import WINDOW, Readable
 from ._columns import NAME, PREFIX, TYPE, block_sums, find_headers, plain_sizes
-from ._compressed import find_compression
-from ._header import BLOCK, Header, parse_header
-from ._read import Member, OnSkip, Rename, Run, read_members, read_runs
-from ._write import END_OF_ARCHIVE, encode_header, padding
+from ._decompress import find_compression
+from ._parse_header import BLOCK, Header, parse_header
+from ._read_members import Member, OnSkip, Rename, Run, read_members, read_runs
+from ._write_header import END_OF_ARCHIVE, encode_header, padding
 
 __all__ = [
     "BLOCK",

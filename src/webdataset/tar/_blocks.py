@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from webdataset.errors import TruncatedShard, Where
 
-from ._header import BLOCK
+from ._parse_header import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable

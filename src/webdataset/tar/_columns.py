@@ -1,7 +1,7 @@
 """Header blocks as columns, with NumPy: many at once, a row of bytes each.
 
 Plain means: ustar or GNU magic, a name of up to 100 bytes, an octal size and a checksum that is right. Of which kind a
-member may be is for the callers to say. What is not plain is for `_header`, which knows every dialect.
+member may be is for the callers to say. What is not plain is for `_parse_header`, which knows every dialect.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._header import BLOCK
+from ._parse_header import BLOCK
 
 if TYPE_CHECKING:
     from mmap import mmap

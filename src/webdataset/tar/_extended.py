@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from webdataset.errors import BadHeader, Where
 
-from ._header import BLOCK, GNU_LONG_LINK, GNU_LONG_NAME, PAX_GLOBAL, PAX_NEXT, Header, parse_header, text
+from ._parse_header import BLOCK, GNU_LONG_LINK, GNU_LONG_NAME, PAX_GLOBAL, PAX_NEXT, Header, parse_header, text
 from ._pax import LONGEST_EXTENSION, apply, matters, parse_pax
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from webdataset.errors import BadHeader, UnsupportedMember, Where
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._header import Header
+    from ._parse_header import Header
 
 # An extension is held in memory before it is understood. Paths end at 4 kB and extended attributes at 64 kB on Linux.
 LONGEST_EXTENSION = 1 << 20
@@ -50,7 +50,8 @@ def parse_pax(records: bytes, offset: int = 0) -> dict[str, str]:
 def only_times(records: bytes) -> bool:
     r"""Whether these PAX records say nothing but times, which change neither name nor size nor place of a member.
 
-    The public library's own writer puts such a header before every member (a fractional mtime), so `_scan` asks often.
+    The public library's own writer puts such a header before every member (a fractional mtime), so this
+    is asked often.
 
     >>> only_times(b"27 mtime=1700000000.123456\n"), only_times(b"19 path=long/a.txt\n")
     (True, False)
@@ -63,7 +64,7 @@ def only_times(records: bytes) -> bool:
 def apply(header: Header, changes: Mapping[str, str], offset: int) -> Header:
     """The header as its extensions change it.
 
-    >>> from ._header import Header
+    >>> from ._parse_header import Header
     >>> apply(Header("short", 1, b"0", ""), {"path": "long/a.txt", "size": "12"}, 0)
     Header(name='long/a.txt', size=12, kind=b'0', link='')
     """

@@ -3,20 +3,20 @@
 In: an implementation of one of the package's extension points. Out: a verdict. This room knows all others; no
 other knows it.
 
-    _server        a loopback web server           _faults     what can go wrong, in seeded schedules
-    _fault_server  a server that goes wrong so     _resume     a pipeline goes on from every point
-    _shard         a shard in one line             _codec_contract  what is encoded comes back
+    _web_server        a loopback web server           _faults     what can go wrong, in seeded schedules
+    _fault_server  a server that goes wrong so     _resume_check     a pipeline goes on from every point
+    _make_shard         a shard in one line             _codec_contract  what is encoded comes back
     _store_contract  what every store must do      _stage_contract  what every stage must do
 """
 
 from ._codec_contract import CodecContract
 from ._fault_server import FaultServer
 from ._faults import LASTING, PASSING, Fault, Schedule
-from ._resume import assert_resumes_everywhere
-from ._server import LoopbackServer
-from ._shard import make_shard
+from ._make_shard import make_shard
+from ._resume_check import assert_resumes_everywhere
 from ._stage_contract import StageContract
 from ._store_contract import StoreContract
+from ._web_server import LoopbackServer
 
 __all__ = [
     "LASTING",

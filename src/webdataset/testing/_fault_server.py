@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ._faults import Fault, Schedule
-from ._server import LoopbackServer, reset, wanted_range
+from ._web_server import LoopbackServer, reset, wanted_range
 
 if TYPE_CHECKING:
     import ssl

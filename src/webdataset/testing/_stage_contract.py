@@ -13,7 +13,7 @@ from typing import Any
 from webdataset.flow import Json, Pass, Progress, Recall, Source
 from webdataset.pipeline import DataPipeline
 
-from ._resume import assert_resumes_everywhere, equal
+from ._resume_check import assert_resumes_everywhere, equal
 
 
 class _Counted(Progress):

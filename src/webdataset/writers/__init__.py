@@ -6,15 +6,15 @@ field is encoded (`codecs`), what a header looks like (`tar`), or how a store pu
 * `_shard_writer`  a series of archives: numbers, limits, what happens after each
 * `_tar_writer`    one archive: fields in order, offsets, abort
 * `_record`        index, size and checksum, noted down while writing
-* `_names`         which keys and fields come back as they were written
-* `_encode`        what `encoder=` may be
-* `_compress`      whole-archive compression
+* `_check_names`         which keys and fields come back as they were written
+* `_encode_sample`        what `encoder=` may be
+* `_compress_archive`      whole-archive compression
 * `_sink`          gathered writes into a stream, and who publishes or closes it
 """
 
 from __future__ import annotations
 
-from ._encode import make_encoder
+from ._encode_sample import make_encoder
 from ._shard_writer import ShardWriter
 from ._tar_writer import Placed, TarWriter
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.stores import open_write
 
-from ._compress import find_compression, open_compressor
+from ._compress_archive import find_compression, open_compressor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

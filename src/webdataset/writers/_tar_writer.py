@@ -9,9 +9,9 @@ from webdataset.errors import EncodingError, SpecError, WebDatasetError, Where, 
 from webdataset.index import index_url, save_index
 from webdataset.tar import END_OF_ARCHIVE, encode_header, padding
 
-from ._compress import find_compression
-from ._encode import make_encoder
-from ._names import check_field, check_key, require_key
+from ._check_names import check_field, check_key, require_key
+from ._compress_archive import find_compression
+from ._encode_sample import make_encoder
 from ._record import Record, index_place
 from ._sink import Sink
 

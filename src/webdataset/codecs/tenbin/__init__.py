@@ -12,6 +12,17 @@ here knows of samples. This package is `webdataset.tenbin`.
     _files   arrays in streams and files
 """
 
+from ._array_header import (
+    bytedata,
+    bytelen,
+    check_acceptable_input_type,
+    decode_header,
+    encode_header,
+    long_to_short,
+    short_to_long,
+    str64,
+    unstr64,
+)
 from ._chunks import (
     check_infos,
     decode_buffer,
@@ -34,17 +45,6 @@ from ._files import (
     save,
     write,
     write_chunk,
-)
-from ._header import (
-    bytedata,
-    bytelen,
-    check_acceptable_input_type,
-    decode_header,
-    encode_header,
-    long_to_short,
-    short_to_long,
-    str64,
-    unstr64,
 )
 
 __all__ = [

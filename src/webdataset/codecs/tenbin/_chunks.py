@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import EncodingError, FormatError, SpecError
 
-from ._header import Array, Buffer, build_array, bytedata, encode_header
+from ._array_header import Array, Buffer, build_array, bytedata, encode_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from ._chunks import CHUNK_HEAD, append_chunk, chunk_size, decode_list, encode_l
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._header import Array, Buffer
+    from ._array_header import Array, Buffer
 
 
 def write_chunk(stream: IO[bytes], buf: Buffer) -> None:

@@ -1,0 +1,214 @@
+"""Members → index: all at once, one by one while a shard streams by, or many shards side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import compress
+from operator import ne, sub
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webdataset import stores, tar
+from webdataset.errors import located
+
+from ._header_columns import GiveUpError, Members
+from ._header_walk import Opened, plain_members
+from ._member_names import sample_and_field
+from ._shard_index import Keys, ShardIndex
+from ._split_columns import cut
+
+_Ints = NDArray[np.int64]
+_Bools = NDArray[np.bool_]
+
+# Measured per member: 256 at a time 1.17 µs, 1,024 1.08, 4,096 1.17 (the names have left the cache).
+_AT_A_TIME = 1024
+
+
+class Checksum(Protocol):
+    """What `hashlib` objects are."""
+
+    def update(self, data: bytes, /) -> None:
+        """More bytes."""
+
+
+class IndexBuilder:
+    """Collects members as they come by; what belongs to no sample is passed over.
+
+    >>> builder = IndexBuilder()
+    >>> for member in [("a.jpg", 512, 600), ("dir/", 1536, 0), ("a.cls", 2560, 1)]:
+    ...     builder.add(*member)
+    >>> builder.finish().extents(0)
+    (Extent(field='jpg', offset=512, size=600), Extent(field='cls', offset=2560, size=1))
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []  # members that came by and were not looked at yet
+        self._offsets: list[int] = []
+        self._sizes: list[int] = []
+        self._columns: list[tuple[_Bools, _Ints, _Ints, _Ints]] = []  # begins a sample, offset, size, field
+        self._keys: list[Keys] = []
+        self._last: str | None = None  # the key of the last member
+        self._fields: dict[str, int] = {}
+
+    def add(self, name: str, data_offset: int, size: int) -> None:
+        """One more member, in the order of the archive."""
+        self._names.append(name)
+        self._offsets.append(data_offset)
+        self._sizes.append(size)
+        if len(self._names) >= _AT_A_TIME:
+            self._look()
+
+    def add_run(self, names: Iterable[str], data_offsets: Iterable[int], sizes: Iterable[int]) -> None:
+        """More members, as columns: what `tar.read_runs` hands out."""
+        self._names += names
+        self._offsets += data_offsets
+        self._sizes += sizes
+        if len(self._names) >= _AT_A_TIME:
+            self._look()
+
+    def add_plain(self, members: Members) -> None:
+        """More members, as `_header_columns` finds them."""
+        if self._names:
+            self._look()
+        found = cut(members.names, self._fields) if len(members.names) else None
+        if found is None:
+            names = [name.tobytes().partition(b"\0")[0].decode("utf-8", "surrogateescape") for name in members.names]
+            self.add_run(names, members.offsets.tolist(), members.sizes.tolist())
+            return
+        begins = found.begins()
+        keys = found.keys(begins)
+        last = keys[len(keys) - 1]
+        if keys[0] == self._last:
+            begins[0], keys = False, keys.tail()
+        self._last = last
+        self._keys.append(keys)
+        self._columns.append((begins, members.offsets, members.sizes, found.fields))
+
+    def finish(self) -> ShardIndex:
+        """The index of what came by: to be called at the archive's end, not before."""
+        self._look()
+        begins, offsets, sizes, field_numbers = map(np.concatenate, zip(*self._columns, strict=True))
+        return ShardIndex(
+            np.append(np.flatnonzero(begins), len(begins)),
+            offsets,
+            sizes,
+            field_numbers.astype(np.int32),
+            tuple(self._fields),
+            Keys.joined(self._keys),
+        )
+
+    def _look(self) -> None:
+        """Which members belong together? Asked for many at once: 0.4 µs each instead of 0.8."""
+        keys, endings, kept = _split(self._names)
+        offsets, sizes = (np.array(column, dtype=np.int64) for column in (self._offsets, self._sizes))
+        if kept is not None:
+            offsets, sizes = offsets[kept], sizes[kept]
+        begins = np.fromiter(map(ne, keys, [self._last, *keys[:-1]]), dtype=bool, count=len(keys))
+        for field in dict.fromkeys(endings):
+            self._fields.setdefault(field, len(self._fields))
+        field_numbers = np.fromiter(map(self._fields.__getitem__, endings), dtype=np.int64, count=len(endings))
+        self._keys.append(Keys(list(compress(keys, begins.tolist()))))
+        self._last = keys[-1] if keys else self._last
+        self._columns.append((begins, offsets, sizes, field_numbers))
+        self._names, self._offsets, self._sizes = [], [], []
+
+
+def _split(names: list[str]) -> tuple[list[str], list[str], list[int] | None]:
+    """Keys and fields of members, and which ones belong to samples, if not all; ordinary names are cut all at once."""
+    joined = "\0".join(("", *names))
+    if "\0__" not in joined and "\0." not in joined and "/." not in joined:
+        if _have_one_dot(joined):
+            words = joined.replace(".", "\0").split("\0")
+            keys, fields = words[1::2], words[2::2]
+        else:
+            # Twice is faster than once: the parts that are kept would keep the garbage collector busy.
+            keys = [name.partition(".")[0] for name in names]
+            fields = [name.partition(".")[2] for name in names]
+        if not any(not field or "/" in field for field in dict.fromkeys(fields)):
+            return keys, fields, None
+    found = [(row, split) for row, name in enumerate(names) if (split := sample_and_field(name)) is not None]
+    return [key for _, (key, _) in found], [field for _, (_, field) in found], [row for row, _ in found]
+
+
+def _have_one_dot(joined: str) -> bool:
+    """Whether there is exactly one dot in each of these names, every one of which stands behind a NUL."""
+    text = np.frombuffer(joined.encode("utf-8", "surrogateescape"), np.uint8)
+    marks = text[(text == 0) | (text == ord("."))]
+    return len(marks) % 2 == 0 and not marks[::2].any() and bool(marks[1::2].all())
+
+
+def build(members: Iterable[tuple[str, int, int]]) -> ShardIndex:
+    """The index of members given as (name, offset of the data, size).
+
+    >>> build([("a.jpg", 512, 600), ("b.jpg", 2048, 10)]).fields
+    ('jpg',)
+    """
+    builder = IndexBuilder()
+    for name, data_offset, size in members:
+        builder.add(name, data_offset, size)
+    return builder.finish()
+
+
+def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
+    """Read a shard once, wherever it lies, and index it.
+
+    >>> with stores.open_write("memory://doc-build/a.tar") as stream:
+    ...     _ = stream.write(tar.encode_header("a.txt", 3) + b"abc" + tar.padding(3) + tar.END_OF_ARCHIVE)
+    >>> build_index("memory://doc-build/a.tar").extents(0)
+    (Extent(field='txt', offset=512, size=3),)
+
+    Args:
+        url: where the shard lies.
+        checksum: is given all bytes on the way, such as `hashlib.md5()`.
+    """
+    path = stores.is_local(url)
+    if checksum is None and path is not None and (index := _walked(path)) is not None:
+        return index
+    builder = IndexBuilder()
+    with located(shard=url), stores.open_read(url) as stream:
+        for run in tar.read_runs(stream if checksum is None else _Watched(stream, checksum)):
+            base = run.base
+            sizes = map(sub, run.stops, run.starts)
+            builder.add_run(run.names, [base + start for start in run.starts], sizes)
+    return builder.finish()
+
+
+def _walked(path: str) -> ShardIndex | None:
+    """The index of a plain local archive from its headers alone, None if it is not one."""
+    if not Path(path).is_file():
+        return None  # a named pipe can be opened only once
+    builder = IndexBuilder()
+    try:
+        with closing(Opened(path)) as shard:
+            for members in plain_members(shard):
+                builder.add_plain(members)
+    except (GiveUpError, OSError):
+        return None  # reading it as a stream says what there is to say
+    return builder.finish()
+
+
+def build_indexes(urls: Sequence[str], *, workers: int = 4) -> Iterator[tuple[str, ShardIndex]]:
+    """Index many shards side by side, handed out in the order given.
+
+    >>> list(build_indexes([]))
+    []
+    """
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        yield from zip(urls, pool.map(build_index, urls), strict=True)
+
+
+class _Watched:
+    """A stream whose bytes somebody else sees too."""
+
+    def __init__(self, stream: Any, checksum: Checksum) -> None:
+        self._stream, self._checksum = stream, checksum
+
+    def read(self, size: int, /) -> bytes:
+        data: bytes = self._stream.read(size)
+        self._checksum.update(data)
+        return data

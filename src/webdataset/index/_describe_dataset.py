@@ -1,0 +1,68 @@
+"""Index a whole dataset: every shard read once, its index stored, and a description of them all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from webdataset import stores
+from webdataset.errors import StoreError
+
+from ._build_index import Checksum, build_index
+from ._description import Description, ShardEntry
+from ._location import save_index
+
+# Reading and checksums let other threads run; they need not be asked for it more often than this.
+_PORTION = 1 << 20
+
+
+def index_shards(
+    urls: Sequence[str], *, place: str | None = None, workers: int = 4, store: bool = True, name: str | None = None
+) -> Description:
+    """Index shards side by side, store each index beside its shard or in `place`, and describe the dataset.
+
+    >>> from webdataset import tar
+    >>> with stores.open_write("memory://doc-describe/a.tar") as stream:
+    ...     _ = stream.write(tar.encode_header("a.txt", 3) + b"abc" + tar.padding(3) + tar.END_OF_ARCHIVE)
+    >>> index_shards(["memory://doc-describe/a.tar"]).shards[0].nsamples
+    1
+
+    Args:
+        urls: the shards' addresses.
+        place: a directory or bucket for the indexes of shards one does not own.
+        workers: how many shards are read at a time.
+        store: False only counts and checks.
+        name: the dataset's name, for the description.
+    """
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        entries = list(pool.map(partial(_index_one, place=place, store=store), urls))
+    return Description(entries, name=name)
+
+
+def _index_one(url: str, *, place: str | None, store: bool) -> ShardEntry:
+    checksum = hashlib.md5(usedforsecurity=False)  # what wids descriptions hold
+    path = stores.is_local(url)
+    if path is not None and Path(path).is_file():
+        index = build_index(url)  # from the headers alone, many times faster than the checksum
+        _add_file(path, checksum)
+    else:
+        index = build_index(url, checksum=checksum)
+    if store:
+        save_index(index, url, place)
+    return ShardEntry(url, len(index), filesize=_size(url), md5sum=checksum.hexdigest())
+
+
+def _add_file(path: str, checksum: Checksum) -> None:
+    with Path(path).open("rb", buffering=0) as file:
+        while data := file.read(_PORTION):
+            checksum.update(data)
+
+
+def _size(url: str) -> int | None:
+    try:
+        return stores.stat(url).size
+    except StoreError:
+        return None  # commands and some servers do not say

@@ -1,0 +1,339 @@
+"""A map-style dataset over indexed shards: length, any sample, any slice, any key, only the fields that are wanted."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple, Self, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webdataset.errors import FormatError, SpecError, StaleIndex, located
+
+from ._build_index import build_index
+from ._description import Description
+from ._learn_index import LearnIndexes
+from ._location import load_count, load_index
+from ._lookup import ShardReader
+from ._lru import RecentIndexes
+from ._shard_index import Extent, ShardIndex
+from ._validate import stale
+
+# How many shards stay open. A mapping costs address space only, a remote shard nothing.
+_OPEN_SHARDS = 64
+# Indexes that have to be read or built before the length is known come from files and networks.
+_WORKERS = 8
+
+
+class SampleLocation(NamedTuple):
+    """Where a sample lies: known without reading it."""
+
+    url: str
+    number: int
+    key: str | None
+    extents: tuple[Extent, ...]
+
+
+class IndexedShards(Sequence[Any]):
+    """The samples of some shards, by number.
+
+    >>> from webdataset import stores, tar
+    >>> with stores.open_write("memory://doc-dataset/a.tar") as stream:
+    ...     for name in ("a.txt", "a.json", "b.txt", "b.json"):
+    ...         _ = stream.write(tar.encode_header(name, 3) + name[:3].encode() + tar.padding(3))
+    ...     _ = stream.write(tar.END_OF_ARCHIVE)
+    >>> dataset = IndexedShards(["memory://doc-dataset/a.tar"])
+    >>> len(dataset), dataset[-1]["txt"], dataset.find("b"), [sample["json"] for sample in dataset[0:2]]
+    (2, b'b.t', 1, [b'a.j', b'b.j'])
+    >>> dataset.where(1).extents[0]
+    Extent(field='txt', offset=2560, size=3)
+
+    Args:
+        shards: addresses, or a description that knows how many samples each shard has.
+        fields: fetch only these; None fetches all.
+        index: a directory or bucket where indexes are kept; None looks beside the shards. A shard without an index is
+            read once.
+        transform: a function of a sample, such as a decoder.
+        lazy: fetch a field when it is asked for, not before.
+        keep: store the indexes that had to be built, where they were looked for.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[str] | Description,
+        *,
+        fields: Sequence[str] | None = None,
+        index: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        lazy: bool = False,
+        keep: bool = False,
+    ) -> None:
+        if isinstance(shards, str) or (transform is not None and not callable(transform)):
+            raise SpecError("IndexedShards takes a list of addresses and a function", hint="expand the spec first")
+        self._shards = _Shards(shards, index, keep=keep)
+        self._fields = None if fields is None else tuple(fields)
+        self._transform = transform
+        self._lazy = lazy
+        self._numbers = range(self._shards.total)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, which: int | str) -> Any: ...
+    @overload
+    def __getitem__(self, which: slice) -> IndexedShards: ...
+    def __getitem__(self, which: int | str | slice) -> Any:
+        """One sample by number or key, or a view of several by a slice."""
+        if isinstance(which, slice):
+            view = copy(self)
+            view._numbers = self._numbers[which]
+            return view
+        number = self.find(which) if isinstance(which, str) else which
+        shard, inside = self._locate(number)
+        return self._finish(shard, [inside])[0]
+
+    def _locate(self, number: int) -> tuple[int, int]:
+        """Its shard, and its number there."""
+        try:
+            stored = self._numbers[number]
+        except IndexError:
+            raise IndexError(f"there is no sample {number}: the dataset has {len(self):,}") from None
+        except TypeError:
+            raise TypeError(f"{number!r} is neither the number nor the key of a sample, nor a slice") from None
+        return self._shards.locate(stored)
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+        """Many samples at once, shard by shard, with few requests: what torch's loaders ask for."""
+        by_shard: dict[int, list[tuple[int, int]]] = {}
+        for place, number in enumerate(numbers):
+            shard, inside = self._locate(number)
+            by_shard.setdefault(shard, []).append((place, inside))
+        result: list[Any] = [None] * len(numbers)
+        for shard, wanted in by_shard.items():
+            samples = self._finish(shard, [inside for _, inside in wanted])
+            for (place, _), sample in zip(wanted, samples, strict=True):
+                result[place] = sample
+        return result
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[number] for number in range(len(self)))
+
+    def map(self, function: Callable[[Any], Any]) -> Self:
+        """The same samples after one more function."""
+        if not callable(function):
+            raise SpecError(f"{function!r} is not a function", hint="give a function of a sample")
+        mapped = copy(self)
+        mapped._transform = function if self._transform is None else _Both(self._transform, function)
+        return mapped
+
+    def column(self, numbers: Sequence[int] | NDArray[np.int64], field: str) -> NDArray[np.uint8]:
+        """The bytes of one field of many samples, one a row, without a step per sample; all must be of one size."""
+        wanted = np.asarray(numbers, np.int64)
+        if len(wanted) == 0 or wanted.min() < 0 or wanted.max() >= len(self):
+            raise IndexError(f"numbers from 0 to {len(self) - 1} are wanted, and at least one")
+        stored = self._numbers.start + wanted * self._numbers.step
+        starts = self._shards.starts
+        shards = np.searchsorted(starts, stored, side="right") - 1
+        parts = [(shard, np.flatnonzero(shards == shard)) for shard in np.unique(shards).tolist()]
+        rows = [self._shards.reader(shard).column(stored[places] - starts[shard], field) for shard, places in parts]
+        if len(parts) == 1:
+            return rows[0]
+        if len({part.shape[1] for part in rows}) > 1:
+            raise FormatError(f"the field {field!r} is of different sizes", hint="read such samples one by one")
+        joined = np.empty((len(wanted), rows[0].shape[1]), np.uint8)
+        for (_, places), part in zip(parts, rows, strict=True):
+            joined[places] = part
+        return joined
+
+    def find(self, key: str) -> int:
+        """The number of the sample with this key."""
+        number = self._shards.find(key)
+        try:
+            return self._numbers.index(number)
+        except ValueError:
+            raise KeyError(key) from None
+
+    def where(self, number: int) -> SampleLocation:
+        """Shard, key and byte ranges of a sample, without reading it."""
+        shard, inside = self._locate(number)
+        index = self._shards.index(shard)
+        return SampleLocation(self._shards.urls[shard], inside, index.key(inside), index.extents(inside))
+
+    @property
+    def counts(self) -> list[int]:
+        """How many samples each shard has."""
+        return list(self._shards.counts)
+
+    @property
+    def urls(self) -> list[str]:
+        """The shards' addresses."""
+        return list(self._shards.urls)
+
+    def offset(self, shard: int, inside: int) -> int:
+        """The byte where a sample begins in its shard."""
+        return self._shards.index(shard).start(inside) if inside else 0
+
+    def stale(self, shard: int) -> StaleIndex:
+        """The error for a shard that does not hold as many samples as was said."""
+        return stale(
+            f"the shard does not hold the {self._shards.counts[shard]} samples it should", self._shards.urls[shard]
+        )
+
+    def close(self) -> None:
+        """Let go of open shards."""
+        self._shards.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"IndexedShards({len(self)} samples in {len(self._shards.urls)} shards, fields={self._fields})"
+
+    def _finish(self, shard: int, numbers: list[int]) -> list[Any]:
+        reader = self._shards.reader(shard)
+        samples: list[Any]
+        if self._lazy:
+            samples = [LazySample(reader, number, self._fields) for number in numbers]
+        else:
+            samples = reader.samples(numbers, self._fields)
+        return samples if self._transform is None else [self._transform(sample) for sample in samples]
+
+
+@dataclass(frozen=True)
+class _Both:
+    """One function after the other; a closure would not go to another process."""
+
+    first: Callable[[Any], Any]
+    then: Callable[[Any], Any]
+
+    def __call__(self, sample: Any) -> Any:
+        return self.then(self.first(sample))
+
+
+class LazySample(Mapping[str, Any]):
+    """A sample whose fields are fetched when they are asked for, once.
+
+    >>> LazySample.__mro__[1].__name__
+    'Mapping'
+    """
+
+    def __init__(self, reader: ShardReader, number: int, fields: Sequence[str] | None = None) -> None:
+        self._reader = reader
+        self._number = number
+        names = (extent.field.lower() for extent in reader.index.extents(number))
+        self._names = tuple(name for name in names if fields is None or name in fields)
+        self._known: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._known:
+            if name in {"__key__", "__url__", *self._names}:
+                self._known |= self._reader.sample(self._number, [name])
+            else:
+                raise KeyError(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("__key__", "__url__", *self._names))
+
+    def __len__(self) -> int:
+        return 2 + len(self._names)
+
+
+class _Shards:
+    """The shards behind a dataset and all views of it: counts, indexes and open readers."""
+
+    def __init__(self, shards: Sequence[str] | Description, place: str | None, *, keep: bool) -> None:
+        self._place = place
+        self._learn = LearnIndexes(place) if keep else None
+        self._indexes = RecentIndexes()
+        self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+        self._lock = threading.Lock()
+        if isinstance(shards, Description):
+            self.urls = shards.urls
+            self.counts = shards.counts
+        else:
+            self.urls = [str(url) for url in shards]
+            with ThreadPoolExecutor(_WORKERS) as pool:
+                self.counts = list(pool.map(self._count, range(len(self.urls))))
+        self._starts = [0, *accumulate(self.counts)]
+        self.starts = np.array(self._starts)
+        self.total = self._starts[-1]
+
+    def locate(self, number: int) -> tuple[int, int]:
+        shard = bisect_right(self._starts, number) - 1
+        return shard, number - self._starts[shard]
+
+    def find(self, key: str) -> int:
+        for shard in range(len(self.urls)):
+            index = self.index(shard)
+            try:
+                return self._starts[shard] + index.find(key)
+            except KeyError:
+                continue
+            finally:
+                self._keep(shard, index)  # which has grown by a table of its keys
+        raise KeyError(key)
+
+    def index(self, shard: int) -> ShardIndex:
+        index = self._indexes.get(shard)
+        if index is None:
+            url = self.urls[shard]
+            with located(shard=url):
+                index = load_index(url, self._place) or self._built(url)
+            counts = getattr(self, "counts", None)
+            if counts is not None and len(index) != counts[shard]:
+                raise stale(f"the description counts {counts[shard]} samples, the index {len(index)}", url)
+            self._keep(shard, index)
+        return index
+
+    def _keep(self, shard: int, index: ShardIndex) -> None:
+        for gone in self._indexes.put(shard, index):
+            with self._lock:
+                self._readers.pop(gone, None)  # it holds the index; closed with the last reference to it
+
+    def _built(self, url: str) -> ShardIndex:
+        index = build_index(url)
+        if self._learn is not None:
+            self._learn.keep(index, url)
+        return index
+
+    def reader(self, shard: int) -> ShardReader:
+        with self._lock:
+            reader = self._readers.get(shard)
+            if reader is not None:
+                self._readers.move_to_end(shard)
+                return reader
+        reader = ShardReader(self.urls[shard], self.index(shard))
+        with self._lock:
+            reader = self._readers.setdefault(shard, reader)
+            if len(self._readers) > _OPEN_SHARDS:
+                # Not closed: another thread may be reading from it. It goes with the last reference.
+                self._readers.popitem(last=False)
+        return reader
+
+    def close(self) -> None:
+        with self._lock:
+            while self._readers:
+                self._readers.popitem()[1].close()
+
+    def _count(self, shard: int) -> int:
+        count = load_count(self.urls[shard], self._place)
+        return len(self.index(shard)) if count is None else count
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_readers": OrderedDict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()

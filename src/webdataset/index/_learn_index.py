@@ -1,0 +1,112 @@
+"""Learn the index of a shard while somebody reads it for its samples, and keep it for the next time.
+
+No byte is read for it that would not be read anyway. An index is kept only of a shard that was read from its first byte
+to its end without a failure; it is the one that `build_index` would give.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from operator import sub
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webdataset import stores
+from webdataset.errors import EncodingError, SpecError, StoreError
+
+from ._build_index import IndexBuilder
+from ._location import index_url, save_index
+from ._shard_index import ShardIndex
+
+if TYPE_CHECKING:
+    from webdataset.tar import Run
+
+_log = logging.getLogger(__name__)
+
+# Places that could not be written to; said once per process, not once per shard.
+_refused: set[str] = set()
+
+
+@dataclass(frozen=True)
+class LearnIndexes:
+    """Keeps the indexes of shards that are read to their end.
+
+    >>> from webdataset import tar
+    >>> learn = LearnIndexes("memory://doc-learn/indexes")
+    >>> lesson = learn.begin("https://example.org/a.tar")
+    >>> for run in tar.read_runs(tar.encode_header("a.txt", 3) + b"abc" + tar.padding(3) + tar.END_OF_ARCHIVE):
+    ...     lesson.add(run)
+    >>> lesson.keep()
+    'memory://doc-learn/indexes/a-39bb47b8656c6c6d.idx'
+    >>> learn.begin("https://example.org/a.tar") is None
+    True
+
+    Args:
+        place: a directory or bucket for the indexes; None is beside the shards, where those are on this machine.
+    """
+
+    place: str | None = None
+
+    def begin(self, url: str) -> Lesson | None:
+        """What is to be told about a shard that is being read; None if there is nothing to learn."""
+        try:
+            where = index_url(url, self.place)
+        except SpecError:
+            return None  # a command has no place beside it
+        if (self.place is None and stores.is_local(url) is None) or self._home(where) in _refused:
+            return None
+        return None if _is_known(url, where) else Lesson(self, url)
+
+    def keep(self, index: ShardIndex, url: str) -> str | None:
+        """Store the index of a shard and say where; None if it cannot be stored, which is no failure."""
+        try:
+            return save_index(index, url, self.place)
+        except (StoreError, OSError) as error:
+            self._refuse(url, error)
+        except (EncodingError, SpecError) as error:
+            _log.info("%s has no index: %s", url, error)
+        return None
+
+    def _refuse(self, url: str, error: Exception) -> None:
+        """Remember a place that cannot be written to, and say so the first time."""
+        home = self._home(index_url(url, self.place))
+        if home not in _refused:
+            _refused.add(home)
+            _log.warning("no indexes are kept in %s: %s", home or ".", error)
+
+    @staticmethod
+    def _home(where: str) -> str:
+        return where.rpartition("/")[0]
+
+
+class Lesson:
+    """What has been learned of one shard so far."""
+
+    def __init__(self, learn: LearnIndexes, url: str) -> None:
+        self._learn, self._url = learn, url
+        self._builder = IndexBuilder()
+
+    def add(self, run: Run) -> None:
+        """The next members of the shard."""
+        base = run.base
+        self._builder.add_run(run.names, [base + start for start in run.starts], map(sub, run.stops, run.starts))
+
+    def keep(self) -> str | None:
+        """The shard has been read to its end: store its index and say where; None if it cannot be stored."""
+        return self._learn.keep(self._builder.finish(), self._url)
+
+
+def _is_known(url: str, where: str) -> bool:
+    """Whether there is an index that is not older than its shard, as far as that can be told without reading."""
+    path, shard = stores.is_local(where), stores.is_local(url)
+    if path is not None and shard is not None:
+        try:
+            return Path(path).stat().st_mtime_ns >= Path(shard).stat().st_mtime_ns
+        except OSError:
+            return False
+    try:
+        stores.stat(where)
+    except (StoreError, OSError):
+        return False
+    return True

@@ -1,0 +1,140 @@
+"""How a batch travels between processes: a short message, and all its arrays side by side in one block.
+
+The batch is pickled with its large buffers left out (PEP 574), whatever it is made of; on the other side the arrays and
+tensors are views of the block. So a batch of a hundred fields is one object in shared memory, and is copied once; or
+not at all, if it was made in the block.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from webdataset.errors import StageError
+
+from ._shared_memory import Blocks, aligned, receive
+
+_LEAST = 1024  # smaller buffers stay in the message
+# Below this a message through the pipe is as fast as a block (64 kB is what a Linux pipe holds at once).
+_LEAST_BLOCK = 1 << 16
+
+
+@dataclass(slots=True)
+class Parcel:
+    """A value on its way: the message, and where its buffers are."""
+
+    message: bytes
+    spans: list[tuple[int, int]]
+    buffers: Any  # the posted block, as the arguments of `receive`; or the bytes themselves
+
+    def unpack(self) -> Any:
+        """The value, once; its arrays are views, and the block goes back when the last of them is gone."""
+        block, self.buffers = self.buffers, None
+        views = [block[start : start + length] for start, length in self.spans]
+        return pickle.loads(self.message, buffers=views)  # noqa: S301  # from a process that we started ourselves
+
+    def __reduce__(self) -> tuple[Callable[..., Parcel], tuple[Any, ...]]:
+        return _arrive, (self.message, self.spans, self.buffers)
+
+
+def _arrive(message: bytes, spans: list[tuple[int, int]], buffers: Any) -> Parcel:
+    """Open the block at once: the worker may close it as soon as it sees that we have it."""
+    if isinstance(buffers, tuple):
+        return Parcel(message, spans, receive(*buffers))
+    return Parcel(message, spans, np.frombuffer(buffers, np.uint8))
+
+
+def pack(value: Any, blocks: Blocks | None) -> Parcel:
+    """Make a parcel; without blocks the buffers travel in the message.
+
+    >>> blocks = Blocks(keep=2)
+    >>> parcel = pack({"image": np.ones((64, 32, 32)), "label": 3}, blocks)
+    >>> len(parcel.message) < 500
+    True
+    >>> batch = pickle.loads(pickle.dumps(parcel)).unpack()
+    >>> batch["image"].sum(), batch["label"]
+    (np.float64(65536.0), 3)
+    """
+    found: list[memoryview] = []
+    message = _pickled(value, found)
+    size = sum(aligned(buffer.nbytes) for buffer in found)
+    if blocks is None or size < _LEAST_BLOCK:
+        spans, flat = [], bytearray()
+        for buffer in found:
+            spans.append((len(flat), buffer.nbytes))
+            flat += buffer
+            flat += bytes(aligned(len(flat)) - len(flat))
+        return Parcel(message, spans, flat)
+    block = blocks.block_for(found, size)
+    spans = [(block.hold(buffer), buffer.nbytes) for buffer in found]
+    return Parcel(message, spans, blocks.post(block, size))
+
+
+def _pickled(value: Any, found: list[memoryview]) -> bytes:
+    """Pickle a value, and collect its large buffers."""
+
+    def leave_out(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _LEAST:
+            return True
+        found.append(raw)
+        return False
+
+    out = io.BytesIO()
+    try:
+        _Pickler(out, protocol=5, buffer_callback=leave_out).dump(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise StageError(
+            f"an item of type {type(value).__name__} cannot travel from a worker process: {error}",
+            hint="yield arrays, tensors and plain values, or use workers='threads'",
+        ) from error
+    return out.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    """Lets tensors and arrays that are not contiguous take part in PEP 574."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How to pickle what Python itself would put into the message."""
+        if isinstance(obj, np.ndarray) and not (obj.flags.c_contiguous or obj.flags.f_contiguous):
+            return np.ascontiguousarray(obj).__reduce_ex__(5)
+        torch = sys.modules.get("torch")  # a tensor cannot exist before torch is imported
+        if torch is not None and type(obj) is torch.Tensor and _is_plain(obj, torch):
+            if obj.dtype == torch.bfloat16:
+                return _bfloat16, (obj.contiguous().view(torch.int16).numpy(),)
+            return _tensor, (obj.contiguous().numpy(),)
+        return NotImplemented
+
+
+def _is_plain(tensor: Any, torch: Any) -> bool:
+    return (
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg() or tensor.is_quantized)
+        and tensor.dtype in _numpy_dtypes(torch)
+    )
+
+
+def _numpy_dtypes(torch: Any) -> tuple[Any, ...]:
+    return (
+        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    )
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> Any:
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def _bfloat16(array: np.ndarray[Any, Any]) -> Any:
+    import torch
+
+    return torch.from_numpy(array).view(torch.bfloat16)

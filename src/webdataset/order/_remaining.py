@@ -1,0 +1,194 @@
+"""What is left of an epoch: every position from some point on, but for a few ranges that are done already.
+
+Readers take positions of the rest in a fixed pattern (`Steps`), so how many each of them took says exactly which are
+done. Joined, that is again a rest, for any other number of readers to go on with. Readers that went in step leave one
+number. Where a filter let some of them run ahead, thousands of ranges may be left; then what is saved is the rest
+before, and the counts: a few integers again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from webdataset.errors import StateError
+
+from ._steps import Steps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+# A checkpoint with more ranges than this is written as counts instead: 64 ranges take about 1.5 kB.
+_MOST_RANGES = 64
+
+
+class Reader(NamedTuple):
+    """Worker `worker` of `workers` on rank `rank` of `ranks`, and how many positions it took, `batch` at a time."""
+
+    rank: int
+    ranks: int
+    worker: int
+    workers: int
+    batch: int
+    taken: int
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """The positions of an epoch of `samples` samples that are not done.
+
+    >>> rest = Remaining(10, position=4, also=((6, 8),))
+    >>> len(rest), rest.positions([0, 1, 2, 3])
+    (4, array([4, 5, 8, 9]))
+
+    Args:
+        samples: how many samples the epoch has.
+        position: everything before it is done.
+        also: ranges behind it that are done too.
+    """
+
+    samples: int
+    position: int = 0
+    also: tuple[tuple[int, int], ...] = ()
+    _made: tuple[Remaining, tuple[Reader, ...]] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        edges = [self.position, *(edge for done in self.also for edge in done), self.samples]
+        if not self.position >= 0 or edges != sorted(edges):
+            raise StateError(
+                f"{self} is not possible", hint="resume with the dataset that the checkpoint was written for"
+            )
+
+    def __len__(self) -> int:
+        return self.samples - self.position - sum(stop - start for start, stop in self.also)
+
+    def positions(self, numbers: Any) -> Ints:
+        """The positions of the rest with these numbers, counted from its beginning."""
+        numbers = np.asarray(numbers, np.int64)
+        starts, before = self._segments
+        segment = np.searchsorted(before, numbers, side="right") - 1 if self.also else 0
+        result: Ints = starts[segment] + numbers - before[segment]
+        return result
+
+    def without(self, start: int, stop: int) -> Remaining:
+        """The rest when also the positions from `start` up to `stop` are done.
+
+        >>> Remaining(10).without(0, 4).without(6, 8)
+        Remaining(samples=10, position=4, also=((6, 8),))
+        """
+        spans = list(_joined([(0, self.position), *self.also, (start, min(stop, self.samples))]))
+        position = spans.pop(0)[1]
+        return Remaining(self.samples, position, tuple(span for span in spans if span[0] < span[1]))
+
+    def after(self, taken: Iterable[Reader]) -> Remaining:
+        """The rest when these readers have taken so much of this one.
+
+        >>> readers = [Reader(rank, 2, 0, 1, batch=2, taken=taken) for rank, taken in ((0, 4), (1, 2))]
+        >>> Remaining(10).after(readers)
+        Remaining(samples=10, position=6, also=())
+        """
+        readers = tuple(taken)
+        first = min(_first_open(readers), len(self))  # all numbers before it are done, without listing them
+        numbers = [_numbers(reader, first) for reader in readers]
+        done = np.unique(np.concatenate([np.empty(0, np.int64), *numbers]))
+        done = done[(done >= first) & (done < len(self))]
+        more = int(np.argmax(np.append(done, -1) != first + np.arange(len(done) + 1)))
+        position = self.samples if first + more == len(self) else int(self.positions([first + more])[0])
+        also = _ranges(self.positions(done[more:]))
+        later = [span for span in self.also if span[0] > position]
+        return Remaining(self.samples, position, _joined([*also, *later]), (self, readers))
+
+    def save(self) -> dict[str, Any]:
+        """As JSON.
+
+        >>> Remaining(10, 4).save()
+        {'samples': 10, 'position': 4, 'also': []}
+        """
+        if len(self.also) > _MOST_RANGES and self._made is not None:
+            before, readers = self._made
+            return {"before": before.save(), "readers": [list(reader) for reader in readers]}
+        return {"samples": self.samples, "position": self.position, "also": [list(span) for span in self.also]}
+
+    @classmethod
+    def load(cls, saved: dict[str, Any], samples: int) -> Remaining:
+        """What was saved, if it was saved for as many samples.
+
+        >>> Remaining.load({"samples": 10, "position": 4, "also": []}, samples=9)
+        Traceback (most recent call last):
+        webdataset.errors.StateError: the checkpoint is of 10 samples, the dataset has 9 – resume with the dataset ...
+        """
+        if "readers" in saved:
+            return cls.load(saved["before"], samples).after(Reader(*reader) for reader in saved["readers"])
+        if saved["samples"] != samples:
+            raise StateError(
+                f"the checkpoint is of {saved['samples']} samples, the dataset has {samples}",
+                hint="resume with the dataset that the checkpoint was written for",
+            )
+        return cls(samples, saved["position"], tuple((start, stop) for start, stop in saved["also"]))
+
+    @cached_property
+    def _segments(self) -> tuple[Ints, Ints]:
+        """Where the runs of positions that are left begin, and how many positions lie in those before each."""
+        starts = np.array([self.position, *(stop for _, stop in self.also)], np.int64)
+        stops = np.array([*(start for start, _ in self.also), self.samples], np.int64)
+        return starts, np.concatenate(([0], np.cumsum(stops - starts)))
+
+    def steps(self, batch: int, ranks: int, last: str) -> Steps:
+        """How readers share this rest."""
+        return Steps(len(self), batch, ranks, last=last)
+
+
+def _first_open(readers: Sequence[Reader]) -> int:
+    """The first number of a step that not all readers have finished; 0 if some of them are not known."""
+    if not readers:
+        return 0
+    ranks, batch = readers[0].ranks, readers[0].batch
+    open_steps = {}
+    for reader in readers:
+        step = reader.worker + reader.workers * (reader.taken // batch)
+        open_steps[reader.rank, reader.workers, reader.worker] = step
+    workers = {reader.rank: reader.workers for reader in readers}
+    expected = {(rank, workers.get(rank, 1), worker) for rank in range(ranks) for worker in range(workers.get(rank, 1))}
+    return min(open_steps.values()) * ranks * batch if open_steps.keys() == expected else 0
+
+
+def _numbers(reader: Reader, first: int) -> Ints:
+    """The numbers from `first` on that a reader took, in its order; of padding and behind the end too."""
+    step = first // (reader.ranks * reader.batch)
+    done = max(0, -(-(step - reader.worker) // reader.workers)) * reader.batch
+    return numbers_of(reader, np.arange(min(done, reader.taken), reader.taken))
+
+
+def numbers_of(reader: Reader, turns: Any) -> Ints:
+    """The numbers that a reader takes at these of its turns, which count from 0.
+
+    >>> numbers_of(Reader(rank=1, ranks=2, worker=0, workers=1, batch=2, taken=0), [0, 1, 2])
+    array([2, 3, 6])
+    """
+    turns = np.asarray(turns, np.int64)
+    step = reader.worker + reader.workers * (turns // reader.batch)
+    result: Ints = (step * reader.ranks + reader.rank) * reader.batch + turns % reader.batch
+    return result
+
+
+def _ranges(positions: Ints) -> list[tuple[int, int]]:
+    if not len(positions):
+        return []
+    breaks = np.flatnonzero(np.diff(positions) != 1) + 1
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(positions, breaks)]
+
+
+def _joined(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if joined and joined[-1][1] >= start:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return tuple(joined)

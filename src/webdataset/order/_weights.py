@@ -1,0 +1,43 @@
+"""Weights of several sources: checked, and the source that a random number picks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from math import isfinite
+
+from webdataset.errors import SpecError
+
+
+def pick(weights: Sequence[float], point: float) -> int:
+    """The source that a point of 0 … 1 falls on, when each takes up its share of the line.
+
+    >>> [pick([1, 0, 1], point) for point in (0.0, 0.49, 0.5, 0.99)]
+    [0, 0, 2, 2]
+    """
+    sums = list(accumulate(weights))
+    # Rounding may put the last point on the end of the line, which is the last source that has any weight.
+    return min(bisect_right(sums, point * sums[-1]), bisect_left(sums, sums[-1]))
+
+
+def check_weights(weights: Sequence[float], sources: int) -> list[float]:
+    """The weights as floats, or an error that says which one cannot be.
+
+    >>> check_weights([1, 3], 2)
+    [1.0, 3.0]
+    >>> check_weights([0, 0], 2)
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: the weights [0, 0] sum to 0 – give at least one source a weight above 0
+    """
+    try:
+        numbers = [float(weight) for weight in weights]
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"the weights {weights!r:.100} are no numbers", hint="give one weight per source") from error
+    if len(numbers) != sources:
+        raise SpecError(f"{len(numbers)} weights for {sources} sources", hint="give one weight per source")
+    if not all(isfinite(number) and number >= 0 for number in numbers):
+        raise SpecError(f"the weights {list(weights)} are not all numbers from 0 up", hint="give finite weights")
+    if sources and not any(numbers):
+        raise SpecError(f"the weights {list(weights)} sum to 0", hint="give at least one source a weight above 0")
+    return numbers

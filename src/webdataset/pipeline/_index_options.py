@@ -1,0 +1,159 @@
+"""Which datasets are read by plan: those whose shards have indexes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from webdataset import shards, stores
+from webdataset.errors import FormatError, SpecError, StoreError
+from webdataset.index import Description, IndexedShards, LearnIndexes, has_index, index_url, read_description
+
+_PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
+_ORDERS = ("sequential", "random", "quasi-random")
+# Neighbours that a quasi-random order keeps together: with 100 kB samples a read of 3 MB, which disks and stores like.
+_CHUNK = 32
+
+
+def check_fields(fields: Any) -> None:
+    """Refuse what names no fields.
+
+    >>> check_fields("json")
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: fields='json' – a list of field names, such as ("json",)
+    """
+    if fields is not None and (
+        isinstance(fields, str) or not isinstance(fields, Iterable) or not all(isinstance(name, str) for name in fields)
+    ):
+        raise SpecError(f"fields={fields!r}", hint='a list of field names, such as ("json",)')
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a user said about indexed reading; None where nothing was said.
+
+    >>> Wishes(order="random").window_and_chunk(shuffled=False)
+    (None, None)
+    """
+
+    index: bool | str | PathLike[str] | None = None
+    fields: Sequence[str] | None = None
+    last: str | None = None
+    window: int | None = None
+    order: str | None = None
+    learn: bool | str | PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.index, (bool, str, PathLike, type(None))):
+            raise SpecError(
+                f"index={self.index!r}", hint="a place where indexes lie, True (beside the shards) or False"
+            )
+        if not isinstance(self.learn, (bool, str, PathLike, type(None))):
+            raise SpecError(
+                f"learn={self.learn!r}", hint="a place to keep indexes in, True (beside the shards) or False"
+            )
+        if self.last not in {None, "pad", "drop"}:
+            raise SpecError(f"last={self.last!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
+        if self.order not in {None, *_ORDERS}:
+            raise SpecError(f"order={self.order!r}", hint=f"one of {', '.join(_ORDERS)}")
+        check_fields(self.fields)
+        if self.window is not None and (
+            isinstance(self.window, bool) or not isinstance(self.window, int | float) or not self.window >= 0
+        ):
+            raise SpecError(
+                f"window={self.window!r}", hint="how many shards are mixed at a time; order='random' mixes all"
+            )
+        if self.window is not None and self.order is not None:
+            raise SpecError("both window and order were given", hint="give one of them")
+
+    @property
+    def insist(self) -> str | None:
+        """What was asked for that needs an index."""
+        given: dict[str, Any] = {"fields": self.fields, "last": self.last, "window": self.window, "order": self.order}
+        if self.index not in {None, False}:
+            given["index"] = self.index
+        return next((f"{name}={value!r}" for name, value in given.items() if value is not None), None)
+
+    @property
+    def place(self) -> str | None:
+        """Where indexes lie; None is beside the shards."""
+        named = (fspath(wish) for wish in (self.index, self.learn) if isinstance(wish, (str, PathLike)))
+        return next(named, None)
+
+    @property
+    def learning(self) -> LearnIndexes | None:
+        """What keeps the indexes of shards that are streamed."""
+        return LearnIndexes(self.place) if self.learn not in {None, False} else None
+
+    def window_and_chunk(self, *, shuffled: bool) -> tuple[int | None, int | None]:
+        """The order in numbers."""
+        if self.order is not None:
+            return {"sequential": (0, None), "random": (None, None), "quasi-random": (0, _CHUNK)}[self.order]
+        return (int(shuffled) if self.window is None else self.window), None
+
+
+def is_description(urls: Any) -> bool:
+    """Whether this names a dataset description.
+
+    >>> is_description("data/train.json"), is_description(["a.tar"])
+    (True, False)
+    """
+    return isinstance(urls, (str, Path)) and str(urls).partition("?")[0].endswith(".json")
+
+
+def indexed(urls: Any, wishes: Wishes) -> IndexedShards | None:
+    """The dataset with its indexes, or None if it has none and nobody insists.
+
+    >>> indexed(["/nowhere/a.tar"], Wishes()) is None
+    True
+    """
+    described: Sequence[str] | Description
+    if is_description(urls):
+        described = read_description(urls)
+    else:
+        described = _addresses(urls)
+        if wishes.insist is None and not _are_ready(described, wishes.place):
+            return None
+    keep = bool(wishes.index or wishes.learn)
+    try:
+        return IndexedShards(described, fields=wishes.fields, index=wishes.place, keep=keep)
+    except FormatError as error:
+        if wishes.insist is not None:
+            raise
+        warnings.warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
+        return None
+
+
+def window_for(counts: Sequence[int], samples: int) -> int | None:
+    """How many shards must be mixed so that at least so many samples are, whichever shards they are; None for all.
+
+    >>> window_for([10, 20, 30], 25), window_for([10, 20, 30], 60)
+    (2, None)
+    """
+    window = int(np.searchsorted(np.cumsum(np.sort(np.asarray(counts, np.int64))), samples)) + 1
+    return window if window < len(counts) else None
+
+
+def _addresses(urls: Any) -> list[str]:
+    if isinstance(urls, shards.SimpleShardList):
+        return [str(url) for url in urls.urls]
+    return [str(url) for url in shards.expand(urls)]
+
+
+def _are_ready(urls: Sequence[str], place: str | None) -> bool:
+    """Whether every shard has an index: by a look into directories, or one listing of a place of their own."""
+    if any(url.lower().endswith(_PACKED) for url in urls):
+        return False
+    if place is None:
+        return all(map(has_index, urls))
+    try:
+        known = {name.rpartition("/")[2] for name in stores.list_urls(f"{place.rstrip('/')}/")}
+    except StoreError:
+        return False
+    return all(index_url(url, place).rpartition("/")[2] in known for url in urls)

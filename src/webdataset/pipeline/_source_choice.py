@@ -1,0 +1,141 @@
+"""Which dataset of a mix comes next: in turn, by chance, or by exact shares; with a state that can be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from webdataset.flow import Json, digest
+from webdataset.order import MixSchedule, check_weights, pick
+
+
+class Drawing(Protocol):
+    """Decides which dataset comes next."""
+
+    def draw(self) -> int | None:
+        """The number of the dataset; None if those that are left have lost their weight."""
+
+    def drop(self, source: int) -> bool:
+        """Go on without this one; False when none is left."""
+
+    def save(self) -> Json:
+        """What is needed to go on drawing, as JSON."""
+
+    def load(self, saved: Json) -> Drawing:
+        """The drawing that goes on from what was saved."""
+
+
+class InTurns:
+    """One after the other, again and again."""
+
+    def __init__(self, sources: int) -> None:
+        self.left, self.turn = list(range(sources)), 0
+
+    def draw(self) -> int:
+        """The next one in turn."""
+        source = self.left[self.turn]
+        self.turn = (self.turn + 1) % len(self.left)
+        return source
+
+    def drop(self, source: int) -> bool:
+        """Leave one out; whoever came after it is next."""
+        place = self.left.index(source)
+        self.left.remove(source)
+        self.turn = place % len(self.left) if self.left else 0
+        return bool(self.left)
+
+    def save(self) -> Json:
+        """Who is left, and whose turn it is."""
+        return {"left": list(self.left), "turn": self.turn}
+
+    def load(self, saved: Json) -> InTurns:
+        """Go on with the next turn."""
+        self.left, self.turn = list(saved["left"]), saved["turn"]
+        return self
+
+
+class AtRandom:
+    """By probability; every draw depends on its number alone."""
+
+    def __init__(self, weights: Sequence[float], key: int) -> None:
+        self.weights, self.key, self.step = list(weights), key, 0
+
+    def draw(self) -> int:
+        """The one that chance picks."""
+        self.step += 1
+        return pick(self.weights, digest("mix", self.key, self.step) / 2**64)
+
+    def drop(self, source: int) -> bool:
+        """Leave one out."""
+        self.weights[source] = 0.0
+        return any(self.weights)
+
+    def save(self) -> Json:
+        """The weights that are left, and how many draws were made."""
+        return {"weights": self.weights, "step": self.step}
+
+    def load(self, saved: Json) -> AtRandom:
+        """Go on with the next draw."""
+        self.weights, self.step = list(saved["weights"]), saved["step"]
+        return self
+
+
+class ByShares:
+    """By exact shares, with weights that change at given steps or when they are set."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._schedule = MixSchedule(shares.first())
+        self._step, self._version = 0, shares.version
+        self._dropped: set[int] = set()
+
+    def draw(self) -> int | None:
+        """The one whose turn it is by its share."""
+        weights = self._shares.changed(self._step, since=self._version)
+        if weights is not None:
+            self._version = self._shares.version
+            left = [0.0 if source in self._dropped else weight for source, weight in enumerate(weights)]
+            if not any(left):
+                return None
+            self._schedule.reweight(left)
+        self._step += 1
+        return self._schedule.draw()
+
+    def drop(self, source: int) -> bool:
+        """Leave one out; the others keep their proportions."""
+        self._dropped.add(source)
+        return self._schedule.drop(source)
+
+    def save(self) -> Json:
+        """The schedule, with its weights, and who is left out."""
+        return {"schedule": self._schedule.save(), "step": self._step, "dropped": sorted(self._dropped)}
+
+    def load(self, saved: Json) -> ByShares:
+        """Go on with the next draw, and with the weights in force then."""
+        self._schedule = MixSchedule.load(saved["schedule"])
+        self._step, self._dropped = saved["step"], set(saved["dropped"])
+        return self
+
+
+class Shares:
+    """The weights of a mix: at the start, from given steps on, and whatever was set since."""
+
+    def __init__(self, plan: Sequence[tuple[int, Sequence[float]]]) -> None:
+        self._plan = sorted((step, list(weights)) for step, weights in plan)
+        self._set: list[float] | None = None
+        self.version = 0
+
+    def first(self) -> list[float]:
+        """The weights that a pass begins with."""
+        return self._plan[0][1] if self._set is None else self._set
+
+    def changed(self, step: int, since: int) -> list[float] | None:
+        """New weights if they change at this step, else None."""
+        if self.version != since:
+            return self._set
+        return next((weights for start, weights in self._plan if start == step > 0), None)
+
+    def set(self, weights: Sequence[float]) -> None:
+        """Use these from the next draw on."""
+        self._set = check_weights(weights, len(self._plan[0][1]))
+        self.version += 1

@@ -1,0 +1,173 @@
+"""Runs of members → samples: `_group_samples`'s rule for whole windows, at 0.8 µs per sample of two fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from webdataset.flow import EndOfStreamError
+from webdataset.handlers import Handler, reraise_exception
+from webdataset.names import is_meta, split_name
+
+from ._group_samples import OWN_FIELDS, Keys, Sample
+from ._sample_errors import duplicate_field, split_sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from webdataset.tar import Run
+
+# Endings that were met before are looked up; a shard whose endings never repeat must not fill the memory.
+_MOST_ENDINGS = 1000
+
+
+class Gathered(NamedTuple):
+    """Finished samples, and the archive offset of each one's first header."""
+
+    samples: list[Sample]
+    offsets: list[int]
+
+
+class Gatherer:
+    """Groups the members of one shard, run by run; holds the sample that is not finished yet.
+
+    >>> from webdataset.tar import Run
+    >>> gatherer, gathered = Gatherer(url="a.tar"), Gathered([], [])
+    >>> gatherer.feed(Run(0, True, b"abc", ["1.a", "1.b", "2.a"], [0, 512, 1024], [0, 1, 2], [1, 2, 3]), gathered)
+    >>> gathered
+    Gathered(samples=[{'__key__': '1', '__url__': 'a.tar', 'a': b'a', 'b': b'b'}], offsets=[0])
+    >>> gatherer.finish(gathered)
+    >>> gathered.samples[1]
+    {'__key__': '2', '__url__': 'a.tar', 'a': b'c'}
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str | None = None,
+        local_path: str | None = None,
+        keys: Keys = split_name,
+        lcase: bool = True,
+        suffixes: Collection[str] | None = None,
+        allow_split: bool = False,
+        handler: Handler = reraise_exception,
+        earlier: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._url = url
+        self._earlier = earlier  # the names before the first member, for a reading that begins in the middle
+        self._keys = keys
+        self._lcase = lcase
+        self._suffixes = suffixes
+        self._allow_split = allow_split
+        self._handler = handler
+        self._own: Sample = {"__key__": None, "__url__": url}
+        if local_path is not None:
+            self._own["__local_path__"] = local_path
+        self._risen: list[str] = []  # the keys so far, joined, as long as they rise
+        self._seen: set[str] | None = None  # the keys so far, once they do not
+        self._endings: dict[str, str] = {}  # what follows the first dot of ordinary names → field
+        self._key: str | None = None
+        self._sample: Sample = {}  # the one that is not finished yet,
+        self._begun = 0  # where it begins,
+        self._whole = False  # and whether it will be handed on
+
+    def feed(self, run: Run, into: Gathered) -> None:
+        """Append the samples that these members finish.
+
+        When it raises (the handler did, or said stop: `EndOfStreamError`), what was finished before is in `into`.
+        """
+        key, sample, begun, whole = self._key, self._sample, self._begun, self._whole
+        endings, seen, data, blank = self._endings, self._seen, run.data, self._own.copy
+        samples, offsets = into
+        before, odd = len(samples), _has_odd_names(run.names)
+        for name, offset, start, stop in zip(run.names, run.offsets, run.starts, run.stops, strict=True):
+            stem, _, ending = name.partition(".")
+            field: str | None = endings.get(ending)
+            if field is None or odd:
+                stem, field = self._split(name)
+                if stem is None:
+                    continue
+            if stem != key:
+                if whole:
+                    samples.append(sample)
+                    offsets.append(begun)
+                whole = True
+                if seen is not None or (key is not None and stem < key):
+                    whole = self._may_begin(stem, name, offset, samples)
+                    seen = self._seen
+                key, begun, sample = stem, offset, blank()
+                sample["__key__"] = key
+                if field is not None:
+                    sample[field] = data[start:stop]
+            elif field is None or field in sample:
+                self._leave_out(field, key, name, offset, whole=whole)
+            else:
+                sample[field] = data[start:stop]
+        self._key, self._sample, self._begun, self._whole = key, sample, begun, whole
+        if seen is None and len(samples) > before:
+            self._risen.append("\0".join([finished["__key__"] for finished in samples[before:]]))
+
+    def finish(self, into: Gathered) -> None:
+        """Append the last sample. Not to be called after an error: the sample may lack members."""
+        if self._whole:
+            into.samples.append(self._sample)
+            into.offsets.append(self._begun)
+
+    def _split(self, name: str) -> tuple[Any, str | None]:
+        """Key and field; no key if the member belongs to no sample, no field if it is not to be kept."""
+        try:
+            key, field = (None, None) if is_meta(name) else self._keys(name)
+        except Exception as error:  # `keys` may be the user's
+            self._ask(error)
+            return None, None
+        if key is None or field is None:
+            return None, None
+        ending, field = field, field.lower() if self._lcase else field
+        if field in OWN_FIELDS or not (self._suffixes is None or field in self._suffixes):
+            return key, None
+        if self._keys is split_name and ending and "/" not in ending:
+            if len(self._endings) >= _MOST_ENDINGS:
+                self._endings.clear()
+            self._endings[ending] = field
+        return key, field
+
+    def _may_begin(self, key: str, name: str, offset: int, samples: list[Sample]) -> bool:
+        """Whether a key is new. If it is not, that is an error; if that is forgiven, its members are left out.
+
+        A shard in rising order, which is what sorted names make, cannot have a key twice, so its keys are only noted
+        down. The set of them is built when one falls behind: looking 40,000 keys up in it costs 0.4 µs for each. Only
+        then, too, a reading that begins in the middle has to know what stands before.
+        """
+        if self._seen is None:
+            self._seen = {key for keys in self._risen for key in keys.split("\0")}
+            self._seen.update(sample["__key__"] for sample in samples)
+            self._risen.clear()
+            self._note_earlier(self._seen)
+        back = key in self._seen
+        self._seen.add(key)
+        if back and not self._allow_split:
+            self._ask(split_sample(key, name, self._url, offset))
+            return False
+        return True
+
+    def _note_earlier(self, seen: set[str]) -> None:
+        try:
+            names = list(self._earlier())
+        except Exception as error:  # this reads the shard once more
+            self._ask(error)
+        else:
+            seen.update(key for key, _ in map(self._split, names) if key is not None)
+
+    def _leave_out(self, field: str | None, key: str, name: str, offset: int, *, whole: bool) -> None:
+        """A field that is not to be kept, or that is there already."""
+        if field is not None and whole:
+            self._ask(duplicate_field(field, key, name, self._url, offset))
+
+    def _ask(self, error: Exception) -> None:
+        if not self._handler(error):
+            raise EndOfStreamError
+
+
+def _has_odd_names(names: list[str]) -> bool:
+    """Whether some of these names may be hidden or meta names; asked for all at once, that costs 0.02 µs per name."""
+    joined = "\0".join(("", *names))
+    return "\0__" in joined or "\0." in joined or "/." in joined

@@ -1,0 +1,303 @@
+"""Shards → samples: the stage, and the function for a single shard.
+
+Failures have one of two scopes. A member that does not fit (a duplicate field, a key that comes back) costs at most its
+sample; anything else (a shard that cannot be opened, a cut or damaged archive) costs the rest of its shard, the sample
+that was being put together included: it may lack members. The handler is asked once per failure; a true answer goes on
+behind the loss, a false one ends the stream.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from webdataset import stores
+from webdataset.errors import SpecError, StateError, Where, located
+from webdataset.flow import EndOfStreamError, Json, Pass, Source, url_from_json
+from webdataset.handlers import Handler, reraise_exception
+from webdataset.index import LearnIndexes, Lesson
+from webdataset.names import split_name
+from webdataset.tar import Header, Run, read_runs
+
+from ._file_filter import Select, as_predicate, choose
+from ._gather_samples import Gathered, Gatherer
+from ._group_samples import Keys, Sample
+from ._read_progress import UNKNOWN, InShard, ShardItem, as_shard
+
+Opener = Callable[..., Any]
+
+
+@dataclass(frozen=True, repr=False)
+class ReadSamples(Source):
+    """Shards in, samples out.
+
+    >>> stage = ReadSamples(select_files="*.{jpg,cls}")
+    >>> stage
+    ReadSamples(select_files='*.{jpg,cls}')
+    >>> list(stage([{"url": "missing.tar"}]))
+    Traceback (most recent call last):
+    webdataset.errors.ShardNotFound: ...
+
+    Attributes:
+        handler: asked about every failure; see the module's first lines.
+        select_files: which members to read: a predicate on the name, or glob patterns. The others are not even copied.
+        rename_files: member name → member name, before they are selected.
+        keys: member name → (key, field); (None, None) for members that belong to no sample.
+        lcase: fields in lower case.
+        suffixes: keep only these fields.
+        strict: insist on the end-of-archive mark; False takes an archive that was cut between two members for whole.
+            One that was cut inside a member is an error either way, behind the members before it.
+        concatenated: read all archives of a shard that is several, one after the other; False reads the first.
+        allow_split: a key that comes back later in its shard starts another sample instead of being an error.
+        opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle, and one
+            that has `local_path(url)` tells where its copy of a shard lies.
+        learn: keep the index of every shard that is read from its beginning to its end without a failure.
+    """
+
+    handler: Handler = reraise_exception
+    select_files: Select | None = None
+    rename_files: Callable[[str], str] | None = None
+    keys: Keys = split_name
+    lcase: bool = True
+    suffixes: Collection[str] | None = None
+    strict: bool = True
+    concatenated: bool = True
+    allow_split: bool = False
+    opener: Opener = stores.open_read
+    learn: LearnIndexes | None = None
+
+    def __post_init__(self) -> None:
+        as_predicate(self.select_files)
+        for name in ("handler", "keys", "opener", "rename_files"):
+            value = getattr(self, name)
+            if not callable(value) and not (name == "rename_files" and value is None):
+                hint = "for example wds.warn_and_continue" if name == "handler" else None
+                raise SpecError(f"ReadSamples({name}={value!r}) is not a function", hint=hint)
+        if isinstance(self.suffixes, str) or not isinstance(self.suffixes, Collection | None):
+            raise SpecError(f"ReadSamples(suffixes={self.suffixes!r}) is no list", hint='for example ["jpg", "cls"]')
+
+    def __repr__(self) -> str:
+        changed = ((f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default)
+        shown = (f"{name}={getattr(value, '__qualname__', repr(value))}" for name, value in changed)
+        return f"ReadSamples({', '.join(shown)})"
+
+    def start(self, during: Pass) -> InShard:
+        """No shard is open."""
+        return InShard()
+
+    def run(self, shards: Iterator[Any], at: InShard, /) -> Iterator[Sample]:
+        """Finish the shard that is open, then read the others."""
+        unfinished = [] if at.shard is None else [at.shard]
+        try:
+            for shard in chain(unfinished, map(as_shard, shards)):
+                if shard is not at.shard:
+                    at.open(shard)
+                with closing(self._rest(shard, at)) as batches:
+                    for batch in batches:
+                        at.hold(batch.offsets)
+                        end = at.taken + len(batch.samples)
+                        for at.taken, sample in _turns(shard, enumerate(batch.samples, at.taken + 1)):  # noqa: B020 - read once
+                            yield sample
+                        at.taken = end
+                at.close()
+        except EndOfStreamError:
+            return
+
+    def recall(self, origin: Json) -> Sample:
+        """Read one sample again: by its offset where the shard allows it, else by counting."""
+        address, number, offset = origin
+        url = url_from_json(address)
+        start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
+        with closing(self._batches({"url": url}, start, alone=True)) as batches:
+            for sample in chain.from_iterable(batch.samples for batch in batches):
+                if not skip:
+                    return sample
+                skip -= 1
+        raise StateError(
+            f"sample {number} is not there any more",
+            Where(shard=url, offset=None if offset == UNKNOWN else offset),
+            hint="the shard was replaced by a shorter one; start from the beginning",
+        )
+
+    def batches_from(self, url: str, number: int, offset: int) -> Generator[list[Sample], None, None]:
+        """The samples of a shard from one of them on, some at a time, given its number and where it begins."""
+        start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
+        try:
+            for samples, _ in self._batches({"url": url}, start):
+                yield samples[skip:] if skip else samples
+                skip = max(0, skip - len(samples))
+        except EndOfStreamError:
+            return
+
+    def _rest(self, shard: ShardItem, at: InShard) -> Generator[Gathered, None, None]:
+        """What was not yet handed on of a shard."""
+        start, skip = 0, at.taken
+        if skip and "stream" not in shard and self._can_start_at(at.offset):
+            start, skip = at.offset, 1  # the sample that begins there was handed on last
+        for batch in self._batches(shard, start):
+            if skip < len(batch.samples):
+                yield Gathered(batch.samples[skip:], batch.offsets[skip:]) if skip else batch
+            skip = max(0, skip - len(batch.samples)) if skip else 0
+
+    def _batches(self, shard: ShardItem, start: int, *, alone: bool = False) -> Generator[Gathered, None, None]:
+        """The samples of one shard, as many at a time as a window of the archive holds.
+
+        Where one sample `alone` is wanted, a shard that cannot be read is an error whatever the handler says, and what
+        stands before it does not matter. The handler still decides about members, as it did the first time.
+        """
+        lesson = _Attended(self.handler, None if alone else self._lesson(shard, start))
+        gatherer = self._gatherer(shard, 0 if alone else start, lesson.handler)
+        handler = reraise_exception if alone else self.handler
+        with closing(self._runs(shard, start)) as runs:
+            while True:
+                try:
+                    run = next(runs, None)
+                except Exception as error:
+                    _ask(handler, error)
+                    return  # without the sample that was being put together: it may lack members
+                batch, failure = Gathered([], []), None
+                if run is None:
+                    gatherer.finish(batch)
+                    lesson.finish()
+                else:
+                    lesson.feed(run)
+                    if not run.restartable:
+                        run = run._replace(offsets=[UNKNOWN] * len(run.offsets))
+                    try:
+                        gatherer.feed(run, batch)
+                    except Exception as error:  # the handler was asked already; first what was finished before
+                        failure = error
+                if batch.samples:
+                    yield batch
+                if failure is not None:
+                    raise failure
+                if run is None:
+                    return
+
+    def _runs(self, shard: ShardItem, start: int) -> Generator[Run, None, None]:
+        with located(shard=shard["url"]), closing(self._open(shard, start)) as stream:
+            yield from read_runs(
+                stream,
+                start=start,
+                rename=choose(self.select_files, self.rename_files),
+                strict=self.strict,
+                concatenated=self.concatenated,
+                on_skip=_LinkWarning(shard["url"]),
+            )
+
+    def _open(self, shard: ShardItem, start: int) -> Any:
+        if "stream" in shard:
+            return shard["stream"]
+        return self.opener(shard["url"], start=start) if start else self.opener(shard["url"])
+
+    def _can_start_at(self, offset: int) -> bool:
+        if offset == UNKNOWN:
+            return False
+        parameters = inspect.signature(self.opener).parameters.values()
+        return any(p.name == "start" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+    def _lesson(self, shard: ShardItem, start: int) -> Lesson | None:
+        """What is to be learned of this shard: something if all its members will come by, and this reader is to do it.
+
+        Of readers that share a shard the first one learns it.
+        """
+        everything = self.select_files is None and self.rename_files is None and self.strict and self.concatenated
+        if self.learn is None or start or not everything or shard.get("first"):
+            return None
+        return self.learn.begin(shard["url"])
+
+    def _names_before(self, shard: ShardItem, end: int) -> Iterator[str]:
+        """The names of the members that begin before `end`."""
+        with closing(self._runs(shard, 0)) as runs:
+            for run in runs:
+                if run.offsets and run.offsets[-1] >= end:
+                    yield from run.names[: bisect_left(run.offsets, end)]
+                    return
+                yield from run.names
+
+    def _gatherer(self, shard: ShardItem, start: int, handler: Handler) -> Gatherer:
+        path = shard.get("local_path") or stores.is_local(shard["url"]) or self._copy_of(shard["url"])
+        return Gatherer(
+            url=shard["url"],
+            local_path=None if path is None else str(path),
+            keys=self.keys,
+            lcase=self.lcase,
+            suffixes=self.suffixes,
+            allow_split=self.allow_split,
+            handler=handler,
+            earlier=partial(self._names_before, shard, start) if start else tuple,
+        )
+
+    def _copy_of(self, url: str) -> str | None:
+        """Where an opener that keeps copies has this one."""
+        local_path = getattr(self.opener, "local_path", None)
+        return None if local_path is None else local_path(url)
+
+
+def _turns(shard: ShardItem, numbered: Iterator[tuple[int, Sample]]) -> Iterator[tuple[int, Sample]]:
+    """Of a shard that is shared with other readers, every `step`-th sample, beginning with number `first`."""
+    if "step" not in shard:
+        return numbered
+    first, step = shard["first"], shard["step"]
+    return ((taken, sample) for taken, sample in numbered if (taken - 1) % step == first)
+
+
+def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
+    """The samples of one shard; the options are those of `ReadSamples`.
+
+    >>> next(read_shard("missing.tar", handler=lambda error: True), "nothing")
+    'nothing'
+    """
+    return ReadSamples(**options)([shard])
+
+
+def _ask(handler: Handler, error: Exception) -> None:
+    """Return if the handler goes on behind the failure; otherwise the stream ends, or it raises."""
+    if not handler(error):
+        raise EndOfStreamError from error
+
+
+class _Attended:
+    """A lesson that ends without result when the handler is asked about anything."""
+
+    def __init__(self, handler: Handler, lesson: Lesson | None) -> None:
+        self._lesson = lesson
+        self._handler = handler
+        self.handler = handler if lesson is None else self._ask
+
+    def feed(self, run: Run) -> None:
+        if self._lesson is not None:
+            self._lesson.add(run)
+
+    def finish(self) -> None:
+        if self._lesson is not None:
+            self._lesson.keep()
+
+    def _ask(self, error: Exception) -> bool | None:
+        self._lesson = None
+        return self._handler(error)
+
+
+class _LinkWarning:
+    """Warns about members that are links, once per shard: they are files of the sample that cannot be had."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._warned = False
+
+    def __call__(self, header: Header, offset: int) -> None:
+        if not self._warned:
+            self._warned = True
+            what = f"a link to {header.link}" if header.link else f"of the unknown type {header.kind!r}"
+            warnings.warn(
+                f"{self._url}: member {header.name} at byte {offset} is {what}; such members are left out"
+                " – write the shard again with `tar --dereference --hard-dereference`",
+                stacklevel=2,
+            )

@@ -1,0 +1,30 @@
+"""The two ways in which members fail to be samples."""
+
+from __future__ import annotations
+
+from webdataset.errors import DuplicateField, SplitSample, Where
+
+from ._read_progress import UNKNOWN
+
+
+def duplicate_field(field: str, key: str, member: str, url: str | None, offset: int) -> DuplicateField:
+    """A sample holds the same field twice."""
+    return DuplicateField(
+        "duplicate file name in tar file: one sample holds the same field twice",
+        Where(field=field, key=key, member=member, shard=url, offset=_known(offset)),
+        hint="upper and lower case make no difference; rename one of the two, or keep the first with"
+        " handler=ignore_and_continue",
+    )
+
+
+def split_sample(key: str, member: str, url: str | None, offset: int) -> SplitSample:
+    """A key comes back after another key had begun."""
+    return SplitSample(
+        "the members of this sample are not adjacent in their shard",
+        Where(key=key, member=member, shard=url, offset=_known(offset)),
+        hint="write the shard again with `tar --sort=name`, or take the parts as samples with allow_split=True",
+    )
+
+
+def _known(offset: int) -> int | None:
+    return None if offset == UNKNOWN else offset

@@ -1,0 +1,226 @@
+"""Shards with replacement, for ever: every draw is computed from its number, so resuming costs nothing."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from webdataset import config
+from webdataset.errors import SpecError
+from webdataset.flow import Drawn, Json, Pass, Progress, Recall, Resumable, digest
+
+from ._expand import expand, expand_source
+from ._shard_source import ShardSource, Taken, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_log = logging.getLogger(__name__)
+
+
+class _Drawn(Taken):
+    """Draws so far; `salt` is what makes an unrepeatable pass repeatable from its checkpoint."""
+
+    def __init__(self, during: Pass, available: int, salt: int, worker: int) -> None:
+        super().__init__(during, available=available)
+        self.salt = salt
+        self.worker = worker
+
+    def save(self) -> Json:
+        return {**super().save(), "salt": self.salt, "worker": self.worker}
+
+    def save_start(self) -> Json:
+        return {**self.save(), "taken": 0}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        super().load(saved, recall)
+        self.salt, self.worker = saved["salt"], saved["worker"]
+
+
+@dataclass(repr=False, eq=False)  # not frozen: `.epoch` counts the passes, and programs read and set `.seed`
+class ResampledShards(ShardSource):
+    """`nshards` shards drawn with replacement, differently in every worker and every pass.
+
+    >>> source = ResampledShards("{0..9}.tar", nshards=3, deterministic=True)
+    >>> [shard["url"] for shard in source], [shard["url"] for shard in source]
+    (['7.tar', '1.tar', '9.tar'], ['4.tar', '5.tar', '6.tar'])
+
+    Args:
+        urls: anything that `expand` understands, or an iterable of addresses.
+        nshards: how many shards a pass has.
+        seed: which sequence of all; a pipeline's seed is mixed in.
+        worker_seed: a function that tells workers apart, by default rank·1000 + worker.
+        deterministic: the same sequence in every run of the program. Otherwise a random number of the operating
+            system's is mixed in, and kept in the checkpoint.
+        max_urls: how many addresses are kept at most.
+        empty_check: refuse an empty list here; otherwise it gives an empty stream.
+    """
+
+    urls: Any
+    nshards: int = sys.maxsize
+    seed: int = 0
+    worker_seed: Callable[[], int] | None = None
+    deterministic: bool = False
+    max_urls: float = 1_000_000
+    empty_check: bool = True
+    epoch: int = -1
+
+    def __post_init__(self) -> None:
+        if self.worker_seed is not None and not callable(self.worker_seed):
+            raise SpecError(
+                f"worker_seed={self.worker_seed!r} cannot be called", hint="give a function without arguments"
+            )
+        if not isinstance(self.nshards, int) or self.nshards < 0:
+            raise SpecError(f"nshards={self.nshards!r} cannot be drawn", hint="give a whole number, 0 or more")
+        if not isinstance(self.seed, int):
+            raise SpecError(f"seed={self.seed!r} is not a number", hint="give an integer")
+        self.urls = expand_source(self.urls, self.max_urls)
+        if self.urls or self.empty_check:
+            self.urls = expand(self.urls)
+
+    def __repr__(self) -> str:
+        return (
+            f"ResampledShards({describe(self.urls)}, nshards={self.nshards}, seed={self.seed}, "
+            f"deterministic={self.deterministic})"
+        )
+
+    def start(self, during: Pass) -> _Drawn:
+        """Nothing drawn yet."""
+        self.epoch = during.epoch
+        here = during.world
+        worker = here.rank * 1000 + here.worker if self.worker_seed is None else self.worker_seed()
+        at = _Drawn(during, len(self.urls), 0 if self.deterministic else secrets.randbits(63), worker)
+        if config.read("WDS_SHOW_SEED"):
+            _log.info("ResampledShards: seed %s, epoch %s, worker %s, salt %s", self.seed, self.epoch, worker, at.salt)
+        return at
+
+    def run(self, items: Iterator[Any], at: _Drawn, /) -> Iterator[dict[str, Any]]:
+        """The draws behind the first `at.taken`."""
+        while self.urls and at.taken < self.nshards:
+            number = digest("resampled", self.seed, at.during.seed, at.during.epoch, at.worker, at.salt, at.taken)
+            yield at.hand_on(Drawn(self.urls[number % len(self.urls)], number >> 32))
+
+
+ResampledShardList = ResampledShards
+
+
+class _Pool(Progress):
+    """How often was drawn from everything that came from upstream, which comes again on resume."""
+
+    rewinds = True
+
+    def __init__(self, during: Pass) -> None:
+        self.during = during
+        self.items: list[Any] = []
+        self.origins: list[Json] = []
+        self.taken = 0
+        self._last: Json = None
+
+    @property
+    def origin(self) -> Json:
+        return self._last
+
+    def fill(self, items: Iterator[Any]) -> None:
+        for item in items:
+            self.items.append(item)
+            self.origins.append(super().origin)
+
+    def draw(self) -> Any:
+        during = self.during
+        seeds = ("resampled", during.seed, during.epoch, during.stage, *during.world.part)
+        number = digest(*seeds, self.taken)
+        self.taken += 1
+        place = number % len(self.items)
+        self._last = None if self.origins[place] is None else [self.origins[place], number >> 32]
+        return _drawn(self.items[place], number >> 32)
+
+    def save(self) -> Json:
+        return self.taken
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        self.taken = saved
+
+
+@dataclass(frozen=True)
+class Resampled(Resumable):
+    """Collect all items, then draw `n` of them with replacement.
+
+    >>> [shard["url"] for shard in Resampled(4)(iter([{"url": "a.tar"}, {"url": "b.tar"}]))]
+    ['b.tar', 'a.tar', 'a.tar', 'b.tar']
+    """
+
+    n: int = sys.maxsize
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n, int) or self.n < 0:
+            raise SpecError(f"resampled({self.n!r}) cannot be drawn", hint="give a number of items, at least 0")
+
+    def start(self, during: Pass) -> _Pool:
+        """Nothing collected yet."""
+        return _Pool(during)
+
+    def run(self, items: Iterator[Any], at: _Pool, /) -> Iterator[Any]:
+        """Collect, then draw."""
+        at.fill(items)
+        while at.items and at.taken < self.n:
+            yield at.draw()
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """The item as it was drawn."""
+        item, number = origin
+        return _drawn(recall(item), number)
+
+
+def _drawn(item: Any, number: int) -> Any:
+    """An item of its own, which tells this draw from others if it is a sample or a shard; a batch is neither."""
+    if not isinstance(item, dict):
+        return item
+    name = next((name for name in ("__url__", "__key__", "url") if isinstance(item.get(name), str)), None)
+    return dict(item) if name is None else {**item, name: Drawn(item[name], number)}
+
+
+resampled = Resampled
+
+
+class _Seen(Progress):
+    """Whether anything came yet."""
+
+    any = False
+
+    def save(self) -> Json:
+        return self.any
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        self.any = saved
+
+
+@dataclass(frozen=True)
+class NonEmpty(Resumable):
+    """Hand everything on, and refuse a stream in which nothing came.
+
+    >>> list(non_empty(iter([1, 2])))
+    [1, 2]
+    >>> list(non_empty(iter([])))
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: the stream is empty – check the shards, the splitters and the filters before this stage
+    """
+
+    def start(self, during: Pass) -> _Seen:
+        """Nothing seen yet."""
+        return _Seen()
+
+    def run(self, items: Iterator[Any], at: _Seen, /) -> Iterator[Any]:
+        """Hand on; complain at the end."""
+        for item in items:
+            at.any = True
+            yield item
+        if not at.any:
+            raise SpecError(
+                "the stream is empty", hint="check the shards, the splitters and the filters before this stage"
+            )
+
+
+non_empty = NonEmpty()

@@ -1,0 +1,139 @@
+"""Shards in the order they were given, in one fixed random order, or in a new one each epoch."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import SpecError
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
+from webdataset.order import Permutation
+
+from ._expand import expand
+from ._shard_source import ShardSource, Taken, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from os import PathLike
+
+
+def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
+    """The order of an epoch's shards: the same on every rank and worker, another one in every epoch.
+
+    >>> shard_order(5, seed=0, epoch=0), shard_order(5, seed=0, epoch=1)
+    ([0, 2, 1, 3, 4], [2, 0, 4, 1, 3])
+    """
+    return [int(number) for number in Permutation(shards, digest("shards", seed, epoch)).table()]
+
+
+@dataclass(repr=False, eq=False)  # not frozen: programs set `.seed` of a stage in place
+class SimpleShardList(ShardSource):
+    """The given shards, one item `dict(url=…)` each.
+
+    >>> list(SimpleShardList("train-{000..001}.tar"))
+    [{'url': 'train-000.tar'}, {'url': 'train-001.tar'}]
+
+    Args:
+        urls: anything that `expand` understands.
+        seed: None keeps the order; a number shuffles once, the same way in every pass; True shuffles each pass anew.
+    """
+
+    urls: Any
+    seed: int | bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and not isinstance(self.seed, int):
+            raise SpecError(f"seed={self.seed!r} is not a seed", hint="give None, True or a number")
+        self.urls = expand(self.urls)
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({describe(self.urls)}, seed={self.seed})"
+
+    def start(self, during: Pass) -> Taken:
+        """Nothing taken yet."""
+        return Taken(during, available=len(self.urls))
+
+    def run(self, items: Iterator[Any], at: Taken, /) -> Iterator[dict[str, Any]]:
+        """The shards behind the first `at.taken` of this pass's order."""
+        for url in self._ordered(at.during)[at.taken :]:
+            yield at.hand_on(url)
+
+    def _ordered(self, during: Pass) -> list[str]:
+        if self.seed is True:
+            return [self.urls[i] for i in shard_order(len(self.urls), during.seed, during.epoch)]
+        urls = list(self.urls)
+        if self.seed is not None and self.seed is not False:
+            random.Random(self.seed).shuffle(urls)
+        return urls
+
+
+class _Shuffled(Progress):
+    rewinds = True
+
+    def __init__(self, during: Pass) -> None:
+        self.during = during
+        self.taken = 0
+        self._shards: list[dict[str, Any]] = []
+        self._origins: list[Json] = []
+        self._last: Json = None
+
+    @property
+    def origin(self) -> Json:
+        return self._last
+
+    def fill(self, shards: Iterator[dict[str, Any]]) -> int:
+        for shard in shards:
+            self._shards.append(shard)
+            self._origins.append(super().origin)
+        return len(self._shards)
+
+    def hand_on(self, number: int) -> dict[str, Any]:
+        self.taken += 1
+        self._last = self._origins[number]
+        return self._shards[number]
+
+    def save(self) -> Json:
+        return self.taken
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        self.taken = saved
+
+
+@dataclass(frozen=True)
+class ShuffleShards(Resumable):
+    """All shards that come, in a new order each epoch.
+
+    >>> stage = ShuffleShards()
+    >>> shards = [{"url": f"{i}.tar"} for i in range(5)]
+    >>> [shard["url"] for shard in stage.run(iter(shards), stage.start(Pass(epoch=1)))]
+    ['2.tar', '0.tar', '4.tar', '1.tar', '3.tar']
+
+    Behind `split_by_node` each rank shuffles its own shards, so nothing is lost or read twice when ranks count their
+    epochs differently (one of them looked at a sample first, say).
+    """
+
+    def start(self, during: Pass) -> _Shuffled:
+        """Nothing handed on yet."""
+        return _Shuffled(during)
+
+    def run(self, items: Iterator[Any], at: _Shuffled, /) -> Iterator[dict[str, Any]]:
+        """Take them all, then hand them on in the order of the epoch, behind those that were handed on already."""
+        for number in shard_order(at.fill(items), at.during.seed, at.during.epoch)[at.taken :]:
+            yield at.hand_on(number)
+
+
+def shuffled_shards(urls: str | PathLike[str] | Iterable[Any]) -> SimpleShardList:
+    """The given shards in a new order each epoch, decided by the pipeline's (seed, epoch) and nothing else.
+
+    Every rank and every worker computes the same order, so a split *behind* this source gives each of them another
+    part of the data in every epoch.
+
+    >>> source = shuffled_shards("{0..4}.tar")
+    >>> [shard["url"] for shard in source], [shard["url"] for shard in source]
+    (['0.tar', '2.tar', '1.tar', '3.tar', '4.tar'], ['2.tar', '0.tar', '4.tar', '1.tar', '3.tar'])
+    """
+    return SimpleShardList(urls, seed=True)

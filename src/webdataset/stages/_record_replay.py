@@ -1,0 +1,210 @@
+"""What caches of samples share: record a pass while it runs, and play it back once it is complete.
+
+A recording belongs to one part of the data, so that each worker plays back what it recorded. It counts once it is
+complete: a pass that was broken off, by a `break` or by a kill, is recorded again from the start, or, when the pipeline
+goes on from a checkpoint, from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Self
+
+from webdataset.errors import StateError
+
+from ._buffers import Handed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from webdataset.flow import Json, Pass, Recall
+
+log = logging.getLogger("webdataset.stages")
+
+
+class Store(ABC):
+    """One recording. Used as a context manager; nothing is open outside."""
+
+    def __enter__(self) -> Self:
+        self._owner = os.getpid()
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A fork copies passes that are under way; the copy must not write or close what is its parent's.
+        if os.getpid() == self._owner:
+            self.close()
+
+    @abstractmethod
+    def open(self) -> None:
+        """Open what the methods below need."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what is waiting and close it."""
+
+    @abstractmethod
+    def complete(self) -> int | None:
+        """How many samples a complete recording has; None if there is none."""
+
+    @abstractmethod
+    def read(self, number: int) -> Any:
+        """A sample of the recording."""
+
+    @abstractmethod
+    def begin(self, taken: int) -> bool:
+        """Make ready to record from there on. False if the samples before are not there or somebody else records."""
+
+    @abstractmethod
+    def append(self, sample: Any) -> None:
+        """Record the next sample."""
+
+    @abstractmethod
+    def finish(self, *, whole: bool) -> None:
+        """The recording is complete; `whole` if the stream came to its end, and not to a limit."""
+
+
+class Played(Handed):
+    """How many samples were handed on, and whether they came out of the recording."""
+
+    def __init__(self, during: Pass) -> None:
+        self.during = during
+        self.taken, self.cached = 0, False
+
+    def save(self) -> Json:
+        """Two values."""
+        return {"taken": self.taken, "cached": self.cached}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on from there."""
+        self.taken, self.cached = saved["taken"], saved["cached"]
+
+
+def play(
+    items: Iterator[Any],
+    at: Played,
+    store: Store,
+    *,
+    limit: int | None = None,
+    order: Callable[[int], Sequence[int]] = range,
+) -> Iterator[Any]:
+    """Play the recording back, or record while samples pass.
+
+    Args:
+        items: the stream to record.
+        at: where the pass stands.
+        store: where the recording is.
+        limit: how many samples are recorded and handed on at most.
+        order: in which order that many samples are played back.
+    """
+    with store:
+        count = store.complete()
+        if at.taken == 0:
+            at.cached = count is not None
+        if not at.cached:
+            yield from _record(items, at, store, limit)
+        elif count is None:
+            raise StateError(
+                "the checkpoint was made while samples came out of a cache that is gone",
+                hint="keep the cache with the checkpoint: use DBCache or LMDBCached, which are files, or start afresh",
+            )
+        else:
+            yield from _replay(at, store, order(count if limit is None else min(count, limit)))
+
+
+def _replay(at: Played, store: Store, order: Sequence[int]) -> Iterator[Any]:
+    part = list(at.during.world.part)
+    while at.taken < len(order):
+        number = order[at.taken]
+        sample = store.read(number)
+        at.handed = {"cached": number, "part": part}
+        at.taken += 1
+        yield sample
+
+
+def _record(items: Iterator[Any], at: Played, store: Store, limit: int | None) -> Iterator[Any]:
+    recording = store.begin(at.taken)
+    whole = False
+    while limit is None or at.taken < limit:
+        try:
+            sample = next(items)
+        except StopIteration:
+            whole = True
+            break
+        at.handed = at.above()
+        if recording:
+            store.append(sample)
+        at.taken += 1
+        yield sample
+    if recording:
+        store.finish(whole=whole)
+    else:
+        log.info("this pass was not recorded: it began in the middle, or another process records the same part")
+
+
+class Pickler:
+    """Samples to bytes and back. Unless the user names a pickler, reading builds data only and runs no code."""
+
+    def __init__(self, chosen: Any) -> None:
+        self._chosen = chosen
+        self._tried = False
+
+    def dumps(self, sample: Any) -> bytes:
+        """A sample as bytes. The first one is read back at once: better to fail now than in the second epoch."""
+        data: bytes = (self._chosen or pickle).dumps(sample, protocol=pickle.HIGHEST_PROTOCOL)
+        if not self._tried:
+            self._tried = True
+            self.loads(data)
+        return data
+
+    def loads(self, data: bytes) -> Any:
+        """The sample again."""
+        if self._chosen is not None:
+            return self._chosen.loads(data)
+        from webdataset.codecs import unpickle_loads
+
+        return unpickle_loads(data)
+
+
+def module_by_name(pickler: Any) -> Any:
+    """A module as its name and the other way round: modules do not pickle."""
+    import importlib
+    import types
+
+    if isinstance(pickler, types.ModuleType):
+        return ("module", pickler.__name__)
+    if isinstance(pickler, tuple):
+        return importlib.import_module(pickler[1])
+    return pickler
+
+
+class RecordingLock:
+    """A lock that one process holds while it records; it ends with the process, however that ends."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: Any = None
+
+    def acquire(self) -> bool:
+        """Take the lock; False if somebody else has it."""
+        import fcntl
+
+        self._file = open(self._path, "ab")  # noqa: PTH123, SIM115 – closed by release
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give it back; harmless if it is not held."""
+        import fcntl
+
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # closing is not enough while a forked child has it open
+            self._file.close()
+            self._file = None

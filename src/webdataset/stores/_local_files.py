@@ -1,0 +1,217 @@
+"""Files of this machine. A file that is written appears under its name complete, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import glob
+import hashlib
+import os
+import re
+import secrets
+import socket
+import stat
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+from webdataset import config
+from webdataset.errors import AccessDenied, ShardNotFound, StoreError, Where
+
+from ._address import local_path
+from ._address_guard import refuse_local
+from ._globs import is_pattern
+from ._store import Stat, Store
+from ._upload import Upload, point_nowhere
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Tar headers are small and many; one system call per megabyte is enough.
+_WRITE_BUFFER = 1 << 20
+
+
+class LocalStore(Store):
+    """Local files; `#` and `?` in a name are just characters.
+
+    >>> import tempfile
+    >>> name = tempfile.mkdtemp() + "/a#1?.tar"
+    >>> with LocalStore().open_write(name) as stream:
+    ...     _ = stream.write(b"hello")
+    >>> LocalStore().read_range(name, 1, 3)
+    b'ell'
+    """
+
+    def open_read(self, url: str, start: int = 0) -> IO[bytes]:
+        path = _allowed(url)
+        with explained(path):
+            stream: IO[bytes] = open(path, "rb", buffering=config.read("GOPEN_BUFFER"))  # noqa: SIM115 - handed to the caller
+            if start:
+                stream.seek(start)
+            return stream
+
+    def open_write(self, url: str) -> Any:
+        path = os.path.realpath(_allowed(url))
+        folder = os.path.dirname(path)
+        if not os.path.isdir(folder):
+            raise ShardNotFound(
+                "the directory to write into does not exist", Where(shard=folder), hint="create it first"
+            )
+        with explained(path):
+            if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+                return open(path, "wb")  # a device or a named pipe cannot be renamed into place
+            return _LocalUpload(path)
+
+    def stat(self, url: str) -> Stat:
+        path = _allowed(url)
+        with explained(path):
+            found = os.stat(path)
+        return Stat(found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}", found.st_mtime)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        path = _allowed(prefix)
+        return (name for name in sorted(glob.iglob(glob.escape(path) + "**", recursive=True)) if os.path.isfile(name))
+
+    def glob(self, pattern: str) -> Iterator[str]:
+        path = _allowed(pattern)
+        if os.path.isdir(path) or path.endswith("/"):
+            with explained(path):
+                names = sorted(os.listdir(path))
+            found = [os.path.join(path, name) for name in names if not name.startswith(".")]
+        elif os.path.exists(path) or not is_pattern(path):
+            found = [path]
+        else:
+            found = sorted(glob.glob(path, recursive=True))
+        return (name for name in found if not os.path.isdir(name))
+
+
+class _LocalUpload(Upload):
+    """A file beside the target, renamed over it once it is complete and on the disk."""
+
+    def __init__(self, path: str) -> None:
+        self._finished = True  # until there is something to publish or discard
+        self._path = path
+        self._temporary = _temporary_name(path)
+        _sweep(path)
+        # O_EXCL: never somebody else's file. 0o666: the user's umask decides, as for any file they create.
+        descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._file = os.fdopen(descriptor, "wb", buffering=_WRITE_BUFFER)
+        with suppress(OSError):  # a file system without locks: the sweep then goes by process numbers alone
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._finished = False
+
+    def write(self, data: Any, /) -> int:
+        with explained(self._path):
+            return self._file.write(data)
+
+    def publish(self) -> None:
+        try:
+            with explained(self._path), self._file as file:
+                file.flush()
+                os.fsync(file.fileno())
+                # Renamed while the lock is still held, so that no sweep can come between.
+                os.replace(self._temporary, self._path)
+        except BaseException:
+            self._remove()
+            raise
+        _sync_directory(self._path)
+
+    def discard(self) -> None:
+        self._remove()
+        with suppress(OSError):  # what could not be flushed to a full disk is being thrown away
+            self._file.close()
+
+    def disown(self) -> None:
+        super().disown()
+        point_nowhere(self._file.fileno())
+
+    def _remove(self) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._temporary)
+
+
+def _allowed(url: str) -> str:
+    refuse_local(url)
+    return local_path(url)
+
+
+def _host() -> str:
+    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+
+
+def _temporary_name(path: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name[:180]}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+def _sweep(path: str) -> None:
+    """Remove what writers of this very target left behind when they were killed."""
+    folder, name = os.path.split(path)
+    ours = re.compile(rf"{re.escape(f'.{name[:180]}.{_host()}')}-(\d+)-[0-9a-f]{{8}}\.part")
+    for entry in os.listdir(folder or "."):
+        found = ours.fullmatch(entry)
+        if found and not process_lives(int(found[1])):
+            _remove_unlocked(os.path.join(folder, entry))
+
+
+def process_lives(process: object) -> bool:
+    """Whether a process of this machine exists.
+
+    >>> process_lives(os.getpid()), process_lives(10**20)
+    (True, False)
+    """
+    if not isinstance(process, int) or process <= 0:
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):  # a number that no process can have: somebody else's file
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _remove_unlocked(path: str) -> None:
+    # The process number may belong to another container with our host name; its lock tells.
+    with suppress(OSError):
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)
+
+
+def _sync_directory(path: str) -> None:
+    with suppress(OSError):  # some file systems refuse to sync directories; the file itself is safe
+        descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Turn the operating system's errors into ours.
+
+    >>> with explained("a.tar"):
+    ...     open("/no/such/file")
+    Traceback (most recent call last):
+    webdataset.errors.ShardNotFound: there is no such file – a.tar – check the name and the directory
+    """
+    where = Where(shard=path)
+    try:
+        yield
+    except StoreError:
+        raise
+    except FileNotFoundError as error:
+        raise ShardNotFound("there is no such file", where, hint="check the name and the directory") from error
+    except PermissionError as error:
+        raise AccessDenied(
+            "permission denied", where, hint="check the owner and mode of the file and its directory"
+        ) from error
+    except IsADirectoryError as error:
+        raise StoreError("this is a directory", where, hint="end it with / to mean the files in it") from error
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise StoreError("the disk is full", where, hint="free some space or write elsewhere") from error
+        if error.errno == errno.EROFS:
+            raise AccessDenied("the file system is read-only", where, hint="write elsewhere") from error
+        raise StoreError(f"the operating system says: {error.strerror or error}", where) from error

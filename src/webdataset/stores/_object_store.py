@@ -1,0 +1,272 @@
+"""Object stores of the clouds: s3, gs, az, through obstore.
+
+Credentials, region and endpoint come from the variables that each cloud's own tools read (AWS_ACCESS_KEY_ID,
+AWS_ENDPOINT_URL, AWS_SKIP_SIGNATURE, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from webdataset import config
+from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
+
+from ._broker import BrokeredStore
+from ._redact import redacted
+from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, changed, persist, retryable
+from ._store import Stat, Store, checked_range, read_fully
+from ._upload import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CHUNK = 1 << 20
+# S3's smallest part is 5 MiB, and an object has at most 10,000 parts: this allows 160 GB.
+_PART = 16 << 20
+_PASSING = {408, 425, 429, 500, 502, 503, 504}
+
+# The process whose obstore runtime is running; its threads do not exist in a forked child, where calls would hang.
+_runtime: list[int] = []
+
+
+class CloudStore(Store):
+    """Buckets of S3, Google Cloud Storage and Azure.
+
+    >>> CloudStore(patience=Patience(tries=3))
+    CloudStore()
+    """
+
+    kind = "cloud"
+
+    def __init__(self, patience: Patience | None = None) -> None:
+        self.patience = patience or Patience()
+
+    def open_read(self, url: str, start: int = 0) -> Any:
+        if _forked():
+            return BrokeredStore().open_read(url, start)
+        return ResumingStream(url, lambda at, version: _body(url, at, version), start, self.patience, self.kind)
+
+    def read_range(self, url: str, start: int, length: int) -> bytes:
+        if _forked() or not length:
+            return BrokeredStore().read_range(url, start, length) if length else b""
+        return persist(lambda: _range(url, start, length), url, self.patience, self.kind)
+
+    def stat(self, url: str) -> Stat:
+        if _forked():
+            return BrokeredStore().stat(url)
+        return persist(lambda: _head(url), url, self.patience, self.kind)
+
+    def open_write(self, url: str) -> Any:
+        if _forked():
+            return BrokeredStore().open_write(url)
+        return _CloudUpload(url)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        if _forked():
+            return BrokeredStore().list(prefix)
+        return iter(persist(lambda: _list(prefix), prefix, self.patience, self.kind))
+
+
+class _CloudBody(Body):
+    def __init__(self, url: str, result: Any, start: int, *, ranged: bool) -> None:
+        self.start, self.ranged = start, ranged
+        self.size, self.version = result.meta["size"], result.meta.get("e_tag")
+        self._url = url
+        self._pieces = iter(result.stream(min_chunk_size=_CHUNK))
+        self._rest = memoryview(b"")
+
+    def read1(self, size: int) -> bytes:
+        return bytes(self._next(size))
+
+    def readinto(self, view: memoryview) -> int:
+        piece = self._next(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
+
+    def _next(self, size: int) -> memoryview:
+        if not self._rest:
+            with explained(self._url):
+                self._rest = memoryview(next(self._pieces, b""))
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return piece
+
+    def close(self) -> None:
+        self._pieces = iter(())
+
+
+class _CloudUpload(Upload):
+    """A multipart upload; nobody sees the object before the last part is there and the upload is completed."""
+
+    def __init__(self, url: str) -> None:
+        import obstore
+
+        self._finished = True  # until there is something to publish or discard
+        self._url = url
+        store, path = _place(url, retries=10)
+        with explained(url):
+            self._writer = obstore.open_writer(store, path, buffer_size=_PART)
+            self._writer.__enter__()
+        self._finished = False
+
+    def write(self, data: Any, /) -> int:
+        with explained(self._url):
+            self._writer.write(bytes(data))
+        return len(data)
+
+    def publish(self) -> None:
+        with explained(self._url):
+            self._writer.close()
+
+    def discard(self) -> None:
+        # Leaving its block by an exception is how obstore's writer is told to throw the parts away.
+        with explained(self._url):
+            self._writer.__exit__(RuntimeError, RuntimeError("discarded"), None)
+
+
+def _body(url: str, start: int, version: str | None) -> _CloudBody:
+    import obstore
+
+    store, path = _place(url)
+    options: dict[str, Any] = {"if_match": version} if version else {}
+    with explained(url, start):
+        if not start:
+            return _CloudBody(url, obstore.get(store, path, options=options), 0, ranged=True)
+        try:
+            result = obstore.get(store, path, options={**options, "range": {"offset": start}})
+        except obstore.exceptions.GenericError as error:
+            # A server that ignores ranges; obstore refuses its answer, we can skip forward.
+            if "non-partial response" not in str(error):
+                raise
+            return _CloudBody(url, obstore.get(store, path, options=options), 0, ranged=False)
+        return _CloudBody(url, result, start, ranged=True)
+
+
+def _range(url: str, start: int, length: int) -> bytes:
+    import obstore
+
+    store, path = _place(url)
+    with explained(url, start):
+        try:
+            data = bytes(obstore.get_range(store, path, start=start, length=length))
+        except obstore.exceptions.GenericError as error:
+            if "non-partial response" not in str(error):
+                raise
+            with CloudStore().open_read(url, start) as stream:
+                data = read_fully(stream, length)
+    return checked_range(data, url, start, length)
+
+
+def _head(url: str) -> Stat:
+    import obstore
+
+    store, path = _place(url)
+    with explained(url):
+        found = obstore.head(store, path)
+    return Stat(found["size"], found.get("e_tag"), found["last_modified"].timestamp())
+
+
+def _list(prefix: str) -> list[str]:
+    import obstore
+
+    store, path = _place(prefix)
+    # obstore lists whole directories; the rest of the prefix is compared here.
+    folder = path.rpartition("/")[0]
+    bucket = prefix[: len(prefix) - len(path)] if prefix.endswith(path) else _bucket(prefix) + "/"
+    with explained(prefix):
+        names = [item["path"] for batch in obstore.list(store, prefix=folder or None) for item in batch]
+    return [bucket + name for name in names if name.startswith(path)]
+
+
+def _place(url: str, retries: int = 0) -> tuple[Any, str]:
+    """The obstore object for the bucket of an address, and the path in it."""
+    if not _runtime:
+        _runtime.append(os.getpid())
+    path = unquote(urlsplit(url.replace("?", "%3F").replace("#", "%23")).path).lstrip("/")
+    with explained(url):
+        return _store(_bucket(url), retries, config.read("WDS_TIMEOUT"), config.cloud()), path
+
+
+def _bucket(url: str) -> str:
+    parts = urlsplit(url)
+    if not parts.netloc:
+        raise SpecError(
+            "there is no bucket in this address", Where(shard=url), hint=f"write {parts.scheme}://bucket/name"
+        )
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+@lru_cache(maxsize=32)
+def _store(bucket: str, retries: int, timeout: float, _environment: tuple[tuple[str, str], ...]) -> Any:
+    """One client, with its pooled connections, per bucket and environment."""
+    from datetime import timedelta
+
+    try:
+        from obstore.store import from_url
+    except ImportError as error:
+        raise MissingDependency("obstore", extra="cloud", why=f"to reach {bucket}") from error
+    return from_url(
+        bucket,
+        # Plain http only ever where the user's own endpoint says so. No limit for a whole request: shards are large.
+        client_options={
+            "allow_http": True,
+            "connect_timeout": timedelta(seconds=min(timeout, 30)),
+            "read_timeout": timedelta(seconds=timeout),
+            "timeout": timedelta(days=1),
+        },
+        # Reading is retried by ResumingStream, which counts; parts of an upload only obstore can send again.
+        retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=max(60, timeout))},
+    )
+
+
+@contextmanager
+def explained(url: str, offset: int | None = None) -> Iterator[None]:
+    """Turn obstore's exceptions into ours."""
+    try:
+        yield
+    except (StoreError, SpecError, MissingDependency):
+        raise
+    except FileNotFoundError as error:
+        raise ShardNotFound(_first(error), Where(shard=redacted(url)), hint="check bucket and name") from error
+    except Exception as error:
+        from obstore import exceptions as theirs
+
+        if not isinstance(error, theirs.BaseError | OSError | ValueError):
+            raise
+        raise _meaning(error, theirs, url, offset) from error
+
+
+def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> StoreError:
+    what, where = _first(error), Where(shard=redacted(url))
+    found = re.search(r"status code: (\d+)", what)
+    status = int(found[1]) if found else 0
+    if status == 404:
+        return ShardNotFound(what, where, hint="check bucket and name")
+    if status in {401, 403} or isinstance(error, theirs.PermissionDeniedError | theirs.UnauthenticatedError):
+        public = {"gs": "GOOGLE", "s3": "AWS", "s3a": "AWS"}.get(urlsplit(url).scheme, "AZURE") + "_SKIP_SIGNATURE=true"
+        hint = f"check the credentials in the environment, or read a public bucket with {public}"
+        return AccessDenied(what, where, hint=hint)
+    if isinstance(error, theirs.PreconditionError):
+        return changed(url, offset or 0, "its etag is another")
+    size = re.search(r"<ActualObjectSize>(\d+)<|object was only (\d+) bytes long", str(error))
+    if status == 416 or size:
+        past = PastTheEnd(what, where)
+        past.size = int(size[1] or size[2]) if size else None
+        return past
+    if "timed out" in str(error) or "timeout" in what:
+        return StoreTimeout(what, where, hint="WDS_TIMEOUT sets the seconds to wait")
+    final = StoreError(what, where, hint="check the endpoint, the bucket and the credentials in the environment")
+    return final if 400 <= status < 500 and status not in _PASSING else retryable(final)
+
+
+def _first(error: Exception) -> str:
+    """The library appends the whole chain of causes; the first line says it."""
+    return str(error).partition("\n")[0].partition("<?xml")[0].rstrip(" :")
+
+
+def _forked() -> bool:
+    return bool(_runtime) and _runtime[0] != os.getpid()

@@ -1,0 +1,345 @@
+"""A stream → members, in runs: the plain ones by `_scan_window`, all others step by step, with the same result.
+
+The rules of an archive that hold here:
+
+1. A header's checksum is verified, always.
+2. An archive ends with two blocks of zeros. Anything else is a cut archive and an error, unless `strict` is off.
+3. Behind the end there may be zeros, or the next archive (`cat a.tar b.tar`); never anything else.
+4. A member that cannot be a file is passed over (directories, devices) or reported (links), never guessed at.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from mmap import mmap
+from typing import NamedTuple
+
+from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
+
+from ._blocks import WINDOW, Blocks, Readable
+from ._decompress import Unpacked, find_compression
+from ._extended import Extensions
+from ._parse_header import BLOCK, CONTINUED, LINKS, REGULAR, SPARSE, WITHOUT_PAYLOAD, ZEROS, Header, parse_header
+from ._pax import sparse
+from ._scan_window import Table
+from ._walk_window import NOTHING, Columns, walk
+
+Rename = Callable[[str], str | None]
+OnSkip = Callable[[Header, int], None]
+
+# Below this a window is quicker read step by step: NumPy's fixed costs are those of ten headers.
+_WORTH_SCANNING = 16 * BLOCK
+
+# From this mean payload on walking from header to header, at 2 µs each, beats the scan of the whole window at 80 µs.
+_WORTH_WALKING = 1 << 15
+
+
+class Run(NamedTuple):
+    """Members that follow each other, as columns; the payload of member i is `data[starts[i]:stops[i]]`.
+
+    `offsets` count from the archive's first byte (unpacked, if it is compressed) to a member's first header block, and
+    `base` to the first byte of `data`. A later reading may start at an offset if the run is `restartable`. `data` is
+    filled with other bytes when the next run is asked for: take slices, which are copies, before that.
+    """
+
+    base: int
+    restartable: bool
+    data: bytes | mmap
+    names: list[str]
+    offsets: list[int]
+    starts: list[int]
+    stops: list[int]
+
+
+class Member(NamedTuple):
+    """One file of an archive.
+
+    >>> Member("a.txt", offset=0, data_offset=512, data=b"abc").size
+    3
+    """
+
+    name: str
+    offset: int
+    data_offset: int
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """The payload's length in bytes."""
+        return len(self.data)
+
+
+def warn_about_link(header: Header, offset: int) -> None:
+    """The default of `on_skip`: a warning.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_about_link(Header("b.txt", 0, b"2", "a.txt"), 512)
+    >>> print(caught[0].message)
+    member b.txt at byte 512 is a link to a.txt and is left out
+    """
+    what = f"is a link to {header.link}" if header.link else f"has the unknown type {header.kind!r}"
+    warnings.warn(f"member {header.name} at byte {offset} {what} and is left out", stacklevel=2)
+
+
+def read_members(
+    stream: Readable | bytes,
+    *,
+    start: int = 0,
+    rename: Rename | None = None,
+    strict: bool = True,
+    concatenated: bool = True,
+    on_skip: OnSkip = warn_about_link,
+    window: int = WINDOW,
+) -> Iterator[Member]:
+    """The files of an archive, one by one.
+
+    >>> import tarfile
+    >>> archive = io.BytesIO()
+    >>> with tarfile.open(fileobj=archive, mode="w") as tar:
+    ...     info = tarfile.TarInfo("a.txt")
+    ...     info.size = 3
+    ...     tar.addfile(info, io.BytesIO(b"abc"))
+    >>> list(read_members(archive.getvalue()))
+    [Member(name='a.txt', offset=0, data_offset=512, data=b'abc')]
+    >>> list(read_members(archive.getvalue()[:700]))
+    Traceback (most recent call last):
+    webdataset.errors.TruncatedShard: the archive ends ...
+
+    Args:
+        stream: anything with `read(n)`, or the bytes themselves; gzip, bzip2, xz and zstd are recognised.
+        start: the archive offset at which the stream stands: a member's `offset` from an earlier reading.
+        rename: gets each name and returns the name to use, or None to leave the member out unread.
+        strict: require the two blocks of zeros at the end, and nothing but zeros or archives behind them.
+        concatenated: go on with the archives behind the end of the first; else leave unread what follows.
+        on_skip: called with the header and offset of each link and each member of unknown type.
+        window: how much to read at once, a multiple of 512.
+    """
+    for run in read_runs(
+        stream,
+        start=start,
+        rename=rename,
+        strict=strict,
+        concatenated=concatenated,
+        on_skip=on_skip,
+        window=window,
+    ):
+        data = run.data
+        for name, offset, begin, end in zip(run.names, run.offsets, run.starts, run.stops, strict=True):
+            yield Member(name, offset, run.base + begin, data[begin:end])
+
+
+def read_runs(
+    stream: Readable | bytes,
+    *,
+    start: int = 0,
+    rename: Rename | None = None,
+    strict: bool = True,
+    concatenated: bool = True,
+    on_skip: OnSkip = warn_about_link,
+    window: int = WINDOW,
+) -> Iterator[Run]:
+    """The same as `read_members`, many members at a time, as columns.
+
+    >>> import tarfile
+    >>> archive = io.BytesIO()
+    >>> with tarfile.open(fileobj=archive, mode="w") as tar:
+    ...     for name in ("a.txt", "b.txt"):
+    ...         tar.addfile(tarfile.TarInfo(name))
+    >>> [run.names for run in read_runs(archive.getvalue())]
+    [['a.txt', 'b.txt']]
+    """
+    if isinstance(stream, bytes | bytearray | memoryview):
+        stream = io.BytesIO(stream)
+    blocks = Blocks(stream, start=start, window=window)
+    kind = find_compression(blocks.peek()) if start == 0 else None
+    if kind is not None:
+        blocks = Blocks(Unpacked(blocks, kind), window=window)
+    reader = _Reader(blocks, rename, on_skip, strict=strict, restartable=kind is None)
+    yield from reader.runs(concatenated=concatenated)
+
+
+class _Reader:
+    """One reading of one stream: where it stands and what it has to remember."""
+
+    def __init__(
+        self, blocks: Blocks, rename: Rename | None, on_skip: OnSkip, *, strict: bool, restartable: bool
+    ) -> None:
+        self._blocks = blocks
+        self._rename = rename
+        self._on_skip = on_skip
+        self._strict = strict
+        self._restartable = restartable
+        self._extensions = Extensions(blocks)
+        self._scanned = 0  # the state of the window that is in the table
+        self._table: Table | None = None
+
+    def runs(self, *, concatenated: bool) -> Iterator[Run]:
+        blocks, zeros, start = self._blocks, 0, self._blocks.offset
+        while True:
+            block = self._peek()
+            if block == ZEROS:
+                zeros += 1
+                blocks.skip(BLOCK)
+                continue
+            if len(block) < BLOCK:
+                self._end(block, zeros, start)
+                return
+            if blocks.offset == 0:
+                _expect_tar(block)
+            elif zeros and not self._goes_on(block, zeros, concatenated=concatenated):
+                return
+            zeros = 0
+            run = self._plain() or self._single()
+            if run is not None:
+                yield run
+                del run  # or its payload would be kept while the next one is read
+
+    def _peek(self) -> bytes:
+        try:
+            return self._blocks.peek()
+        except TruncatedShard:
+            if self._strict:
+                raise
+            return b""
+
+    def _plain(self) -> Run | None:
+        """The plain members from here on that lie in the window; if the first does not, the window moves on to it."""
+        if self._extensions.matter:
+            return None
+        run = self._in_window()
+        if run is None and self._blocks.extend():
+            run = self._in_window()
+        return run if run is None or self._rename is None else _renamed(run, self._rename)
+
+    def _in_window(self) -> Run | None:
+        blocks = self._blocks
+        names, offsets, starts, stops = self._walked() if blocks.mean >= _WORTH_WALKING else self._scanned_run()
+        if not names:
+            return None
+        length = stops[-1] + -(stops[-1] - starts[-1]) % BLOCK - blocks.at
+        blocks.skip(length)
+        blocks.mean = length / len(names)
+        return Run(blocks.base, self._restartable, blocks.data, names, offsets, starts, stops)
+
+    def _walked(self) -> Columns:
+        blocks = self._blocks
+        return walk(blocks.data, blocks.at, blocks.end, blocks.base)
+
+    def _scanned_run(self) -> Columns:
+        blocks = self._blocks
+        if blocks.fills != self._scanned:
+            worth = blocks.end - blocks.at >= _WORTH_SCANNING
+            table = Table(blocks.data, blocks.at, blocks.base, blocks.end) if worth else None
+            self._scanned, self._table = blocks.fills, table
+        return NOTHING if self._table is None else self._table.run_from(blocks.offset)
+
+    def _single(self) -> Run | None:
+        """The next member, whatever it is; None if it is no file or nobody wants it."""
+        blocks = self._blocks
+        offset = blocks.offset
+        header = self._extensions.next_header()
+        if header is None or header.kind in WITHOUT_PAYLOAD:
+            if header is not None and header.kind in LINKS:
+                self._on_skip(header, offset)
+            return None
+        name = self._name_wanted(header, offset)
+        begin, size = blocks.offset, header.size
+        what = f"the payload of {header.name}"
+        if name is None:
+            blocks.discard(size, what)
+            blocks.skip(-size % BLOCK)
+            return None
+        data = blocks.take(size, what)
+        blocks.skip(-size % BLOCK)
+        blocks.mean += (size - blocks.mean) / 4
+        return Run(begin, self._restartable and not self._extensions.matter, data, [name], [offset], [0], [size])
+
+    def _name_wanted(self, header: Header, offset: int) -> str | None:
+        if header.kind == SPARSE:
+            raise sparse(header.name, offset)
+        if header.kind == CONTINUED:
+            raise UnsupportedMember(
+                "this member is the rest of a file of another volume",
+                Where(member=header.name, offset=offset),
+                hint="write the archive again without `tar --multi-volume`",
+            )
+        if header.kind not in REGULAR:
+            self._on_skip(header, offset)
+            return None
+        return header.name if self._rename is None else self._rename(header.name)
+
+    def _goes_on(self, block: bytes, zeros: int, *, concatenated: bool) -> bool:
+        """Whether something that is not zero, behind zeros, is the next archive."""
+        blocks = self._blocks
+        where = Where(offset=blocks.offset)
+        if zeros == 1 and self._strict:
+            raise BadHeader(
+                "a lone block of zeros stands before this byte, where an archive has none or two",
+                where,
+                hint="a header was wiped out; fetch or write the shard again",
+            )
+        if zeros > 1 and not concatenated:
+            self._discard_rest()
+            return False
+        try:
+            parse_header(block, blocks.offset)
+        except BadHeader as error:
+            if self._strict:
+                raise BadHeader(
+                    "something that is no tar follows the end of the archive",
+                    where,
+                    hint="fetch or write the shard again, or read it with strict=False",
+                ) from error
+            self._discard_rest()
+            return False
+        self._extensions.forget()
+        return True
+
+    def _end(self, block: bytes, zeros: int, start: int) -> None:
+        """No full block is left: fine behind the end of the archive, else the archive was cut."""
+        self._discard_rest()
+        if not self._strict or (zeros >= 2 and not block.strip(b"\0")):
+            return
+        if self._blocks.offset == start:
+            what = "there is nothing here: 0 bytes"
+        elif block:
+            what = "the archive ends inside a header"
+        elif zeros:
+            what = "the archive ends after one block of zeros instead of two"
+        else:
+            what = "the archive ends without an end-of-archive mark"
+        raise TruncatedShard(
+            what,
+            Where(offset=self._blocks.offset),
+            hint="the shard was cut; fetch or write it again, or read it with strict=False",
+        )
+
+    def _discard_rest(self) -> None:
+        """Read to the end, to hear whether the stream failed: that is an error where a cut is none, too."""
+        try:
+            self._blocks.discard_rest()
+        except TruncatedShard:
+            if self._strict:
+                raise
+
+
+def _renamed(run: Run, rename: Rename) -> Run:
+    names = [rename(name) for name in run.names]
+    kept = [row for row, name in enumerate(names) if name is not None]
+    offsets, starts, stops = ([column[row] for row in kept] for column in (run.offsets, run.starts, run.stops))
+    wanted = [name for name in names if name is not None]
+    return run._replace(names=wanted, offsets=offsets, starts=starts, stops=stops)
+
+
+def _expect_tar(block: bytes) -> None:
+    try:
+        parse_header(block)
+    except BadHeader as error:
+        raise BadHeader(
+            f"this is not a tar archive: it starts with {block[:16]!r}",
+            Where(offset=0),
+            hint="check the address; a login or error page in place of a shard is a common cause",
+        ) from error

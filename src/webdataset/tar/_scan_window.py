@@ -1,0 +1,110 @@
+"""All plain headers of a window at once, with NumPy: the fast twin of `_parse_header` for plain headers.
+
+Plain is what `_columns` calls so, and a regular file. A table holds every block of a window that looks like this,
+whether it is a header or a payload that resembles one (a tar inside a tar). Which is which is told by the chain: each
+header says where the next one stands. Stretches of the chain that lie in the table are runs; where the chain leaves
+the table, somebody slower has to look.
+
+One header costs about 0.4 µs here, of it 0.08 µs for the checksum; tarfile takes 25 µs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._columns import NAME, PREFIX, TYPE, Bools, Bytes, Ints, block_sums, find_headers, plain_sizes
+from ._parse_header import BLOCK, text
+from ._pax import only_times
+from ._walk_window import NOTHING, Columns
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+_REGULAR, _PAX = ord("0"), ord("x")
+
+
+class Table:
+    """The plain headers of one window: offsets of members in the archive, payloads in the window, as columns.
+
+    The window's first header stands at `origin` in it, and its first byte at `base` in the archive; it ends at `end`.
+
+    >>> import io, tarfile
+    >>> archive = io.BytesIO()
+    >>> with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    ...     for name in ("a.txt", "b.txt"):
+    ...         tar.addfile(tarfile.TarInfo(name))
+    >>> Table(archive.getvalue()).run_from(512)
+    (['b.txt'], [512], [1024], [1024])
+    """
+
+    __slots__ = ("_breaks", "names", "offsets", "starts", "stops")
+
+    def __init__(self, window: bytes | mmap, origin: int = 0, base: int = 0, end: int | None = None) -> None:
+        end = len(window) if end is None else end
+        at, rows, sizes = _plain_headers(window, origin, end)
+        ends = at + BLOCK + (sizes + BLOCK - 1 & -BLOCK)
+        offsets = at
+        pax = rows[:, TYPE] == _PAX
+        if pax.any():
+            offsets = _behind_times(window, at, sizes, ends, pax)
+        keep = ~pax & (ends <= end)
+        fields = rows[:, NAME]
+        if not keep.all():  # nearly always: the last member of a window reaches beyond it
+            at, offsets, ends, fields, sizes = at[keep], offsets[keep], ends[keep], fields[keep], sizes[keep]
+        self.names = _names(fields)
+        self.offsets: list[int] = (base + offsets).tolist()
+        self.starts: list[int] = (at + BLOCK).tolist()
+        self.stops: list[int] = (at + BLOCK + sizes).tolist()
+        # The rows after which the chain does not go on with the next row.
+        self._breaks: list[int] = np.flatnonzero(ends[:-1] != offsets[1:]).tolist()
+
+    def run_from(self, offset: int) -> Columns:
+        """The stretch of the chain that begins at this offset; nothing if no plain header stands there."""
+        first = bisect_left(self.offsets, offset)
+        if first == len(self.offsets) or self.offsets[first] != offset:
+            return NOTHING
+        last = bisect_left(self._breaks, first)
+        end = self._breaks[last] + 1 if last < len(self._breaks) else len(self.offsets)
+        columns = self.names, self.offsets, self.starts, self.stops
+        if end - first == len(self.names):
+            return columns
+        names, offsets, starts, stops = columns
+        return names[first:end], offsets[first:end], starts[first:end], stops[first:end]
+
+
+def _plain_headers(window: bytes | mmap, origin: int, end: int) -> tuple[Ints, Bytes, Ints]:
+    """Positions, blocks and payload sizes of everything that is a plain header by itself."""
+    count = (end - origin) // BLOCK
+    found = find_headers(window, origin, count)
+    blocks = np.frombuffer(window, np.uint8, count * BLOCK, origin).reshape(count, BLOCK)
+    rows = blocks.take(found, axis=0)
+    sizes, plain = plain_sizes(rows, block_sums(rows))
+    kinds = rows[:, TYPE]
+    plain &= ((kinds == _REGULAR) | (kinds == _PAX)) & (rows[:, PREFIX] == 0)
+    if not plain.all():
+        found, rows, sizes = found[plain], rows[plain], sizes[plain]
+    return origin + found * BLOCK, rows, sizes
+
+
+def _behind_times(window: bytes | mmap, at: Ints, sizes: Ints, ends: Ints, pax: Bools) -> Ints:
+    """Where each member begins, when a PAX header that says nothing but times stands before it."""
+    offsets = at.copy()
+    for row in np.flatnonzero(pax[:-1] & ~pax[1:] & (ends[:-1] == at[1:])).tolist():
+        start = int(at[row]) + BLOCK
+        if only_times(window[start : start + int(sizes[row])]):
+            offsets[row + 1] = at[row]
+    return offsets
+
+
+def _names(fields: Bytes) -> list[str]:
+    width = int(np.flatnonzero(np.bitwise_or.reduce(fields, axis=0)).max(initial=0)) + 1
+    padded = np.zeros((len(fields), width + 1), np.uint8)
+    padded[:, :width] = fields[:, :width]
+    # All names decoded at once and cut at their NULs: 0.07 µs each instead of 0.25.
+    names = list(filter(None, padded.tobytes().decode("utf-8", "surrogateescape").split("\0")))
+    if len(names) != len(fields):  # there is something behind the NUL of a name
+        names = [text(field.tobytes()) for field in fields]
+    return names
