@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
+from webdataset.errors import StateError
 from webdataset.world import World
 
 Json = Any
@@ -117,6 +118,8 @@ def digest(*parts: int | str) -> int:
 class Pass:
     """One pass over the data: everything that may decide an order. `stage` tells equal stages apart.
 
+    `origins` says that a later stage holds items, and saves their origins.
+
     >>> Pass(seed=1, epoch=2).rng().random() == Pass(seed=1, epoch=2).rng().random()
     True
     >>> Pass(seed=1, epoch=2).rng().random() == Pass(seed=1, epoch=3).rng().random()
@@ -127,6 +130,7 @@ class Pass:
     epoch: int = 0
     world: World = field(default_factory=World)
     stage: int = 0
+    origins: bool = False
 
     def rng(self, *salt: int | str, seed: int | None = None) -> random.Random:
         """A generator of this pass's own; `seed` replaces the pass's seed."""
@@ -204,12 +208,29 @@ class Progress:
         """How this pass began, as JSON that `load` takes; None where seed and epoch say all there is to say."""
         return None
 
+    def save_next(self) -> Json:
+        """How the next pass begins, as JSON that `load` takes; None where seed and epoch say all there is to say."""
+        return None
+
+    def follow(self, before: Progress) -> None:
+        """Begin the pass after the one that `before` belongs to, in the same process."""
+        start = before.save_next()
+        if start is not None:
+            self.load(start, _no_recall)
+
     def load(self, saved: Json, recall: Recall) -> None:
         """Become what was saved; `recall` turns an origin back into the item that stood before this stage."""
+
+    def close(self) -> None:
+        """Close what is kept open for the next pass."""
 
     def take_back(self) -> bool:
         """Be as before the item that was handed on last: a function of it failed. False where only its origin helps."""
         return False
+
+
+def _no_recall(origin: Json) -> Any:
+    raise StateError(f"nothing is held between two passes, so {origin} cannot be asked for")
 
 
 class Resumable(ABC):

@@ -1,120 +1,127 @@
-"""Where a dataset was when the item that was handed on last left it; this rides beside the items.
+"""The state that is attached to each item of a loader: where the dataset was after it.
 
-Asking a pipeline for its state costs something (a shuffle lists what it holds), and a loader needs the state beside
-every item, because nobody knows at which one the user will stop. So it is asked as often as costs a fiftieth of the
-time, and in between the items are counted: a place is a state and how many items to leave out after it. The
-place in a plan is a few integers; it is asked for at every item, and needs no leaving out.
+Asking a run for its cursor costs something (a shuffle lists what it holds), and a loader needs one with every item,
+because the user may stop at any of them. So it is asked as often as costs a fiftieth of the time, and in between the
+items are counted: a cursor, and how many items to skip after it. The cursor of a plan is a few integers; it is asked
+for at every item.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from webdataset.errors import StateError
-from webdataset.flow import Json, Progress, Recall
-from webdataset.pipeline import Stream, is_plan, settled
+from webdataset.flow import Json, Pass, Progress
+from webdataset.pipeline import Cursor, Nestable, NestedProgress, Run, RunOptions
 
-# A state takes 5 µs where nothing is held and 0.1 ms with a thousand samples in a shuffle: so every 0.25 ms, or 5 ms.
+# A cursor takes 5 µs where nothing is held and 0.1 ms with a thousand samples in a shuffle: so every 0.25 ms, or 5 ms.
 _PAUSE = 50
 
 
 class Tagged(NamedTuple):
-    """An item, and the place after it: a state (or why there is none) and the items handed on since."""
+    """An item with its state: a cursor (or why there is none), the items handed on since, and the item's origin."""
 
     item: Any
-    state: Json | StateError
-    since: int
+    cursor: Cursor | StateError
+    since: int = 0
+    origin: Json = None
+
+    def after(self) -> Cursor:
+        """Where the dataset was after this item.
+
+        Raises:
+            StateError: it could not say.
+        """
+        if isinstance(self.cursor, StateError):
+            raise self.cursor
+        return self.cursor.after(self.since)
 
 
-class Batching(NamedTuple):
-    """How a loader makes batches of a dataset that yields samples."""
-
-    size: int
-    collate: Callable[[list[Any]], Any]
-    drop_last: bool = False
-
-
-def described(dataset: Any, batching: Batching | None, workers: str) -> str:
+def described(dataset: Any, workers: str) -> str:
     """What a checkpoint remembers of a loader: the dataset has stages of its own, and a plan goes on with any workers.
 
-    >>> described([1, 2], None, "threads")
+    >>> described([1, 2], "threads")
     'WebLoader(batching=None, workers=threads)'
     """
     planned = getattr(dataset, "plan", None) is not None
-    return f"WebLoader({batching=})" if planned else f"WebLoader({batching=}, {workers=!s})"
+    return "WebLoader(batching=None)" if planned else f"WebLoader(batching=None, workers={workers})"
 
 
-def tagged(stream: Stream, size: int) -> Iterator[Tagged]:
-    """The items of one epoch, each with the place after it.
+def tagged(run: Run, *, origins: bool = False) -> Iterator[Tagged]:
+    """The items of one epoch, each with its state.
 
     >>> from webdataset.pipeline import DataPipeline
     >>> dataset = DataPipeline([1, 2])
-    >>> first, second = tagged(dataset.open(), -1)
-    >>> list(dataset.open(place(first)).epoch(-1))
+    >>> first, second = tagged(dataset.run(Cursor(epoch=0)))
+    >>> list(dataset.run(first.after()).epoch())
     [2]
     """
-    state, since, pause_ends = _ask(stream), 0, 0.0
-    for item in stream.epoch(size):
+    cursor, since, pause_ends = _ask(run), 0, 0.0
+    for item in run.epoch():
         since += 1
         now = time.perf_counter()
-        if now >= pause_ends or is_plan(state):
-            said = _ask(stream)
-            if not isinstance(said, StateError) or isinstance(state, StateError):  # else count on from the last one
-                state, since = said, 0
+        if now >= pause_ends or (isinstance(cursor, Cursor) and cursor.plan is not None):
+            said = _ask(run)
+            if not isinstance(said, StateError) or isinstance(cursor, StateError):  # else count on from the last one
+                cursor, since = said, 0
             asked = time.perf_counter()
             pause_ends = asked + _PAUSE * (asked - now)
-        yield Tagged(item, state, since)
+        yield Tagged(item, cursor, since, run.origin if origins else None)
 
 
-def batched(tags: Iterator[Tagged], batching: Batching | None) -> Iterator[Tagged]:
-    """Put items together; the place of a batch is that of its last item."""
-    if batching is None:
-        yield from tags
-        return
-    while group := list(islice(tags, batching.size)):
-        if len(group) == batching.size or not batching.drop_last:
-            yield group[-1]._replace(item=batching.collate([tag.item for tag in group]))
-
-
-def place(tag: Tagged) -> Json:
-    """The place of a tag as JSON, to be given to `Stream`; raises what made it impossible."""
-    if isinstance(tag.state, StateError):
-        raise tag.state
-    skip = tag.state.get("skip", 0) + tag.since
-    return {**tag.state, "skip": skip} if skip else tag.state
-
-
-def _ask(stream: Stream) -> Json | StateError:
+def _ask(run: Run) -> Cursor | StateError:
     try:
-        return stream.state()
-    except StateError as error:  # the run goes on; only whoever wants to save it hears of this
+        return run.cursor()
+    except StateError as error:  # the run goes on; the error is raised if the state is asked for
         return error
 
 
-class Place(Progress):
-    """The progress of a stage that is a whole dataset: the place after the last item."""
+class LoaderProgress(NestedProgress):
+    """The progress of a loader whose dataset is read in this process: the state of the item that was handed on last."""
 
-    def __init__(self) -> None:
+    def __init__(self, dataset: Nestable, during: Pass) -> None:
+        super().__init__(dataset, during)
         self.tag: Tagged | None = None
         self.before: Tagged | None = None  # the tag of the item before
-        self.loaded: Json = None
+        self.complete = False
 
-    def begin(self, stream: Stream) -> None:
-        """Be where the stream is before its first item: should that one fail, its epoch has begun nevertheless."""
-        self.tag = Tagged(None, _ask(stream), 0)
+    def begin(self, options: RunOptions) -> Run:
+        """Start the dataset's epoch."""
+        if self.run is None:
+            self.run = self.dataset.run(self._known_start(), options)
+        self.tag = Tagged(None, _ask(self.run))  # should the first item fail, its epoch has begun nevertheless
+        return self.run
+
+    def note(self, tag: Tagged) -> None:
+        """An item is about to be handed on."""
+        self.before, self.tag = self.tag, tag._replace(item=None)
+
+    @property
+    def origin(self) -> Json:
+        """The origin of the item that was handed on last."""
+        return None if self.tag is None else self.tag.origin
 
     def take_back(self) -> bool:
-        """The place before the last item."""
+        """The state before the last item."""
         self.tag = self.before
         return True
 
     def save(self) -> Json:
-        """The place as JSON, or None before the beginning."""
-        return settled([place(self.tag)]) if self.tag is not None else self.loaded
+        """The dataset's cursor after the last item."""
+        return self._known_start() if self.tag is None else self.tag.after().settled()
 
-    def load(self, saved: Json, recall: Recall) -> None:
-        """Go on after that item."""
-        self.loaded = saved
+    def next_start(self) -> Cursor:
+        """The cursor that the dataset's next epoch begins with. Prefetched items do not count."""
+        if self.complete or self.tag is None:
+            return super().next_start()
+        return self.tag.after().next_epoch() if self.dataset.continues else Cursor(self._told + 1)
+
+    def follow(self, before: Progress) -> None:
+        """Go on with the run of the pass before, if it came to its end."""
+        assert isinstance(before, LoaderProgress)
+        if before.complete:
+            super().follow(before)
+            return
+        Progress.follow(self, before)

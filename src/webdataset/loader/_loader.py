@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json
 from webdataset.index import SampleLocation
-from webdataset.pipeline import DataPipeline, FluidInterface, Plannable, check_state
-from webdataset.stages import default_collation_fn
+from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
 
 from ._device import Device, OnDevice
-from ._item_state import Batching
-from ._move_batching import USUAL, batch_inside
+from ._move_batching import as_it_is, batch_inside, makes_batches
 from ._threads import Threads
 
 if TYPE_CHECKING:
     from ._stats import Stats
 
+USUAL: Any = object()  # a batch size that was not given
+_DEFAULT_BATCH_SIZE = {"processes": 1, "threads": None}
 _FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
 
 
@@ -69,19 +70,23 @@ class WebLoader(DataPipeline, FluidInterface):
         device: Any = None,
         **settings: Any,
     ) -> None:
-        source: Any
         if not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__"):
             raise SpecError(f"WebLoader({dataset!r:.200}) has nothing to load", hint="give a dataset")
-        settings["device"] = None if device is None else Device(device)
-        if not args:
-            dataset, batch_size, settings = batch_inside(dataset, batch_size, settings, workers)
-        if workers == "threads":
-            source = _thread_source(dataset, None if batch_size is USUAL else batch_size, *args, **settings)
-        elif workers == "processes":
-            source = _process_source(dataset, 1 if batch_size is USUAL else batch_size, *args, **settings)
-        else:
+        if workers not in _DEFAULT_BATCH_SIZE:
             raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
-        super().__init__(source)
+        if workers == "threads" and not isinstance(dataset, DataPipeline):
+            dataset = DataPipeline(dataset)
+        settings["device"] = None if device is None else Device(device)
+        given = batch_size is not USUAL
+        size = batch_size if given else None if makes_batches(dataset) else _DEFAULT_BATCH_SIZE[workers]
+        if isinstance(dataset, DataPipeline) and not args and size is not None:
+            collate, drop_last = settings.pop("collate_fn", None), settings.pop("drop_last", False)
+            dataset = batch_inside(dataset, size, collate, drop_last, workers)
+            size = None
+            if workers == "processes":
+                settings["collate_fn"] = as_it_is
+        make = _thread_source if workers == "threads" else _process_source
+        super().__init__(make(dataset, size, *args, **settings))
         self.dataset = dataset
 
     def __len__(self) -> int:
@@ -95,13 +100,12 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def skip(self, steps: range) -> None:
         """Let the next `iter()` leave out these steps of its epoch, on all ranks; more calls leave out more."""
-        saved, pending = self._resume_from, None
-        if saved is not None and saved["pass"] is not None:
-            pending = saved["pass"]["progress"][0]
-        place = self._planned().place_without(steps, pending)
-        here = saved or {"epoch": self.epochs.peek(), "passes": 0, "in_epoch": 0}
-        self._resume_from = {**here, "pass": {"progress": [place]}}
-        self._stream = None
+        start = self._start or Cursor(self._epochs.peek())
+        inner = Cursor(start.epoch)
+        if isinstance(start.where, InStages) and isinstance(start.where.progress[0], Cursor):
+            inner = start.where.progress[0]
+        self._start = replace(start, where=InStages((self._planned().cursor_without(steps, inner),)))
+        self._run = None
 
     def where(self, step: int, epoch: int | None = None) -> list[SampleLocation]:
         """The samples of a step, rank by rank: shard, key and byte ranges of each; no data are read.
@@ -114,7 +118,7 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def _planned(self) -> Plannable:
         if not isinstance(self.dataset, Plannable):
-            raise SpecError("this loader's dataset has no steps that could be counted", hint="read indexed shards")
+            raise SpecError("seek, skip and where need an indexed dataset", hint="index the shards: index=True")
         return self.dataset
 
     def state_dict(self) -> dict[str, Json]:
@@ -129,31 +133,22 @@ class WebLoader(DataPipeline, FluidInterface):
         >>> list(again)
         [1, 2]
         """
-        state = super().state_dict()
-        if isinstance(self.dataset, DataPipeline):
-            state["dataset"] = {**self.dataset.identity(), "next_epoch": self.dataset.epochs.peek()}
-        return state
+        return super().state_dict()
 
-    def load_state_dict(self, state: dict[str, Json]) -> None:
-        """Go on from a saved state with the next `iter()`."""
-        check_state(state)
-        saved = state.get("dataset")
+    def _checkpoint(self, cursor: Cursor) -> Checkpoint:
+        dataset = self.dataset._identity() if isinstance(self.dataset, DataPipeline) else None
+        return Checkpoint(self._identity(), cursor, dataset)
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        saved = checkpoint.dataset
         if (saved is not None) != isinstance(self.dataset, DataPipeline):
             raise StateError(
                 "the checkpoint is not that of a loader with such a dataset", hint="load it where it was saved"
             )
         if saved is not None:
-            self.dataset.check_identity(saved)
-        self._check_place(state["at"])
-        super().load_state_dict(state)
-        if saved is not None:
-            self.dataset.set_epoch(saved.get("next_epoch"))
-
-    def _check_place(self, at: Json) -> None:
-        check = getattr(self.pipeline[0], "check_saved", None)
-        progress = at["pass"].get("progress") if at is not None and at["pass"] is not None else None
-        if check is not None and progress and progress[0] is not None:
-            check(progress[0])
+            self.dataset._identity().check(saved)
+        super()._load(checkpoint)
+        self._definition().start_pass(checkpoint.cursor.epoch, checkpoint.cursor.where).close()
 
     def stats(self) -> Stats:
         """What this loader did since its epoch began: the rate and busy share of its parts, and the bottleneck.
@@ -180,24 +175,18 @@ class WebLoader(DataPipeline, FluidInterface):
         result.pipeline[0] = watched()
         return result
 
-    def set_epoch(self, epoch: int) -> None:
-        """Number the next pass over the dataset, for orders that depend on it."""
-        super().set_epoch(epoch)
-        if hasattr(self.dataset, "set_epoch"):
-            self.dataset.set_epoch(epoch)
-
 
 def _thread_source(
-    dataset: Any,
+    dataset: DataPipeline,
     batch_size: int | None,
     *,
     num_workers: int = 0,
-    collate_fn: Any = None,
-    drop_last: bool = False,
     prefetch_factor: int = 2,
     memory: int = 1 << 28,
     pin_memory: bool = False,
     device: Device | None = None,
+    collate_fn: Any = None,
+    drop_last: bool = False,
     **settings: Any,
 ) -> Threads:
     if settings:
@@ -209,39 +198,23 @@ def _thread_source(
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise SpecError(f"{name}={value!r}", hint=f"a whole number, {least} or more")
-    return Threads(
-        dataset if isinstance(dataset, DataPipeline) else DataPipeline(dataset),
-        num_workers,
-        _batching(batch_size, collate_fn or default_collation_fn, drop_last),
-        prefetch_factor,
-        memory,
-        pin_memory,
-        device,
-    )
-
-
-def _batching(batch_size: int | None, collate_fn: Any, drop_last: bool) -> Batching | None:
-    if batch_size is None:
-        return None
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise SpecError(f"batch_size={batch_size!r}", hint="a whole number, 1 or more, or None")
-    return Batching(batch_size, collate_fn, drop_last)
+    return Threads(dataset, num_workers, prefetch_factor, memory, pin_memory, device)
 
 
 def _process_source(
-    dataset: Any, *args: Any, shared_memory: bool = True, device: Device | None = None, **settings: Any
+    dataset: Any, batch_size: Any, *args: Any, shared_memory: bool = True, device: Device | None = None, **settings: Any
 ) -> Any:
     try:
         from torch.utils.data import DataLoader
 
         from ._processes import Processes
     except ImportError as error:
-        if settings.get("num_workers", 0) == 0 and len(args) == 1:  # nothing to start: read it here, into NumPy batches
-            return _thread_source(dataset, *args, **settings)
+        if settings.get("num_workers", 0) == 0 and isinstance(dataset, DataPipeline) and not args:
+            return Threads(dataset, device=device)  # nothing to start: read it here
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
-    if isinstance(dataset, DataPipeline):
-        return Processes(dataset, *args, shared_memory=shared_memory, device=device, **settings)
-    loader = DataLoader(dataset, *args, **settings)
+    if isinstance(dataset, DataPipeline) and batch_size is None and not args:
+        return Processes(dataset, shared_memory=shared_memory, device=device, **settings)
+    loader = DataLoader(dataset, batch_size, *args, **settings)
     if device is None:
         return loader
     loader.pin_memory = loader.pin_memory or device.has_streams

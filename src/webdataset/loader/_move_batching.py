@@ -1,42 +1,52 @@
-"""Batches made inside the dataset: a plan can only share whole steps if it knows what a step is."""
+"""Batches are made inside the dataset: then a plan can share whole steps, and one mechanism saves every state."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webdataset.pipeline import Plannable
+from webdataset.errors import SpecError
+from webdataset.pipeline import DataPipeline, FluidWrapper, Plannable
 from webdataset.stages import Batched, Listed, default_collation_fn
 
-USUAL: Any = object()  # a batch size that was not given
 
+def batch_inside(
+    dataset: DataPipeline, size: int, collate: Callable[[Sequence[Any]], Any] | None, drop_last: bool, workers: str
+) -> DataPipeline:
+    """The dataset with batches of so many of its items.
 
-def batch_inside(dataset: Any, batch_size: Any, settings: dict[str, Any], workers: str) -> tuple[Any, Any, Any]:
-    """A planned dataset with its batches, no batch size, and what is left of the settings; any other as it was given.
+    >>> list(batch_inside(DataPipeline([1, 2, 3]), 2, list, False, "threads"))
+    [[1, 2], [3]]
 
-    >>> batch_inside([1, 2], 2, {"drop_last": True}, "threads")
-    ([1, 2], 2, {'drop_last': True})
+    A dataset whose epochs are cut (`with_epoch`, `repeat`) counts samples, so its batches are made around it.
     """
-    size = _DEFAULT.get(workers) if batch_size is USUAL else batch_size
-    if size is None or not isinstance(dataset, Plannable) or dataset.plan is None or _makes_batches(dataset):
-        return dataset, batch_size, settings
-    settings = dict(settings)
-    collate, drop_last = settings.pop("collate_fn", None), settings.pop("drop_last", False)
-    inner = dataset.compose(Batched(size, collate or _Usual(workers), not drop_last))
-    inner.epochs = dataset.epochs  # `dataset.set_epoch()` goes on to number this loader's epochs
-    return inner, None, settings
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise SpecError(f"batch_size={size!r}", hint="a whole number, 1 or more, or None")
+    batched = Batched(size, _DefaultCollation(workers) if collate is None else collate, not drop_last)
+    if dataset.repetitions == 1 and dataset.nsamples <= 0:
+        inner = dataset.compose(batched)
+        inner.share_epochs(dataset)
+        return inner
+    return FluidWrapper(dataset).compose(batched)
 
 
-_DEFAULT = {"processes": 1, "threads": None}
+def as_it_is(item: Any) -> Any:
+    """The item itself: batches that were made inside the dataset are not converted again."""
+    return item
 
 
-def _makes_batches(dataset: Plannable) -> bool:
-    return any(isinstance(stage, (Batched, Listed)) for stage in dataset.pipeline)
+def makes_batches(dataset: Any) -> bool:
+    """Whether an indexed dataset makes batches itself: then they decide what a step is."""
+    return (
+        isinstance(dataset, Plannable)
+        and dataset.plan is not None
+        and any(isinstance(stage, (Batched, Listed)) for stage in dataset.pipeline)
+    )
 
 
 @dataclass(frozen=True)
-class _Usual:
+class _DefaultCollation:
     """What each kind of loader makes batches with; a checkpoint does not tell them apart."""
 
     workers: str
@@ -48,5 +58,8 @@ class _Usual:
 
         return default_collate(samples)
 
-    def __repr__(self) -> str:
-        return "usual"
+    def __eq__(self, other: object) -> bool:
+        return other is default_collation_fn or isinstance(other, _DefaultCollation)
+
+    def __hash__(self) -> int:
+        return hash(_DefaultCollation)

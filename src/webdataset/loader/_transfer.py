@@ -26,7 +26,7 @@ _LEAST_BLOCK = 1 << 16
 
 
 @dataclass(slots=True)
-class Parcel:
+class Transfer:
     """A value on its way: the message, and where its buffers are."""
 
     message: bytes
@@ -39,25 +39,25 @@ class Parcel:
         views = [block[start : start + length] for start, length in self.spans]
         return pickle.loads(self.message, buffers=views)  # noqa: S301  # from a process that we started ourselves
 
-    def __reduce__(self) -> tuple[Callable[..., Parcel], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Transfer], tuple[Any, ...]]:
         return _arrive, (self.message, self.spans, self.buffers)
 
 
-def _arrive(message: bytes, spans: list[tuple[int, int]], buffers: Any) -> Parcel:
+def _arrive(message: bytes, spans: list[tuple[int, int]], buffers: Any) -> Transfer:
     """Open the block at once: the worker may close it as soon as it sees that we have it."""
     if isinstance(buffers, tuple):
-        return Parcel(message, spans, receive(*buffers))
-    return Parcel(message, spans, np.frombuffer(buffers, np.uint8))
+        return Transfer(message, spans, receive(*buffers))
+    return Transfer(message, spans, np.frombuffer(buffers, np.uint8))
 
 
-def pack(value: Any, blocks: Blocks | None) -> Parcel:
-    """Make a parcel; without blocks the buffers travel in the message.
+def pack(value: Any, blocks: Blocks | None) -> Transfer:
+    """Pack a value; without blocks the buffers travel in the message.
 
     >>> blocks = Blocks(keep=2)
-    >>> parcel = pack({"image": np.ones((64, 32, 32)), "label": 3}, blocks)
-    >>> len(parcel.message) < 500
+    >>> transfer = pack({"image": np.ones((64, 32, 32)), "label": 3}, blocks)
+    >>> len(transfer.message) < 500
     True
-    >>> batch = pickle.loads(pickle.dumps(parcel)).unpack()
+    >>> batch = pickle.loads(pickle.dumps(transfer)).unpack()
     >>> batch["image"].sum(), batch["label"]
     (np.float64(65536.0), 3)
     """
@@ -70,10 +70,10 @@ def pack(value: Any, blocks: Blocks | None) -> Parcel:
             spans.append((len(flat), buffer.nbytes))
             flat += buffer
             flat += bytes(aligned(len(flat)) - len(flat))
-        return Parcel(message, spans, flat)
+        return Transfer(message, spans, flat)
     block = blocks.block_for(found, size)
     spans = [(block.hold(buffer), buffer.nbytes) for buffer in found]
-    return Parcel(message, spans, blocks.post(block, size))
+    return Transfer(message, spans, blocks.post(block, size))
 
 
 def _pickled(value: Any, found: list[memoryview]) -> bytes:

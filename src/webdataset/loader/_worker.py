@@ -1,4 +1,4 @@
-"""The part of the loader that runs in a worker process: the dataset, made into parcels, each with its place."""
+"""The part of the loader that runs in a worker process: the items of the dataset, packed, each with its state."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from itertools import dropwhile
 from typing import Any
 
 from webdataset import recycle, world
-from webdataset.errors import StageError
-from webdataset.flow import Json, PerItem, Resumable
-from webdataset.pipeline import DataPipeline, TorchIterable
+from webdataset.errors import StageError, StateError
+from webdataset.flow import PerItem, Resumable
+from webdataset.pipeline import Cursor, DataPipeline, EpochCounter, Run, RunOptions, TorchIterable
 from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
 
-from ._item_state import Batching, Tagged, batched, tagged
+from ._item_state import Tagged, tagged
 from ._meter import Meter, timed
 from ._pin_memory import pinned
 from ._shared_memory import Blocks
 from ._stage_timer import Watch
-from ._transfer import Parcel, pack
+from ._transfer import Transfer, pack
 
 
 @dataclass(frozen=True)
@@ -30,28 +30,29 @@ class Start:
     """Where the workers begin.
 
     `turn` is the worker whose item comes next. torch asks the workers in turns, beginning with the first; so those
-    before `turn` send one empty message ahead.
+    before `turn` send one empty message first.
     """
 
-    places: list[Json]
+    cursors: list[Cursor]
     turn: int = 0
 
 
 @dataclass(slots=True)
-class Post:
-    """A message of a worker: an item with its place, or a failure, or nothing; and what was counted meanwhile."""
+class Message:
+    """A message of a worker: an item with its state, or a failure, or neither; and what was counted meanwhile."""
 
     worker: int
-    parcel: Parcel | Unpacked | None = None
-    place: Tagged | None = None
+    content: Transfer | Unpacked | None = None
+    tag: Tagged | None = None
     failure: Failure | None = None
+    next_start: Cursor | None = None  # of the worker's next epoch, when it came to the end of this one
     counted: dict[str, tuple[int, float]] = field(default_factory=dict)
     moved: dict[str, float] = field(default_factory=dict)
 
     def pin_memory(self) -> Any:
         """Called by torch's pinning thread where there is a device to copy to."""
-        if self.parcel is not None:
-            self.parcel = Unpacked(pinned(self.parcel.unpack()))
+        if self.content is not None:
+            self.content = Unpacked(pinned(self.content.unpack()))
         return self
 
 
@@ -85,70 +86,89 @@ class Failure:
 
 
 @dataclass(eq=False)
-class Posted(TorchIterable):
-    """What torch gives to its workers instead of the dataset.
+class WorkerDataset(TorchIterable):
+    """What torch gives to its workers instead of the dataset: its items, packed, each with its state.
 
     Args:
         dataset: what is read.
-        batching: how to make batches of its items.
         convert: what becomes of every item or batch.
-        start: where to begin the first epoch.
+        told: the number of the next pass; written by the loader, read by the workers.
+        start: where to begin the first epoch, if not at the beginning of a pass.
         blocks: how many blocks of shared memory a worker keeps for its batches; with none they travel through the pipe.
         watched: time every single stage.
+        origins: send the origin of every item.
     """
 
     dataset: DataPipeline
-    batching: Batching | None
     convert: Callable[[Any], Any]
+    told: EpochCounter
     start: Start | None = None
     blocks: int = 0
     watched: bool = False
+    origins: bool = False
     _blocks: Blocks | None = field(default=None, repr=False)
+    _run: Run | None = field(default=None, repr=False)
 
-    def __iter__(self) -> Iterator[Post]:
+    def __iter__(self) -> Iterator[Message]:
         """The messages of this worker, for one epoch."""
         here = world.current().worker
-        start, self.start = self.start, None
-        if start is not None and here < start.turn:
-            yield Post(here)
+        if self.start is not None and here < self.start.turn:
+            yield Message(here)
         if self._blocks is None and self.blocks:
             self._blocks = Blocks(self.blocks)
-            if _lets_go(self.dataset, self.batching):
+            if _lets_go(self.dataset):
                 recycle.use_for_batches(self._blocks.room)
         before = counters.snapshot()
         try:
-            for post in self.posts(here, start.places[here] if start is not None else None):
-                self._pack(post)
+            for message in self.messages(here):
+                self._pack(message)
                 now = counters.snapshot()
-                post.moved, before = growth(before, now), now
-                yield post
-            yield Post(here, moved=counters.since(before))  # a stream says what it moved when it ends
+                message.moved, before = growth(before, now), now
+                yield message
+            # Stores count what a stream moved when it is closed, after the last item.
+            yield Message(here, moved=counters.since(before))
         except Exception as error:
-            yield Post(here, failure=Failure(error, here))
+            yield Message(here, failure=Failure(error, here))
 
-    def _pack(self, post: Post) -> None:
+    def _pack(self, message: Message) -> None:
         began = time.perf_counter()
-        post.parcel = pack(post.parcel.unpack(), self._blocks) if post.parcel is not None else None
+        message.content = pack(message.content.unpack(), self._blocks) if message.content is not None else None
         spent = time.perf_counter() - began
-        post.counted["packing"] = (1, spent)
+        message.counted["packing"] = (1, spent)
 
-    def posts(self, here: int, place: Json) -> Iterator[Post]:
-        """The items of one epoch, each with its place and what was counted since the one before; not packed yet."""
+    def messages(self, here: int) -> Iterator[Message]:
+        """The items of one epoch, each with its state and what was counted since the one before; not packed yet."""
         meter = Meter()
-        how = {"watch": Watch(meter)} if self.watched else {}
-        tags = batched(tagged(self.dataset.open(place, **how), self.dataset.nsamples), self.batching)
-        for tag in timed(tags, meter, "busy"):
+        run = self._run = self._next_run(here, meter)
+        for tag in timed(tagged(run, origins=self.origins), meter, "busy"):
             with meter.timing("busy"):
                 item = Unpacked(self.convert(tag.item))
             counted = {name: (meter.counts[name], meter.seconds[name]) for name in meter.counts}
             meter.clear()
             with meter.timing("idle"):
-                yield Post(here, item, tag._replace(item=None), counted=counted)
+                yield Message(here, item, tag._replace(item=None), counted=counted)
+        yield Message(here, next_start=_next_start(run, goes_on=self.dataset.continues))
+
+    def _next_run(self, here: int, meter: Meter) -> Run:
+        """The iteration that the epoch comes from: as told, or, where epochs continue, the one before."""
+        start, self.start, before = self.start, None, self._run
+        if start is None and before is not None and not before.over and self.dataset.continues:
+            before.new_epoch()
+            return before
+        cursor = Cursor(self.told.peek()) if start is None else start.cursors[here]
+        options = RunOptions(timer=Watch(meter)) if self.watched else RunOptions()
+        follows = before is not None and start is None and before.pass_number + 1 == cursor.epoch
+        return self.dataset.run(cursor, options, before if follows else None)
 
 
-def _lets_go(dataset: DataPipeline, batching: Batching | None) -> bool:
+def _next_start(run: Run, *, goes_on: bool) -> Cursor:
+    try:
+        return run.next_cursor(goes_on=goes_on)
+    except StateError:  # then the next epoch of workers that are started anew begins with a new pass
+        return Cursor(run.pass_number + 1)
+
+
+def _lets_go(dataset: DataPipeline) -> bool:
     """Whether a batch stays as it is once it has been handed on: a generator of the user's may go on to change it."""
     stages = list(dropwhile(lambda stage: not isinstance(stage, (Batched, Bucketed)), dataset.pipeline))
-    if not stages:
-        return batching is not None
-    return all(isinstance(stage, (PerItem, Resumable)) for stage in stages)
+    return bool(stages) and all(isinstance(stage, (PerItem, Resumable)) for stage in stages)

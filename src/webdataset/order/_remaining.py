@@ -104,33 +104,40 @@ class Remaining:
         later = [span for span in self.also if span[0] > position]
         return Remaining(self.samples, position, _joined([*also, *later]), (self, readers))
 
-    def save(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON.
 
-        >>> Remaining(10, 4).save()
+        >>> Remaining(10, 4).to_json()
         {'samples': 10, 'position': 4, 'also': []}
         """
         if len(self.also) > _MOST_RANGES and self._made is not None:
             before, readers = self._made
-            return {"before": before.save(), "readers": [list(reader) for reader in readers]}
+            return {"before": before.to_json(), "readers": [list(reader) for reader in readers]}
         return {"samples": self.samples, "position": self.position, "also": [list(span) for span in self.also]}
 
     @classmethod
-    def load(cls, saved: dict[str, Any], samples: int) -> Remaining:
-        """What was saved, if it was saved for as many samples.
+    def from_json(cls, saved: dict[str, Any]) -> Remaining:
+        """What was saved.
 
-        >>> Remaining.load({"samples": 10, "position": 4, "also": []}, samples=9)
+        >>> Remaining.from_json({"samples": 10, "position": 4, "also": []})
+        Remaining(samples=10, position=4, also=())
+        """
+        if "readers" in saved:
+            return cls.from_json(saved["before"]).after(Reader(*reader) for reader in saved["readers"])
+        return cls(saved["samples"], saved["position"], tuple((start, stop) for start, stop in saved["also"]))
+
+    def check_samples(self, samples: int) -> None:
+        """Refuse what remains of another dataset.
+
+        >>> Remaining(10).check_samples(9)
         Traceback (most recent call last):
         webdataset.errors.StateError: the checkpoint is of 10 samples, the dataset has 9 – resume with the dataset ...
         """
-        if "readers" in saved:
-            return cls.load(saved["before"], samples).after(Reader(*reader) for reader in saved["readers"])
-        if saved["samples"] != samples:
+        if self.samples != samples:
             raise StateError(
-                f"the checkpoint is of {saved['samples']} samples, the dataset has {samples}",
+                f"the checkpoint is of {self.samples} samples, the dataset has {samples}",
                 hint="resume with the dataset that the checkpoint was written for",
             )
-        return cls(samples, saved["position"], tuple((start, stop) for start, stop in saved["also"]))
 
     @cached_property
     def _segments(self) -> tuple[Ints, Ints]:

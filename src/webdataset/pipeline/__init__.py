@@ -3,16 +3,19 @@
 This room knows the order of stages and nothing of their meaning; it does not know threads, processes or queues.
 
 * `_stage_kinds.py`: what may stand in a pipeline, and how each kind is started
-* `_running.py`: one pass in progress, and its state
+* `_cursor.py`: how far an iteration is, as a typed value
+* `_checkpoint.py`, `_checkpoint_v1.py`: what `state_dict()` returns, and its version 1
+* `_run.py`: one iteration, pass after pass
+* `_running_pass.py`: one pass in progress
+* `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
-* `_stream.py`: pass after pass, and its state
 * `_epochs.py`: which pass is this, also in worker processes
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
 * `_webdataset.py`: `WebDataset`
 * `_indexed_dataset.py`: a map-style dataset out of whatever names shards
 * `_index_options.py`: which datasets are read by plan
-* `_merge_states.py`: what all readers of a plan have done, out of what each says
+* `_merge_states.py`: one checkpoint from those of all ranks
 * `_indexed_api.py`: what a dataset can do when it starts with a plan
 * `_array_batches.py`: arrays of indexed shards, whole batches at a time
 * `_mix.py`: several datasets as one
@@ -22,45 +25,54 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 """
 
 from ._array_batches import ArrayBatches
+from ._checkpoint import Checkpoint, Identity
+from ._cursor import Beginning, Cursor, InPlan, InStages
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
 from ._epochs import EpochCounter
 from ._fluid import FluidInterface
 from ._fused import InFlight
 from ._indexed_api import Plannable
 from ._indexed_dataset import IndexedDataset
-from ._merge_states import check_state, is_plan, merge_states, settled
+from ._merge_states import merge_states
 from ._mix import RandomMix, RoundRobin, mix
+from ._nested import Nestable, NestedProgress
 from ._pipeline import DataPipeline
-from ._running import Running
+from ._run import Run
+from ._running_pass import NoTimer, RunOptions
 from ._stage_kinds import PipelineStage
-from ._stream import Stream
 from ._torch_iterable import TorchIterable
 from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
 
 __all__ = [
     "ArrayBatches",
+    "Beginning",
     "CheckEmpty",
+    "Checkpoint",
+    "Cursor",
     "DataPipeline",
     "EpochCounter",
     "FluidInterface",
     "FluidWrapper",
+    "Identity",
     "InFlight",
+    "InPlan",
+    "InStages",
     "IndexedDataset",
     "MockDataset",
+    "Nestable",
+    "NestedProgress",
+    "NoTimer",
     "PipelineStage",
     "Plannable",
     "RandomMix",
     "RoundRobin",
-    "Running",
-    "Stream",
+    "Run",
+    "RunOptions",
     "TorchIterable",
     "WebDataset",
-    "check_state",
-    "is_plan",
     "merge_states",
     "mix",
     "repeatedly",
-    "settled",
     "with_epoch",
     "with_length",
 ]

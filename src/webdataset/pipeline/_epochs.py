@@ -48,10 +48,12 @@ class EpochCounter:
             None  # of the file that backs the table once it has been sent to a spawned process
         )
         self._iterations = 0
+        self._requested = False
 
     def next(self) -> int:
         """The number of the first pass of the iteration that starts now in this process."""
         self._iterations += 1
+        self._requested = False
         name, birth, workers = _identify(self._iterations)
         epoch = self.peek()  # before looking for the name: whoever raises this has written the name already
         free = self._first_free()
@@ -61,13 +63,6 @@ class EpochCounter:
         epoch = epoch if known is None else known
         self.begin(epoch)
         return epoch
-
-    def upcoming(self) -> int:
-        """What `next` would say now. `peek` is ahead of that where another worker has begun the same iteration."""
-        name, birth, workers = _identify(self._iterations + 1)
-        epoch = self.peek()
-        known = self._find(name, birth, workers, self._first_free())
-        return epoch if known is None else known
 
     def _find(self, name: int, birth: int, workers: int, free: int) -> int | None:
         """The first pass of an iteration that another worker has begun."""
@@ -96,6 +91,12 @@ class EpochCounter:
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise SpecError(f"set_epoch({epoch!r})", hint="epochs are whole numbers and count from 0")
         self._write_next(epoch)
+        self._requested = True
+
+    def take_requested(self) -> int | None:
+        """The number that `set` gave, if it was called since the last time."""
+        requested, self._requested = self._requested, False
+        return self.peek() if requested else None
 
     def _write_next(self, epoch: int) -> None:
         _WORD.pack_into(self._table, 0, epoch)

@@ -9,10 +9,11 @@ import numpy as np
 
 from webdataset import stages, world
 from webdataset.errors import SpecError
-from webdataset.flow import Json, Pass
+from webdataset.flow import Pass
 from webdataset.index import SampleLocation
 from webdataset.order import Remaining, Steps
 from webdataset.plan import (
+    PlanState,
     ReadPlanned,
     ShuffleReport,
     batch_behind,
@@ -21,6 +22,7 @@ from webdataset.plan import (
     shuffle_report,
 )
 
+from ._cursor import Cursor, InPlan
 from ._index_options import window_for
 from ._pipeline import ENDLESS, DataPipeline
 
@@ -86,20 +88,19 @@ class Plannable(DataPipeline):
 
         Nothing before it is read. A step is one batch on every rank.
         """
-        self._resume_from = self.place_without(range(step), self._resume_from)
-        self._stream = None
+        self.skip(range(step))
 
     def skip(self, steps: range) -> None:
         """Let the next `iter()` leave out these steps of its epoch, on all ranks; more calls leave out more."""
-        self._resume_from = self.place_without(steps, self._resume_from)
-        self._stream = None
+        self._start = self.cursor_without(steps, self._start or Cursor(self._epochs.peek()))
+        self._run = None
 
-    def place_without(self, steps: range, place: Json = None) -> dict[str, Json]:
-        """The place from which an epoch goes on without these steps.
+    def cursor_without(self, steps: range, cursor: Cursor) -> Cursor:
+        """Where an epoch goes on without these steps.
 
         Args:
             steps: a range without gaps.
-            place: where the epoch would go on; None for the beginning of the next.
+            cursor: where the epoch would go on.
         """
         plan = self._planned_steps()
         samples, per_step = len(plan.dataset), plan.batch * world.current().ranks
@@ -108,16 +109,14 @@ class Plannable(DataPipeline):
                 f"{steps} is no range of the {-(-samples // per_step)} steps of an epoch",
                 hint="steps count from 0 in every epoch; call it more than once for several ranges",
             )
-        place = place or {"epoch": self.epochs.peek(), "passes": 0, "pass": None, "in_epoch": 0}
-        rest = Remaining(samples)
-        if place["pass"] is not None:
-            if "readers" in place["pass"]["plan"]:
-                raise SpecError(
-                    "the checkpoint is that of one rank", hint="join those of all with wds.merge_states first"
-                )
-            rest = Remaining.load(place["pass"]["plan"]["rest"], samples)
-        rest = rest.without(steps.start * per_step, steps.stop * per_step)
-        return {**place, "pass": {"plan": {"rest": rest.save()}}}
+        state = cursor.plan or PlanState(Remaining(samples))
+        if state.readers:
+            raise SpecError(
+                "the checkpoint is that of one rank", hint="join the checkpoints of all ranks with wds.merge_states"
+            )
+        state.remaining.check_samples(samples)
+        remaining = state.remaining.without(steps.start * per_step, steps.stop * per_step)
+        return replace(cursor, where=InPlan(PlanState(remaining)))
 
     def where(self, step: int, epoch: int | None = None) -> list[SampleLocation]:
         """The samples of a step, rank by rank: shard, key and byte ranges of each; no data are read.
@@ -128,7 +127,7 @@ class Plannable(DataPipeline):
         """
         plan = self._planned_steps()
         if epoch is None:
-            epoch = self._stream.pass_number if self._stream is not None else self._next_epoch()
+            epoch = self._run.pass_number if self._run is not None else self._next_epoch()
         order = plan.order(Pass(self.seed, epoch))
         per_step = plan.batch * world.current().ranks
         positions = np.arange(step * per_step, min((step + 1) * per_step, len(order)))
@@ -156,12 +155,12 @@ class Plannable(DataPipeline):
         return report
 
     def _next_epoch(self) -> int:
-        return int(self._resume_from["epoch"]) if self._resume_from is not None else self.epochs.peek()
+        return self._start.epoch if self._start is not None else self._epochs.peek()
 
     def _planned_steps(self) -> ReadPlanned:
         if self.plan is None or not is_even_chain(self.pipeline):
             raise SpecError(
-                "this dataset has no steps that could be counted",
-                hint="index the shards, and put only functions of one sample and one batched() behind them",
+                "seek, skip and where need an indexed dataset",
+                hint="index the shards, and put only functions of one sample and one batched() after them",
             )
         return self.plan

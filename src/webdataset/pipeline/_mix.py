@@ -15,85 +15,93 @@ from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
 from webdataset.order import check_weights
 
 from ._fluid import FluidInterface
+from ._nested import NestedProgress
 from ._pipeline import DataPipeline
 from ._source_choice import AtRandom, ByShares, Drawing, InTurns, Shares
-from ._stream import Stream
 
-_END: Any = object()
+END: Any = object()  # instead of an item: the dataset has no more
 _EXHAUSTED = ("stop", "drop", "repeat")
 
 
 class MixProgress(Progress):
     """Which dataset is next, and where each of them is."""
 
-    def __init__(self, drawing: Drawing, datasets: Sequence[DataPipeline]) -> None:
+    def __init__(self, drawing: Drawing, parts: Sequence[NestedProgress]) -> None:
         self.drawing = drawing
-        self.datasets = datasets
-        self.streams: list[Stream | None] = [None] * len(datasets)
-        self.items: list[Iterator[Any]] = [iter(())] * len(datasets)
+        self.parts = parts
+        self.items: list[Iterator[Any] | None] = [None] * len(parts)
         self.source, self.left = 0, 0
-        self.begins: dict[int, int] = {}  # loaded: the first pass of datasets that were not begun
         self.ended: set[int] = set()  # datasets that had no more, and are not asked again in this pass
         self.over = False
 
-    def open(self, source: int, state: Json = None) -> None:
-        """Begin with a dataset, or go on where it was."""
-        dataset = self.datasets[source]
-        if state is None and source in self.begins:  # other workers count in the same memory, and may be ahead
-            state = {"epoch": self.begins.pop(source), "passes": 0, "pass": None, "in_epoch": 0}
-        stream = self.streams[source] = dataset.open(state)
-        self.items[source] = stream.epoch(dataset.nsamples)
+    def take(self) -> Any:
+        """The next item of the dataset that was drawn; `END` if it has no more."""
+        items = self.items[self.source]
+        if items is None:
+            items = self.items[self.source] = self.parts[self.source].open()
+        return next(items, END)
+
+    def begin_again(self) -> None:
+        """Let the dataset that was drawn begin its next epoch."""
+        part = self.parts[self.source]
+        self.parts[self.source].restart()
+        self.items[self.source] = part.open()
 
     @property
     def origin(self) -> Json:
         """The dataset that was drawn last, and the origin of the item in it."""
-        stream = self.streams[self.source]
-        origin = None if stream is None else stream.origin
+        origin = self.parts[self.source].origin if self.parts else None
         return None if origin is None else {"source": self.source, **origin}
 
     def save(self) -> Json:
-        """The drawing, the state of every dataset that was begun, and how the others will begin."""
-        states = [
-            self._between(source) if stream is None or source in self.ended else stream.state()
-            for source, stream in enumerate(self.streams)
-        ]
+        """The drawing, and the cursor of every dataset."""
+        cursors = [part.next_start() if number in self.ended else part.save() for number, part in enumerate(self.parts)]
         if self.over:
-            return {"datasets": states, "over": True}
-        return {"drawing": self.drawing.save(), "source": self.source, "left": self.left, "datasets": states}
+            return {"datasets": cursors, "over": True}
+        return {"drawing": self.drawing.save(), "source": self.source, "left": self.left, "datasets": cursors}
 
-    def _between(self, source: int) -> Json:
-        saved = self.datasets[source].save_between()
-        return {**saved, "next_epoch": self.begins[source]} if source in self.begins else saved
+    def save_start(self) -> Json:
+        """How the datasets began this pass."""
+        return _of_datasets([part.save_start() for part in self.parts])
+
+    def save_next(self) -> Json:
+        """How the datasets begin the next pass."""
+        return _of_datasets([part.save_next() for part in self.parts])
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on in all of them."""
-        if len(saved["datasets"]) != len(self.datasets):
+        if len(saved["datasets"]) != len(self.parts):
             raise StateError(
-                f"the checkpoint mixes {len(saved['datasets'])} datasets, here are {len(self.datasets)}",
+                f"the checkpoint mixes {len(saved['datasets'])} datasets, here are {len(self.parts)}",
                 hint="mix the datasets that the checkpoint was written for",
             )
         self.over = saved.get("over", False)
-        if not self.over:
+        if "drawing" in saved:
             self.drawing = self.drawing.load(saved["drawing"])
             self.source, self.left = saved["source"], saved["left"]
-        for source, state in enumerate(saved["datasets"]):
-            if state is not None and "next_epoch" in state:
-                self.datasets[source].load_between(state)
-                if state["at"] is None and not self.over:
-                    self.begins[source] = state["next_epoch"]
-            elif state is not None:
-                self.open(source, state)
+        for part, cursor in zip(self.parts, saved["datasets"], strict=True):
+            if cursor is not None:
+                part.load(cursor, recall)
+
+    def follow(self, before: Progress) -> None:
+        """Every dataset follows its pass before."""
+        assert isinstance(before, MixProgress)
+        for part, earlier in zip(self.parts, before.parts, strict=True):
+            part.follow(earlier)
 
     def close(self) -> None:
-        """Close what the datasets hold open, except where an epoch goes on: the next pass of the mix does that."""
-        for dataset, stream in zip(self.datasets, self.streams, strict=True):
-            if stream is not None and not dataset.goes_on:
-                stream.close()
+        """Close what the datasets hold open."""
+        for part in self.parts:
+            part.close()
+
+
+def _of_datasets(starts: list[Json]) -> Json:
+    return {"datasets": starts} if any(start is not None for start in starts) else None
 
 
 @dataclass(frozen=True)
 class Mixture(Resumable):
-    """Draws a dataset, takes `run` items from it, draws again."""
+    """Draws a dataset, takes `run_of` items from it, draws again."""
 
     datasets: tuple[DataPipeline, ...]
     drawing: Callable[[Pass], Drawing] = field(repr=False)
@@ -102,7 +110,7 @@ class Mixture(Resumable):
 
     def start(self, during: Pass) -> MixProgress:
         """Nothing drawn yet."""
-        return MixProgress(self.drawing(during), self.datasets)
+        return MixProgress(self.drawing(during), [NestedProgress(dataset, during) for dataset in self.datasets])
 
     def run(self, items: Iterator[Any], at: MixProgress, /) -> Iterator[Any]:
         """Draw and take, until the datasets have no more."""
@@ -114,13 +122,11 @@ class Mixture(Resumable):
                         at.over = True
                         break
                     at.source, at.left = drawn, self.run_of
-                if at.streams[at.source] is None:
-                    at.open(at.source)
-                item = next(at.items[at.source], _END)
-                if item is _END and self.exhausted == "repeat":
-                    at.open(at.source)
-                    item = next(at.items[at.source], _END)
-                if item is not _END:
+                item = at.take()
+                if item is END and self.exhausted == "repeat":
+                    at.begin_again()
+                    item = at.take()
+                if item is not END:
                     at.left -= 1
                     yield item
                     continue
@@ -128,7 +134,9 @@ class Mixture(Resumable):
                 at.ended.add(at.source)
                 at.over = self.exhausted != "drop" or not at.drawing.drop(at.source)
         finally:
-            at.close()
+            for part in at.parts:
+                if not part.dataset.continues:
+                    part.close()
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """The dataset makes it again."""
@@ -149,39 +157,6 @@ class Mix(DataPipeline, FluidInterface):
         self.datasets = list(datasets)
         pipelines = tuple(each if isinstance(each, DataPipeline) else DataPipeline(each) for each in datasets)
         super().__init__(Mixture(pipelines, drawing, exhausted, run_of))
-
-    def state_dict(self) -> dict[str, Json]:
-        """Where the mix is; between two passes that is where its parts will go on."""
-        return self._with_parts(super().state_dict())
-
-    def load_state_dict(self, state: dict[str, Json]) -> None:
-        """Go on from a saved state with the next `iter()`."""
-        super().load_state_dict(state)
-        self._load_parts(state.get("parts"))
-
-    def save_between(self) -> Json:
-        """The same for a mix that is itself a part of another."""
-        return self._with_parts(super().save_between())
-
-    def load_between(self, saved: Json) -> None:
-        """Begin the next iteration as was saved."""
-        super().load_between(saved)
-        self._load_parts(saved.get("parts"))
-
-    def _with_parts(self, saved: dict[str, Json]) -> dict[str, Json]:
-        """In the middle of a pass the pass says where the parts are; said twice, they would begin there twice."""
-        if saved["at"] is not None and saved["at"]["pass"] is not None:
-            return saved
-        return {**saved, "parts": [part.save_between() for part in self.pipeline[0].datasets]}
-
-    def _load_parts(self, saved: Json) -> None:
-        parts = self.pipeline[0].datasets
-        if saved is None:
-            return  # in the middle of a pass, which says it itself
-        if not isinstance(saved, list) or len(saved) != len(parts):
-            raise StateError("the checkpoint mixes other datasets", hint="mix those it was written for")
-        for part, each in zip(parts, saved, strict=True):
-            part.load_between(each)
 
 
 class RoundRobin(Mix):

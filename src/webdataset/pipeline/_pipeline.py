@@ -6,17 +6,20 @@ import copy
 import operator
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 from webdataset import config, world
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json
 
+from ._checkpoint import Checkpoint, Identity, fingerprint
+from ._cursor import Cursor
 from ._epochs import EpochCounter
-from ._merge_states import check_kinds, check_state, next_epoch_of, settled
-from ._running import fingerprint
+from ._nested import Nested
+from ._run import Definition, Run
+from ._running_pass import RunningPass, RunOptions
 from ._stage_kinds import check_stage
-from ._stream import Passes, Stream
 from ._torch_iterable import TorchIterable
 
 ENDLESS = 10**18
@@ -38,6 +41,7 @@ class DataPipeline(TorchIterable):
         if ignored:
             warnings.warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
         self.pipeline: list[Any] = []
+        self._recalls: RunningPass | None = None  # a pass whose items were made again
         for stage in stages:
             # A list in first place is data; later it groups stages, as the public library has it.
             for part in stage if isinstance(stage, list) and self.pipeline else [stage]:
@@ -48,10 +52,10 @@ class DataPipeline(TorchIterable):
         self.length = -1
         self.size: int | None = None
         self.seed: int = config.read("WDS_SEED")
-        self.epochs = EpochCounter()
-        self._stream: Stream | None = None
-        self._resume_from: Json = None
-        self._loaded = False  # whether a user gave `_resume_from`, and nobody has taken it yet
+        self._epochs = EpochCounter()
+        self._run: Run | None = None  # the iteration that was begun last
+        self._start: Cursor | None = None  # where the next one starts, if a user said so
+        self._loaded = False  # whether that is a checkpoint
         self._restart = False
 
     def append(self, stage: Any) -> None:
@@ -64,6 +68,7 @@ class DataPipeline(TorchIterable):
         """
         check_stage(stage, first=not self.pipeline)
         self.pipeline.append(stage)
+        self._recalls = None
 
     def compose(self, *stages: Any) -> Self:
         """A copy with more stages; this pipeline stays as it is.
@@ -73,13 +78,13 @@ class DataPipeline(TorchIterable):
         """
         if self._loaded and stages:
             raise StateError(
-                "a checkpoint was loaded into this pipeline, and is none of a longer one",
-                hint="put the whole pipeline together first, then call load_state_dict on it",
+                "a checkpoint was loaded into this pipeline, so no stages can be added",
+                hint="add the stages first, then call load_state_dict",
             )
         result = self._copy()
         for stage in stages:
             result.append(stage)
-            result._resume_from = None  # where an epoch was left is no place in a longer pipeline
+            result._start = None  # where an epoch was left is not a place in a longer pipeline
         return result
 
     def stage(self, i: int) -> Any:
@@ -157,39 +162,57 @@ class DataPipeline(TorchIterable):
 
     def set_epoch(self, epoch: int) -> None:
         """Number the next pass, for orders that depend on it; the same call on every rank makes them agree."""
-        self.epochs.set(epoch)
+        self._epochs.set(epoch)
+
+    def take_requested_epoch(self) -> int | None:
+        """The number that `set_epoch` gave to the next pass, for a dataset inside another; None if nobody called it."""
+        return self._epochs.take_requested()
+
+    def share_epochs(self, other: DataPipeline) -> None:
+        """Let `other.set_epoch()` number the passes of this pipeline, too."""
+        self._epochs = other._epochs
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch: a pass, or what `with_epoch` and `repeat` made of it."""
-        return self.open().epoch(self.nsamples)
+        self._run = self._next_run()
+        return self._run.epoch()
 
-    def open(self, state: Json = None, **how: Any) -> Stream:
-        """The stream that the next epoch comes from: as loaded, or as the epoch before it left it, or a new one.
+    def _next_run(self) -> Run:
+        """The iteration that the next epoch comes from: as loaded, or the one before it, or a new one."""
+        start, self._start, self._loaded = self._start, None, False
+        before = self._run
+        if start is not None:
+            self._epochs.go_on(start.epoch)
+            return self._new_run(start)
+        if before is not None and self.continues and not before.over:
+            before.new_epoch()
+            return before
+        epoch = self._epochs.next()
+        follows = before is not None and before.pass_number + 1 == epoch
+        return self._new_run(Cursor(epoch), before if follows else None)
+
+    def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
+        return Run(self._definition(), cursor, on_pass=self._epochs.begin, before=before)
+
+    def run(self, cursor: Cursor, options: RunOptions | None = None, before: Run | None = None) -> Run:
+        """An iteration that starts there. The dataset itself does not change: whoever asks owns the epoch's number.
 
         Args:
-            state: where a `Stream` was, instead of what `load_state_dict` said.
-            how: for `Running`, if the stream is a new one.
+            cursor: where to start.
+            options: how to run the stages.
+            before: the run that ended where this one starts.
         """
-        if state is None:
-            state, self._resume_from, self._loaded = self._resume_from, None, False
-        goes_on = self._stream is not None and self.goes_on and state is None
-        stream = self._stream.next_epoch() if goes_on and self._stream is not None else None
-        self._stream = stream if stream is not None else Stream(self._passes(**how), state)
-        return self._stream
+        return Run(self._definition(), cursor, options, before=before)
 
     def again(self, origin: Json) -> Any:
-        """Make the item of a stream's `origin` once more."""
-        return self._passes().run(origin["epoch"]).again(origin["item"])
-
-    def leave(self, state: Json) -> None:
-        """End an epoch early, or in another process: the next one goes on from this state, if epochs go on at all."""
-        self._stream = None
-        if self.goes_on and state is not None:
-            self._resume_from = next_epoch_of(state)
+        """Make the item of a run's `origin` once more."""
+        if self._recalls is None or self._recalls.during.epoch != origin["epoch"]:
+            self._recalls = self._definition().start_pass(origin["epoch"])
+        return self._recalls.again(origin["item"])
 
     @property
-    def goes_on(self) -> bool:
-        """Whether an epoch continues the one before it (`with_epoch`) instead of making new passes."""
+    def continues(self) -> bool:
+        """Whether an epoch goes on where the one before it stopped (`with_epoch`) instead of making new passes."""
         return self.nsamples > 0 and not self._restart
 
     def iterator1(self) -> Iterator[Any]:
@@ -198,7 +221,7 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([0, 1]).repeat(3).iterator1())
         [0, 1]
         """
-        return self._passes().run(self.epochs.next()).items
+        return self._definition().start_pass(self._epochs.next()).items
 
     def iterator(self) -> Iterator[Any]:
         """Up to `repetitions` passes, without the cut of `with_epoch`.
@@ -206,12 +229,13 @@ class DataPipeline(TorchIterable):
         >>> list(DataPipeline([0, 1]).repeat(2).iterator())
         [0, 1, 0, 1]
         """
-        return Stream(self._passes()).epoch(-1)
+        return Run(replace(self._definition(), epoch_size=-1), Cursor(self._epochs.next())).epoch()
 
-    def _passes(self, **how: Any) -> Passes:
+    def _definition(self) -> Definition:
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
-        return Passes(self.pipeline, self.seed, self.epochs, self.repetitions, how)
+        stages = [Nested(stage) if isinstance(stage, DataPipeline) else stage for stage in self.pipeline]
+        return Definition(stages, self.seed, self.repetitions, self.nsamples)
 
     def state_dict(self) -> dict[str, Json]:
         """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.
@@ -226,68 +250,54 @@ class DataPipeline(TorchIterable):
         >>> list(again)
         [1, 2]
         """
-        state, at = {"version": 1, **self.identity()}, self._resume_from
-        if at is None and self._stream is None:
-            return {**state, "next_epoch": self.epochs.peek(), "at": None}
-        if at is None and self._stream is not None:
-            at = settled([self._stream.state()])
-            if at["pass"] is None:  # between two epochs, where `set_epoch` has the last word
-                at["epoch"] = self.epochs.peek()
-        return {**state, "at": at}
+        return self._checkpoint(self._cursor().settled()).to_json()
+
+    def _checkpoint(self, cursor: Cursor) -> Checkpoint:
+        return Checkpoint(self._identity(), cursor)
+
+    def _cursor(self) -> Cursor:
+        """Where the next item is."""
+        run = self._run
+        if self._start is not None:
+            return self._start
+        if run is None:
+            return Cursor(self._epochs.peek())
+        if not run.ended:
+            return run.cursor()
+        if self.continues and not run.over:
+            return run.next_cursor(goes_on=True)
+        # Between two epochs `set_epoch` decides.
+        epoch = self._epochs.peek()
+        return run.beginning(epoch) if epoch == run.pass_number + 1 else Cursor(epoch)
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
-        check_state(state)
-        self.check_identity(state)
-        self._resume_from = state["at"]
-        self._loaded = state["at"] is not None
-        self._stream = None
-        self.epochs.set(state["at"]["epoch"] if state["at"] is not None else state.get("next_epoch", 0))
+        self._load(Checkpoint.from_json(state))
 
-    def save_between(self) -> Json:
-        """What the next iteration begins with, for a dataset that is a part of another: its number, or its place."""
-        at = self._resume_from
-        if at is None and self._stream is not None and self.goes_on:
-            at = next_epoch_of(self._stream.state())
-        return {"next_epoch": self.epochs.upcoming(), "at": at}
+    def _load(self, checkpoint: Checkpoint) -> None:
+        self._identity().check(checkpoint.identity)
+        self._start, self._loaded = checkpoint.cursor, True
+        self._run = None
+        self._epochs.set(checkpoint.cursor.epoch)
+        self._epochs.take_requested()
 
-    def load_between(self, saved: Json) -> None:
-        """Begin the next iteration as was saved."""
-        check_kinds(saved, next_epoch=int, at=dict | None)
-        self.epochs.set(saved["next_epoch"])
-        self._resume_from = saved["at"]
-        self._stream = None
-
-    def identity(self) -> dict[str, Json]:
+    def _identity(self) -> Identity:
         """What a checkpoint must know of the pipeline to refuse another one."""
-        return {"seed": self.seed, "stages": fingerprint(self.pipeline)}
+        return Identity(self.seed, fingerprint(self.pipeline), tuple(self._inner_seeds()))
 
-    def check_identity(self, saved: dict[str, Json]) -> None:
-        """Refuse what was saved by another pipeline, in a sentence that says what differs."""
-        check_kinds(saved, seed=int, stages=list)
-        mine = fingerprint(self.pipeline)
-        for number, (there, here) in enumerate(zip(saved["stages"], mine, strict=False)):
-            if there != here:
-                raise StateError(
-                    f"stage {number} of the checkpoint is {there}, here it is {here}",
-                    hint="load the checkpoint into the pipeline that saved it",
-                )
-        if len(saved["stages"]) != len(mine):
-            raise StateError(
-                f"the checkpoint has {len(saved['stages'])} stages, this pipeline has {len(mine)}",
-                hint="load the checkpoint into the pipeline that saved it",
-            )
-        if saved["seed"] != self.seed:
-            raise StateError(
-                f"the checkpoint was made with seed {saved['seed']}, this pipeline has {self.seed}",
-                hint="give the dataset the same seed",
-            )
+    def _inner_seeds(self) -> Iterator[int]:
+        """The seeds of the datasets inside this one."""
+        for stage in self.pipeline:
+            for inner in (stage, *getattr(stage, "datasets", ())):
+                if isinstance(inner, DataPipeline):
+                    yield inner.seed
+                    yield from inner._inner_seeds()
 
     def close(self) -> None:
         """Close what an iteration holds open, then every stage that can be closed."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        if self._run is not None:
+            self._run.close()
+        self._run = self._recalls = None
         for stage in self.pipeline:
             close = getattr(stage, "close", None)
             if close is not None:
@@ -296,12 +306,12 @@ class DataPipeline(TorchIterable):
     def _copy(self) -> Self:
         result = copy.copy(self)
         result.pipeline = list(self.pipeline)
-        result.epochs = EpochCounter()
-        result._stream = None
+        result._epochs = EpochCounter()
+        result._run = result._recalls = None
         return result
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_stream": None}
+        return {**self.__dict__, "_run": None, "_recalls": None}
 
     def __add__(self, other: Any) -> Any:
         from torch.utils.data import ChainDataset

@@ -2,11 +2,13 @@
 
 * `_read_planned`   the source: reads the positions of this process
 * `_plan_progress`  how far a reader is in its part of an epoch
+* `_plan_state`     how far all readers are: the typed value of a checkpoint
 * `_stage_analysis` what the stages after a plan mean for its steps, its state and its length
 * `_shuffle_report` how well an order mixes, in numbers
 """
 
 from ._plan_progress import PlanProgress
+from ._plan_state import PlanState, join_ranks, join_workers
 from ._read_planned import ReadPlanned
 from ._shuffle_report import Mixing, ShuffleReport, shuffle_report
 from ._stage_analysis import batch_behind, is_even_chain, items_behind, may_drop
@@ -14,11 +16,14 @@ from ._stage_analysis import batch_behind, is_even_chain, items_behind, may_drop
 __all__ = [
     "Mixing",
     "PlanProgress",
+    "PlanState",
     "ReadPlanned",
     "ShuffleReport",
     "batch_behind",
     "is_even_chain",
     "items_behind",
+    "join_ranks",
+    "join_workers",
     "may_drop",
     "shuffle_report",
 ]

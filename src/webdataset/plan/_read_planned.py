@@ -101,7 +101,7 @@ class ReadPlanned(Source):
         if self.empty_check and not len(at.order):
             raise SpecError("No samples found in dataset", hint="check the shard spec; empty_check=False allows this")
         alone = at.during.world.part[1] == 1
-        if alone and self.window == 0 and self.chunk is None and not at.rest.also and self.fields is None:
+        if alone and self.window == 0 and self.chunk is None and not at.remaining.also and self.fields is None:
             return self._in_storage_order(at)
         return self._by_lookup(at)
 
@@ -118,7 +118,7 @@ class ReadPlanned(Source):
     def _in_storage_order(self, at: PlanProgress) -> Iterator[Sample]:
         """The whole rest from one place on: streaming beats looking up."""
         at.mark = "" if self.last is None else COUNTED
-        first = at.rest.position + at.taken
+        first = at.remaining.position + at.taken
         starts = [0, *accumulate(self.dataset.counts)]
         reader = ReadSamples(handler=self.handler, strict=self.strict)
         for shard, url in enumerate(self.dataset.urls):
@@ -128,18 +128,18 @@ class ReadPlanned(Source):
             inside = max(0, first - begin)
             with closing(reader.batches_from(url, inside, self.dataset.offset(shard, inside))) as batches:
                 for batch in batches:
-                    if at.rest.position + at.taken + len(batch) > end:
+                    if at.remaining.position + at.taken + len(batch) > end:
                         raise self.dataset.stale(shard)
                     if at.mark:
                         for sample in batch:
                             sample["__pad__"] = False
                     for at.taken, sample in enumerate(batch, at.taken + 1):  # noqa: B020 - the start is read once
                         yield sample
-            if at.rest.position + at.taken != end:
+            if at.remaining.position + at.taken != end:
                 # Lost samples have been reported to the handler; the next shard begins where the index says.
                 if self.handler is reraise_exception:
                     raise self.dataset.stale(shard)
-                at.taken = end - at.rest.position
+                at.taken = end - at.remaining.position
 
     def _by_lookup(self, at: PlanProgress) -> Iterator[Sample]:
         marked = self.last is not None or at.during.world.ranks > 1
@@ -167,9 +167,9 @@ class ReadPlanned(Source):
             stop = min(turns, (first // block + 1) * block)
             wanted = numbers_of(at.reader(), np.arange(first, stop))
             if at.during.world.ranks == 1:  # nobody to be equal to: the end is simply short
-                wanted = wanted[wanted < len(at.rest)]
-            shards, numbers = at.order.locate(at.rest.positions(wanted % max(1, len(at.rest))))
-            stored, padding = (starts[shards] + numbers).tolist(), (wanted >= len(at.rest)).tolist()
+                wanted = wanted[wanted < len(at.remaining)]
+            shards, numbers = at.order.locate(at.remaining.positions(wanted % max(1, len(at.remaining))))
+            stored, padding = (starts[shards] + numbers).tolist(), (wanted >= len(at.remaining)).tolist()
             for some in range(0, len(stored), group):
                 yield stored[some : some + group], padding[some : some + group]
             first = stop

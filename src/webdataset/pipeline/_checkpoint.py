@@ -1,0 +1,135 @@
+"""`Checkpoint`: what `state_dict()` returns. A cursor, and what identifies the pipeline that it belongs to.
+
+Version 2 is written. Version 1 is read (`_checkpoint_v1.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webdataset.describe import shown
+from webdataset.errors import StateError
+from webdataset.flow import Json, digest
+
+from ._checkpoint_v1 import upgrade
+from ._cursor import Cursor, check_types
+
+_HINT = "load the checkpoint into the pipeline that saved it"
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint remembers of a pipeline, to refuse another one.
+
+    Attributes:
+        seed: the pipeline's seed.
+        stages: the stages as text, the same in every process.
+        inner_seeds: the seeds of datasets inside, in their order; None in a checkpoint of version 1.
+    """
+
+    seed: int
+    stages: tuple[str, ...]
+    inner_seeds: tuple[int, ...] | None = ()
+
+    def check(self, saved: Identity) -> None:
+        """Refuse what another pipeline saved, in a sentence that says what differs."""
+        for number, (there, here) in enumerate(zip(saved.stages, self.stages, strict=False)):
+            if there != here:
+                raise StateError(f"stage {number} of the checkpoint is {there}, here it is {here}", hint=_HINT)
+        if len(saved.stages) != len(self.stages):
+            raise StateError(
+                f"the checkpoint has {len(saved.stages)} stages, this pipeline has {len(self.stages)}", hint=_HINT
+            )
+        if saved.seed != self.seed:
+            raise StateError(
+                f"the checkpoint was made with seed {saved.seed}, this pipeline has {self.seed}",
+                hint="give the dataset the same seed",
+            )
+        if saved.inner_seeds is not None and saved.inner_seeds != self.inner_seeds:
+            raise StateError(
+                f"the datasets of the checkpoint have the seeds {list(saved.inner_seeds)}, here they have "
+                f"{list(self.inner_seeds or ())}",
+                hint="give the datasets inside the same seeds",
+            )
+
+    def to_json(self) -> dict[str, Json]:
+        """As JSON."""
+        return {"seed": self.seed, "stages": list(self.stages), "inner_seeds": list(self.inner_seeds or ())}
+
+    @classmethod
+    def from_json(cls, saved: Json) -> Identity:
+        """The identity again."""
+        check_types(saved, seed=int, stages=list, inner_seeds=list | None)
+        seeds = saved["inner_seeds"]
+        return cls(saved["seed"], tuple(map(str, saved["stages"])), None if seeds is None else tuple(seeds))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a pipeline.
+
+    Attributes:
+        identity: of the pipeline.
+        dataset: of the dataset that a loader reads.
+        cursor: where the next item is.
+    """
+
+    identity: Identity
+    cursor: Cursor
+    dataset: Identity | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """As JSON.
+
+        >>> Checkpoint(Identity(0, ("[1, 2]",)), Cursor(3)).to_json()["version"]
+        2
+        """
+        saved = {"version": 2, **self.identity.to_json(), "at": self.cursor.to_json()}
+        return saved if self.dataset is None else {**saved, "dataset": self.dataset.to_json()}
+
+    @classmethod
+    def from_json(cls, saved: Json) -> Checkpoint:
+        """The checkpoint again, whichever version wrote it.
+
+        >>> Checkpoint.from_json({"version": 3})
+        Traceback (most recent call last):
+        webdataset.errors.StateError: the checkpoint has version 3, expected 1 or 2 – give load_state_dict what ...
+        """
+        version = saved.get("version") if isinstance(saved, dict) else None
+        if version not in {1, 2}:
+            raise StateError(
+                f"the checkpoint has version {version!r}, expected 1 or 2"
+                if isinstance(saved, dict)
+                else f"expected the dict that state_dict() returned, got {saved!r:.40}",
+                hint="give load_state_dict what state_dict returned",
+            )
+        if version == 1:
+            saved = upgrade(saved)
+        dataset = saved.get("dataset")
+        return cls(
+            Identity.from_json(saved),
+            Cursor.from_json(saved.get("at")),
+            None if dataset is None else Identity.from_json(dataset),
+        )
+
+    def with_cursor(self, cursor: Cursor) -> Checkpoint:
+        """The same pipeline at another place."""
+        return replace(self, cursor=cursor)
+
+
+def fingerprint(stages: Sequence[Any]) -> tuple[str, ...]:
+    """What a checkpoint remembers of the stages.
+
+    >>> from webdataset.stages import Map
+    >>> fingerprint([Map(str)])
+    ('map(f=str)',)
+    """
+    return tuple(_short(shown(stage)) for stage in stages)
+
+
+def _short(text: str) -> str:
+    """A list of ten thousand shards must not make the checkpoint large, and must still be told from another."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… #{digest(text):016x}"

@@ -1,0 +1,96 @@
+"""Version 1 of the state, turned into version 2. Nothing else knows its keys.
+
+Version 1 had no types. The state of a dataset inside another was a dict with `epoch`, `passes`, `pass` and `in_epoch`,
+wherever it was; between two passes it was `next_epoch` and `at`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webdataset.errors import StateError
+from webdataset.flow import Json
+
+_RUNNING = {"epoch", "passes", "pass", "in_epoch"}
+_BETWEEN = {"next_epoch", "at"}
+
+
+def upgrade(saved: dict[str, Json]) -> dict[str, Json]:
+    """The same state as version 2 writes it.
+
+    >>> upgrade({"version": 1, "seed": 0, "stages": [], "next_epoch": 3, "at": None})["at"]
+    {'epoch': 3, 'passes': 0, 'position': 0, 'beginning': []}
+    """
+    try:
+        return _upgraded(saved)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StateError(
+            f"malformed checkpoint of version 1: {saved!r:.80}", hint="give load_state_dict what state_dict returned"
+        ) from error
+
+
+def _upgraded(saved: dict[str, Json]) -> dict[str, Json]:
+    dataset = saved.get("dataset")
+    starts: list[Json] = []
+    if "parts" in saved:
+        starts = [{"datasets": [_value(part) for part in saved["parts"]]}]
+    elif dataset is not None and "next_epoch" in dataset:
+        starts = [{"$cursor": _beginning(dataset["next_epoch"])}]
+    at = saved["at"]
+    cursor = _beginning(saved.get("next_epoch", 0), starts) if at is None else _cursor(at, starts)
+    result = {"version": 2, **_identity(saved), "at": cursor}
+    return result if dataset is None else {**result, "dataset": _identity(dataset)}
+
+
+def _identity(saved: dict[str, Json]) -> dict[str, Json]:
+    # A loader's own collation was part of the text, and is not any more.
+    stages = [str(stage).replace(", collation_fn=usual", "") for stage in saved["stages"]]
+    return {"seed": saved["seed"], "stages": stages, "inner_seeds": None}
+
+
+def _beginning(epoch: int, starts: list[Json] | None = None) -> dict[str, Json]:
+    return {"epoch": epoch, "passes": 0, "position": 0, "beginning": starts or []}
+
+
+def _cursor(at: dict[str, Any], starts: list[Json] | None = None) -> dict[str, Json]:
+    skip = at.get("skip", 0)
+    place = at["pass"]
+    cursor: dict[str, Json] = {"epoch": at["epoch"], "passes": at["passes"], "position": at["in_epoch"] + skip}
+    if place is None:
+        cursor["beginning"] = starts or []
+    elif "plan" in place:
+        cursor["plan"] = _plan(place["plan"])
+    elif "replay" in place:
+        cursor["beginning"] = []
+        skip += place["replay"]
+    else:
+        cursor["stages"] = [_value(progress) for progress in place["progress"]]
+    if skip:
+        cursor["skip"] = skip
+    if "world" in at:
+        ranks, workers = at["world"]
+        cursor["world"] = [-1, ranks, -1, workers]
+    return cursor
+
+
+def _plan(saved: dict[str, Any]) -> dict[str, Json]:
+    plan: dict[str, Json] = {"remaining": saved["rest"]}
+    if "readers" in saved:
+        plan.update(readers=saved["readers"], in_step=saved.get("even", False), turn=0)
+    return plan
+
+
+def _value(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_value(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() >= _RUNNING:
+        return {"$cursor": _cursor(value)}
+    if value.keys() >= _BETWEEN:
+        parts = [{"datasets": [_value(part) for part in value["parts"]]}] if "parts" in value else None
+        at = value["at"]
+        return {"$cursor": _beginning(value["next_epoch"], parts) if at is None else _cursor(at, parts)}
+    if value.keys() == {"rest", "readers"}:
+        return _plan(value)
+    return {name: _value(each) for name, each in value.items()}

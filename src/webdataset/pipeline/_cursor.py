@@ -1,0 +1,265 @@
+"""`Cursor`: how far an iteration is, as one typed value. The only file that knows the JSON of it.
+
+A cursor says which pass is being read (`epoch`), how many passes of this iteration are complete (`passes`), how many
+items of the epoch were handed on (`position`), and where in the pass the next item is (`where`):
+
+* `Beginning`: before the first item of the pass
+* `InPlan`: in the computed order of an indexed dataset; goes on with any number of ranks and workers
+* `InStages`: what every stage that holds something says of itself
+
+`skip` items after `where` were handed on already. They are read and dropped on resume. A pipeline with a stage of
+unknown kind resumes this way from the beginning of its pass.
+
+A dataset inside another has a cursor inside the progress of the outer one's stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from webdataset.errors import StateError
+from webdataset.flow import Json
+from webdataset.plan import PlanState
+from webdataset.world import World
+
+_HINT = "give load_state_dict what state_dict returned"
+_NESTED = "$cursor"
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Before the first item of a pass.
+
+    Attributes:
+        starts: how the stages begin, as `Progress.save_next` said; empty if the number of the pass decides alone.
+    """
+
+    starts: tuple[Json, ...] = ()
+
+
+def beginning(starts: Sequence[Json]) -> Beginning:
+    """The beginning of a pass, in its shortest form.
+
+    >>> beginning([None, None])
+    Beginning(starts=())
+    """
+    return Beginning(tuple(starts) if any(start is not None for start in starts) else ())
+
+
+@dataclass(frozen=True, slots=True)
+class InStages:
+    """In the middle of a pass, as the stages say.
+
+    Attributes:
+        progress: what `Progress.save` returned, stage by stage.
+    """
+
+    progress: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InPlan:
+    """In the middle of a pass over an indexed dataset."""
+
+    plan: PlanState
+
+
+Where = Beginning | InStages | InPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far an iteration is.
+
+    >>> cursor = Cursor(epoch=3, position=2, where=InStages(progress=({"taken": 2},)))
+    >>> Cursor.from_json(cursor.to_json()) == cursor
+    True
+    >>> cursor.next_pass()
+    Cursor(epoch=4, passes=0, position=0, where=Beginning(starts=()), skip=0, world=None)
+
+    Attributes:
+        epoch: the number of the pass, which decides every order together with the seed.
+        passes: how many passes of this iteration are complete (`repeat`).
+        position: how many items of this epoch were handed on (`with_epoch`).
+        where: where in the pass the next item is.
+        skip: how many items after `where` were handed on already.
+        world: the process that this cursor belongs to; None if any process can go on from it.
+    """
+
+    epoch: int
+    passes: int = 0
+    position: int = 0
+    where: Where = field(default_factory=Beginning)
+    skip: int = 0
+    world: World | None = None
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether the next item is the first of a pass."""
+        return isinstance(self.where, Beginning) and not self.skip
+
+    @property
+    def plan(self) -> PlanState | None:
+        """How far an indexed dataset is, if that is all there is to say."""
+        return self.where.plan if isinstance(self.where, InPlan) and not self.skip else None
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether any number of ranks and workers can go on from here (a plan has a check of its own)."""
+        if self.skip:
+            return False
+        if isinstance(self.where, Beginning):
+            return all(start is None or _is_portable(start) for start in self.where.starts)
+        if isinstance(self.where, InPlan):
+            return True
+        first, *others = self.where.progress
+        return (first is None or _is_portable(first)) and not any(others)
+
+    def next_pass(self, starts: Sequence[Json] = ()) -> Cursor:
+        """The beginning of the pass after this one."""
+        return Cursor(self.epoch + 1, where=beginning(starts))
+
+    def next_epoch(self) -> Cursor:
+        """The same place when the epoch around it is over: the next one has all its items."""
+        return replace(self, position=0)
+
+    def after(self, items: int) -> Cursor:
+        """Where the iteration is when so many more items of this epoch were handed on."""
+        return replace(self, skip=self.skip + items, position=self.position + items) if items else self
+
+    def settled(self) -> Cursor:
+        """The shortest cursor of the same place: what the readers of a plan took is part of what is done."""
+        if isinstance(self.where, InPlan):
+            return replace(self, where=InPlan(self.where.plan.settled()))
+        if isinstance(self.where, InStages):
+            progress = (each.settled() if isinstance(each, Cursor) else each for each in self.where.progress)
+            return replace(self, where=InStages(tuple(progress)))
+        return self
+
+    def for_world(self, here: World) -> Cursor:
+        """This cursor, marked with its process if no other one can go on from it."""
+        return self if self.is_portable else replace(self, world=here)
+
+    def check_world(self, here: World) -> None:
+        """Refuse a cursor of another process.
+
+        Raises:
+            StateError: it belongs to another rank or worker, or to another number of them.
+        """
+        if self.world is None or self.world == here:
+            return
+        there = self.world
+        if (there.ranks, there.workers) != (here.ranks, here.workers):
+            raise StateError(
+                f"the checkpoint was saved with ranks={there.ranks}, workers={there.workers}; "
+                f"now ranks={here.ranks}, workers={here.workers}",
+                hint="a stream without an index resumes on the same numbers; index the shards to resume on any",
+            )
+        if -1 not in {there.rank, there.worker}:  # version 1 did not say which rank it was
+            raise StateError(
+                f"the checkpoint was saved by rank {there.rank}, worker {there.worker}; "
+                f"this is rank {here.rank}, worker {here.worker}",
+                hint="without an index each rank has a checkpoint of its own: load the one that this rank saved",
+            )
+
+    def to_json(self) -> dict[str, Json]:
+        """As JSON."""
+        saved: dict[str, Json] = {"epoch": self.epoch, "passes": self.passes, "position": self.position}
+        if isinstance(self.where, Beginning):
+            saved["beginning"] = encode(self.where.starts)
+        elif isinstance(self.where, InPlan):
+            saved["plan"] = self.where.plan.to_json()
+        else:
+            saved["stages"] = encode(self.where.progress)
+        if self.skip:
+            saved["skip"] = self.skip
+        if self.world is not None:
+            here = self.world
+            saved["world"] = [here.rank, here.ranks, here.worker, here.workers]
+        return saved
+
+    @classmethod
+    def from_json(cls, saved: Json) -> Cursor:
+        """The cursor again.
+
+        >>> Cursor.from_json({"epoch": "x", "passes": 0, "position": 0, "beginning": []})
+        Traceback (most recent call last):
+        webdataset.errors.StateError: malformed checkpoint: expected int for 'epoch', got 'x' – give load_state_dict ...
+        """
+        check_types(saved, epoch=int, passes=int, position=int)
+        if "plan" in saved:
+            where: Where = InPlan(PlanState.from_json(saved["plan"]))
+        elif "stages" in saved:
+            check_types(saved, stages=list)
+            where = InStages(tuple(decode(saved["stages"])))
+        else:
+            check_types(saved, beginning=list)
+            where = Beginning(tuple(decode(saved["beginning"])))
+        skip = saved.get("skip", 0)
+        if not isinstance(skip, int) or min(skip, saved["epoch"], saved["passes"], saved["position"]) < 0:
+            raise StateError(f"malformed checkpoint: a negative number in {saved!r:.80}", hint=_HINT)
+        return cls(saved["epoch"], saved["passes"], saved["position"], where, skip, _world(saved.get("world")))
+
+
+def _world(saved: Json) -> World | None:
+    if saved is None:
+        return None
+    if not isinstance(saved, list) or len(saved) != 4 or not all(isinstance(number, int) for number in saved):
+        raise StateError(f"malformed checkpoint: expected four integers for 'world', got {saved!r:.40}", hint=_HINT)
+    rank, ranks, worker, workers = saved
+    if rank == -1:  # version 1
+        return _SomeWorld(ranks, workers)
+    return World(rank, ranks, worker, workers)
+
+
+class _SomeWorld(World):
+    """Any rank and worker of so many: what version 1 of the state said of its process."""
+
+    def __init__(self, ranks: int, workers: int) -> None:
+        for name, value in (("rank", -1), ("ranks", ranks), ("worker", -1), ("workers", workers)):
+            object.__setattr__(self, name, value)
+
+
+def check_types(saved: Json, **types: Any) -> None:
+    """Refuse JSON that does not hold values of these types under these keys."""
+    if not isinstance(saved, dict):
+        raise StateError(f"malformed checkpoint: expected a dict, got {saved!r:.40}", hint=_HINT)
+    for name, kind in types.items():
+        value = saved.get(name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+            raise StateError(
+                f"malformed checkpoint: expected {getattr(kind, '__name__', kind)} for {name!r}, got {value!r:.40}",
+                hint=_HINT,
+            )
+
+
+def encode(value: Json) -> Json:
+    """A stage's progress as JSON, cursors inside it included.
+
+    >>> encode([Cursor(1)])
+    [{'$cursor': {'epoch': 1, 'passes': 0, 'position': 0, 'beginning': []}}]
+    """
+    if isinstance(value, Cursor):
+        return {_NESTED: value.to_json()}
+    if isinstance(value, dict):
+        return {name: encode(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encode(each) for each in value]
+    return value
+
+
+def decode(value: Json) -> Json:
+    """The inverse of `encode`."""
+    if isinstance(value, dict):
+        if _NESTED in value:
+            return Cursor.from_json(value[_NESTED])
+        return {name: decode(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [decode(each) for each in value]
+    return value
+
+
+def _is_portable(progress: Json) -> bool:
+    return isinstance(progress, Cursor) and progress.is_portable

@@ -1,0 +1,135 @@
+"""A dataset as a stage of another: it is told its epoch by the one around it, and its cursor is part of that one's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from webdataset.errors import StateError
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+
+from ._cursor import Cursor
+from ._run import Run
+from ._running_pass import RunOptions
+
+
+class Nestable(Protocol):
+    """What a dataset must offer to be read inside another."""
+
+    @property
+    def continues(self) -> bool:
+        """Whether an epoch goes on where the one before it stopped."""
+
+    def run(self, cursor: Cursor, options: RunOptions | None = None) -> Run:
+        """An iteration that starts there."""
+
+    def again(self, origin: Json) -> Any:
+        """Make the item of a run's origin once more."""
+
+    def take_requested_epoch(self) -> int | None:
+        """The number that `set_epoch` gave to the next pass, once."""
+
+
+class NestedProgress(Progress):
+    """Where a dataset inside another began this pass of the outer one, and its run."""
+
+    def __init__(self, dataset: Nestable, during: Pass) -> None:
+        self.dataset = dataset
+        requested = dataset.take_requested_epoch()
+        self._told = during.epoch
+        self.start: Cursor | StateError = Cursor(during.epoch if requested is None else requested)
+        self.run: Run | None = None
+
+    def open(self) -> Iterator[Any]:
+        """The items of the dataset's epoch."""
+        if self.run is None:
+            self.run = self.dataset.run(self._known_start())
+        return self.run.epoch()
+
+    def _known_start(self) -> Cursor:
+        if isinstance(self.start, StateError):
+            raise self.start
+        return self.start
+
+    @property
+    def origin(self) -> Json:
+        """The origin of the item in the dataset, with the number of its pass."""
+        return None if self.run is None else self.run.origin
+
+    def save(self) -> Json:
+        """The dataset's cursor."""
+        return self._known_start() if self.run is None else self.run.cursor()
+
+    def save_start(self) -> Json:
+        """The cursor that this pass began with; None if that follows from the number of the pass."""
+        start = self._known_start()
+        return None if start == Cursor(self._told) else start
+
+    def save_next(self) -> Json:
+        """The cursor that the next pass begins with; None if that follows from the number of the pass."""
+        start = self.next_start()
+        return None if start == Cursor(self._told + 1) else start
+
+    def next_start(self) -> Cursor:
+        """The cursor that the dataset's next epoch begins with."""
+        return self._known_start() if self.run is None else self.run.next_cursor(goes_on=self.dataset.continues)
+
+    def restart(self) -> None:
+        """Begin the dataset's next epoch in the same pass of the outer one."""
+        if self.run is None or self.run.over or not self.dataset.continues:
+            self.start, self.run = self.next_start(), None
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Start there."""
+        if not isinstance(saved, Cursor):
+            raise StateError(
+                f"malformed checkpoint: expected the state of a dataset, got {saved!r:.60}",
+                hint="give load_state_dict what state_dict returned",
+            )
+        self.start, self.run = saved, None
+
+    def follow(self, before: Progress) -> None:
+        """Go on with the run of the pass before, if epochs continue; else begin as it says."""
+        assert isinstance(before, NestedProgress)
+        run = before.run
+        if run is None or run.over or not self.dataset.continues:
+            super().follow(before)
+            return
+        run.new_epoch()
+        self.run = run
+        try:
+            self.start = run.cursor()
+        except StateError as error:
+            self.start = error
+
+    def close(self) -> None:
+        """Close the dataset's files."""
+        if self.run is not None:
+            self.run.close()
+
+
+@dataclass(frozen=True)
+class Nested(Resumable):
+    """The items of one epoch of a dataset, in every pass of the pipeline around it."""
+
+    dataset: Any
+
+    def start(self, during: Pass) -> NestedProgress:
+        """The dataset's epoch has the number of the pass."""
+        return NestedProgress(self.dataset, during)
+
+    def run(self, items: Iterator[Any], at: NestedProgress, /) -> Iterator[Any]:
+        """Hand on the items of the epoch."""
+        try:
+            yield from at.open()
+        finally:
+            if not self.dataset.continues:
+                at.close()
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """The dataset makes it again."""
+        return self.dataset.again(origin)
+
+    def __repr__(self) -> str:
+        return repr(self.dataset)

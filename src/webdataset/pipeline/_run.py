@@ -1,0 +1,149 @@
+"""`Run`: one iteration over a pipeline, pass after pass, with a cursor that can be saved.
+
+A run refers to the stages, never to the pipeline, and no generator is held by what it refers to: when a user forgets an
+iteration, its files, threads and processes are closed at once and not with some later garbage collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from webdataset import world
+from webdataset.flow import Json, Pass
+
+from ._cursor import Cursor, beginning
+from ._running_pass import RunningPass, RunOptions
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What is run: the stages, the seed, how many passes, and how many items an epoch has (any if not positive)."""
+
+    stages: Sequence[Any]
+    seed: int
+    repetitions: int = 1
+    epoch_size: int = -1
+
+    def start_pass(self, epoch: int, where: Any = None, options: Any = None, before: Any = None) -> RunningPass:
+        """Start the pass number `epoch`, from its beginning or from where it was."""
+        return RunningPass(self.stages, Pass(self.seed, epoch, world.current()), where, options, before)
+
+
+class Run:
+    """An iteration over up to so many passes.
+
+    >>> run = Run(Definition([[1, 2]], seed=0, repetitions=2, epoch_size=3), Cursor(epoch=0))
+    >>> list(run.epoch()), list(run.epoch())
+    ([1, 2, 1], [2])
+
+    Args:
+        definition: what is run.
+        cursor: where to start.
+        options: how a loader runs the stages.
+        on_pass: told the number of every later pass when it begins.
+        before: the run whose last pass came before this one's first.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        cursor: Cursor,
+        options: RunOptions | None = None,
+        on_pass: Callable[[int], None] | None = None,
+        before: Run | None = None,
+    ) -> None:
+        cursor.check_world(world.current())
+        self._definition, self._options, self._on_pass = definition, options, on_pass
+        self._passes, self._position, self._skip = cursor.passes, cursor.position, cursor.skip
+        self._resumed = not cursor.is_beginning  # then a pass without further items is not an empty one
+        self.ended = False  # the epoch, by its last item and not by an error
+        self.over = False  # all passes, or by an error
+        last = before._pass if before is not None else None
+        self._pass: RunningPass = definition.start_pass(cursor.epoch, cursor.where, options, last)
+
+    def epoch(self) -> Iterator[Any]:
+        """The items of the next epoch, or the rest of the one that was begun; an empty pass is the last."""
+        if self.ended:
+            self.new_epoch()
+        try:
+            while not self.over and not self._is_full:
+                # A list of one, so that no name keeps a batch alive which the user has forgotten.
+                while not self._is_full and (first := list(islice(self._pass.items, 1))):
+                    self._resumed = True
+                    self._pass.handed_on += 1
+                    if self._skip:
+                        self._skip -= 1
+                        first.clear()
+                        continue
+                    self._position += 1
+                    yield first.pop()
+                    if not self._counts:
+                        yield from self._pass.items
+                if not self._is_full:
+                    self._end_pass()
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self.over = True
+            raise
+        self.ended = True
+
+    @property
+    def _is_full(self) -> bool:
+        return 0 < self._definition.epoch_size <= self._position and not self._skip
+
+    @property
+    def _counts(self) -> bool:
+        return self._definition.epoch_size > 0 or self._skip > 0 or self._pass.counts
+
+    def new_epoch(self) -> None:
+        """Let the next item be the first of another epoch, though this one may have been left early."""
+        self.ended, self._position = False, 0
+
+    def _end_pass(self) -> None:
+        empty, self._resumed = not self._resumed, False
+        if empty or self._passes + 1 >= self._definition.repetitions:
+            self.over = True
+            self._pass.close()
+            return
+        self._passes += 1
+        epoch = self._pass.during.epoch + 1
+        if self._on_pass is not None:
+            self._on_pass(epoch)
+        self._pass = self._definition.start_pass(epoch, None, self._options, self._pass)
+
+    def cursor(self) -> Cursor:
+        """Where this run is: after the item that was handed on last."""
+        where, skip = self._pass.where()
+        position = self._position if self._definition.epoch_size > 0 else 0
+        cursor = Cursor(self._pass.during.epoch, self._passes, position, where, skip + self._skip)
+        return cursor.for_world(world.current())
+
+    def next_cursor(self, *, goes_on: bool) -> Cursor:
+        """Where the epoch after this one begins; `goes_on` if it continues this one."""
+        if goes_on and not self.over:
+            return self.cursor().next_epoch()
+        return self.beginning(self._pass.during.epoch + 1)
+
+    def beginning(self, epoch: int) -> Cursor:
+        """The beginning of a pass that comes after the one that is being read."""
+        return Cursor(epoch, where=beginning(self._pass.next_starts()))
+
+    @property
+    def origin(self) -> Json:
+        """Of the item that was handed on last: its pass, and its origin in that; None if that is not known."""
+        origin = self._pass.origin
+        return None if origin is None else {"epoch": self._pass.during.epoch, "item": origin}
+
+    @property
+    def pass_number(self) -> int:
+        """The number of the pass that is being read."""
+        return self._pass.during.epoch
+
+    def close(self) -> None:
+        """Close what the current pass holds open."""
+        self.over = True
+        self._pass.close()
