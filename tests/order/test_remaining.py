@@ -43,7 +43,7 @@ def test_what_readers_took_is_done_and_nothing_else(rest, ranks, workers, batch,
             taken.append(Reader(rank, ranks, worker, workers, batch, count))
             done |= {position for position, padding in mine[:count] if not padding}
     after = rest.after(taken)
-    assert Remaining.load(json.loads(json.dumps(after.save())), rest.samples) == after
+    assert Remaining.from_json(json.loads(json.dumps(after.to_json()))) == after
     left = after.positions(np.arange(len(after))).tolist()
     before = rest.positions(np.arange(len(rest))).tolist()
     assert left == [position for position in before if position not in done]

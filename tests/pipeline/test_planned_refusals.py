@@ -32,9 +32,9 @@ def test_a_checkpoint_of_another_dataset_or_pipeline_is_refused_with_what_differ
 def test_a_place_that_is_not_in_the_dataset_is_refused(shards, rest):
     dataset = batches(shards)
     state = dataset.state_dict()
-    state["at"] = {"epoch": 0, "passes": 0, "pass": {"plan": {"rest": rest}}, "in_epoch": 0}
-    dataset.load_state_dict(state)
+    state["at"] = {"epoch": 0, "passes": 0, "position": 0, "plan": {"remaining": rest}}
     with pytest.raises(StateError, match="resume with the dataset"):
+        dataset.load_state_dict(state)
         list(dataset)
 
 

@@ -13,8 +13,8 @@ from tests.pipeline.planned import BATCH, RANKS, TOPOLOGIES, WORKERS, batches, c
 from tests.pipeline.topologies import play, samples_of
 from webdataset import world
 from webdataset.errors import StateError
-from webdataset.pipeline import settled
 from webdataset.order import Reader, Remaining, numbers_of
+from webdataset.plan import PlanState, join_workers
 from webdataset.testing import assert_resumes_everywhere
 from webdataset.world import World
 
@@ -30,19 +30,13 @@ def test_a_checkpoint_is_a_few_integers_and_the_same_everywhere(shards):
 
 def test_what_is_left_after_any_step_on_any_topology_is_the_rest_of_the_order():
     """All stop points of all topologies: the state is one position, however it was reached."""
-    plan = {"rest": Remaining(N).save(), "even": True}
     for ranks, workers in TOPOLOGIES:
         for step in range(-(-N // (BATCH * ranks)) + 1):
-            places = [
-                {
-                    "pass": {
-                        "plan": {**plan, "readers": [[0, ranks, worker, workers, BATCH, _share(step, worker, workers)]]}
-                    }
-                }
+            states = [
+                PlanState(Remaining(N), (Reader(0, ranks, worker, workers, BATCH, _share(step, worker, workers)),))
                 for worker in range(workers)
             ]
-            rest = settled(places)["pass"]["plan"]["rest"]
-            assert rest == {"samples": N, "position": min(N, step * BATCH * ranks), "also": []}
+            assert join_workers(states, 0) == PlanState(Remaining(N, min(N, step * BATCH * ranks)))
 
 
 def _share(step, worker, workers):
@@ -90,7 +84,7 @@ def test_every_step_of_every_topology_saves_its_position(shards, before):
         states = [state for _, state in step]
         assert all(state == states[0] for state in states)
         position = min(N, number * BATCH * before[0])
-        assert states[0]["at"]["pass"]["plan"] == {"rest": {"samples": N, "position": position, "also": []}}
+        assert states[0]["at"]["plan"] == {"remaining": {"samples": N, "position": position, "also": []}}
 
 
 @pytest.mark.long
@@ -117,7 +111,7 @@ def test_the_beginning_and_the_end_resume_too(shards):
     state = play(lambda: batches(shards), 4, 3)[-1][3][1]
     assert samples_of(play(lambda: batches(shards), 3, 2, state=state)) == []
     dataset = batches(shards)
-    assert dataset.state_dict()["at"] is None
+    assert dataset.state_dict()["at"]["beginning"] == []
     everything = list(dataset)
     again = batches(shards)
     again.load_state_dict(dataset.state_dict())
@@ -199,12 +193,12 @@ def test_ranks_that_dropped_nothing_are_merged_with_those_that_did(few):
 
     played = play(make, 2, 1, steps=4)
     states = [state for _, state in played[-1]]
-    assert ["readers" in state["at"]["pass"]["plan"] for state in states] == [False, True]
+    assert ["readers" in state["at"]["plan"] for state in states] == [False, True]
     merged = wds.merge_states(states)
     seen = samples_of(played) + samples_of(play(make, 3, 2, state=merged))
     assert sorted(seen) == sorted(set(order) - dropped)
     resumed = play(make, 2, 1, state=[states[0], states[1]], steps=2)  # and on their own: still not in step
-    assert "readers" in resumed[-1][1][1]["at"]["pass"]["plan"]
+    assert "readers" in resumed[-1][1][1]["at"]["plan"]
 
 
 def test_a_filtered_rank_resumes_its_own_checkpoint_and_no_other(few):

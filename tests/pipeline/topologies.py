@@ -1,45 +1,46 @@
 """Any number of ranks and workers, played through in one process."""
 
 import json
-from contextlib import closing
 
 from webdataset import world
-from webdataset.pipeline import is_plan, settled
+from webdataset.loader._worker_cursors import per_worker, together
+from webdataset.pipeline import Cursor
 from webdataset.world import World
 
 
 def rank_items(make, rank, ranks, workers, state=None):
     """What one rank's loader hands on, batch by batch, each with the state to save after it: workers are asked in turn."""
-    streams, places = [], []
+    dataset = make()
+    checkpoint = dataset._checkpoint(Cursor(0))
+    cursors, turn = [Cursor(0)] * workers, 0
+    if state is not None:
+        dataset.load_state_dict(json.loads(json.dumps(state)))
+        cursors, turn = per_worker(dataset._start, workers)
+    runs = []
     for worker in range(workers):
-        with world.pretend(World(rank, ranks, worker, workers)):
-            dataset = make()
-            if state is not None:
-                dataset.load_state_dict(json.loads(json.dumps(state)))
-            begun = dataset._resume_from
-            stream = dataset.open()
-            streams.append((World(rank, ranks, worker, workers), stream, stream.epoch(-1)))
-            places.append(begun or {"epoch": 0, "passes": 0, "pass": None, "in_epoch": 0})
-    identity = {"version": 1, **dataset.identity()}
-    ended, turn = set(), 0
+        here = World(rank, ranks, worker, workers)
+        with world.pretend(here):
+            run = make().run(cursors[worker])
+            runs.append((here, run, run.epoch()))
+    ended = set()
     try:
         while len(ended) < workers:
             worker, turn = turn, (turn + 1) % workers
             if worker in ended:
                 continue
-            here, stream, items = streams[worker]
+            here, run, items = runs[worker]
             with world.pretend(here):
                 try:
                     item = next(items)
                 except StopIteration:
                     ended.add(worker)
                     continue
-                places[worker] = stream.state()
-            yield item, {**identity, "at": settled(places)}
+                cursors[worker] = run.cursor()
+            yield item, checkpoint.with_cursor(together(cursors, turn).settled()).to_json()
     finally:
-        for here, stream, _ in streams:
+        for here, run, _ in runs:
             with world.pretend(here):
-                stream.close()
+                run.close()
 
 
 def play(make, ranks, workers, state=None, steps=None):

@@ -4,14 +4,15 @@ This room knows processes, threads, queues and shared memory, and nothing of sam
 rides the place of the dataset after it, so a loader can be saved and resumed whatever it has made ahead.
 
 * `_loader.py`: `WebLoader`
-* `_item_state.py`: where a dataset was after an item
+* `_item_state.py`: the state attached to each item
 * `_threads.py`: a dataset read by threads
 * `_thread_pool.py`: functions of one item on threads, in order
 * `_prefetch.py`: a thread that works ahead
 * `_item_sizes.py`: how many bytes an item holds
 * `_processes.py`: a dataset read by torch's worker processes
 * `_worker.py`: what runs in such a process
-* `_transfer.py`: a batch on its way between processes
+* `_worker_cursors.py`: where the datasets of all of them are
+* `_transfer.py`: how a batch travels between processes
 * `_shared_memory.py`: shared memory without names
 * `_collate_shared.py`: torch's collation, in that memory
 * `_pin_memory.py`: memory that a device can copy from
@@ -19,7 +20,7 @@ rides the place of the dataset after it, so a loader can be saved and resumed wh
 * `_meter.py`, `_stage_timer.py`: who was busy for how long; in parts, and in every stage
 * `_part_stats.py`, `_stats.py`, `_advice.py`: what follows from it
 * `_profile.py`, `_progress_bar.py`: ways to look at it
-* `_move_batching.py`: batches made inside a planned dataset
+* `_move_batching.py`: batches are made inside the dataset
 """
 
 from ._loader import WebLoader

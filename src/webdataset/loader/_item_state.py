@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from webdataset.errors import StateError
-from webdataset.flow import Json, Pass, Progress
-from webdataset.pipeline import Cursor, Nestable, NestedProgress, Run, RunOptions
+from webdataset.flow import Json, Pass, Progress, Recall
+from webdataset.pipeline import Cursor, Nestable, NestedProgress, Run, RunOptions, as_cursor
 
 # A cursor takes 5 µs where nothing is held and 0.1 ms with a thousand samples in a shuffle: so every 0.25 ms, or 5 ms.
 _PAUSE = 50
@@ -86,6 +86,10 @@ class LoaderProgress(NestedProgress):
         self.tag: Tagged | None = None
         self.before: Tagged | None = None  # the tag of the item before
         self.complete = False
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Start there, with the loader's options."""
+        self.start = as_cursor(saved)
 
     def begin(self, options: RunOptions) -> Run:
         """Start the dataset's epoch."""

@@ -8,147 +8,23 @@ import signal
 import threading
 import warnings
 from collections.abc import Generator, Iterator
-from dataclasses import replace
 from typing import Any
 
 from torch.utils.data import DataLoader
 
-from webdataset.errors import StageError, StateError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable
-from webdataset.order import Remaining
-from webdataset.pipeline import Beginning, Cursor, DataPipeline, EpochCounter, InPlan
-from webdataset.plan import PlanState, join_workers
+from webdataset.errors import StageError
+from webdataset.flow import Json, Pass, Recall, Resumable
+from webdataset.pipeline import DataPipeline, EpochCounter
 
 from . import _shared_memory
 from ._device import Device
-from ._item_state import Tagged, described
+from ._item_state import described
 from ._meter import Meter, timed
 from ._move_batching import as_it_is
 from ._part_stats import process_stats
 from ._stats import Stats
-from ._worker import Message, Start, Unpacked, WorkerDataset
-
-
-class WorkerCursors(Progress):
-    """Where the dataset of every worker was when the last of its items was handed on, and whose turn it is."""
-
-    def __init__(self, dataset: DataPipeline, workers: int, during: Pass, *, origins: bool) -> None:
-        self.dataset, self.workers, self.origins = dataset, workers, origins
-        self.told = during.epoch
-        requested = dataset.take_requested_epoch()
-        self.epoch = during.epoch if requested is None else requested
-        self.starts: list[Cursor] | None = None  # given by a checkpoint, or by the epoch before
-        self.turn = self.first_turn = 0
-        self.tags: list[Tagged | None] = [None] * workers
-        self.nexts: list[Cursor | None] = [None] * workers  # where the workers that came to their end begin next
-        self.last: tuple[int, Tagged | None] = 0, None  # the worker of the last item, and its tag before that
-        self.outcome = "left"
-
-    def note(self, message: Message) -> None:
-        """An item is about to be handed on."""
-        self.last = message.worker, self.tags[message.worker]
-        self.tags[message.worker] = message.tag
-        self.turn = (message.worker + 1) % self.workers
-
-    def take_back(self) -> bool:
-        """The cursors before the last item, which is its worker's turn again."""
-        self.turn = worker = self.last[0]
-        self.tags[worker] = self.last[1]
-        return True
-
-    @property
-    def origin(self) -> Json:
-        """The origin of the item that was handed on last."""
-        tag = self.tags[self.last[0]]
-        return None if tag is None else tag.origin
-
-    def save(self) -> Json:
-        """A cursor for every worker; or one for all of them, if they follow a plan and are in the same pass of it."""
-        return _together([self._of(worker) for worker in range(self.workers)], self.turn)
-
-    def _of(self, worker: int) -> Cursor:
-        tag = self.tags[worker]
-        return self._start_of(worker) if tag is None else tag.after()
-
-    def _start_of(self, worker: int) -> Cursor:
-        return Cursor(self.epoch) if self.starts is None else self.starts[worker]
-
-    def save_start(self) -> Json:
-        """The cursors that this epoch began with; None if those follow from the number of the pass."""
-        if self.starts is None and self.epoch == self.told:
-            return None
-        return _together([self._start_of(worker) for worker in range(self.workers)], self.first_turn)
-
-    def save_next(self) -> Json:
-        """The cursors that the next epoch begins with; None if those follow from the number of the pass."""
-        nexts = [self._next_of(worker) for worker in range(self.workers)]
-        if all(cursor == Cursor(self.told + 1) for cursor in nexts):
-            return None
-        return _together(nexts, self.turn if self.dataset.continues and self.outcome != "complete" else 0)
-
-    def _next_of(self, worker: int) -> Cursor:
-        known = self.nexts[worker]
-        if known is None or self.outcome != "complete":
-            known = self._of(worker).next_epoch() if self.dataset.continues else Cursor(self.epoch + 1)
-        # To go on where a pass can only be read again from its beginning would take longer every epoch.
-        return Cursor(self.epoch + 1) if isinstance(known.where, Beginning) and known.skip else known
-
-    def load(self, saved: Json, recall: Recall) -> None:
-        """Start there."""
-        cursors, self.turn = _per_worker(saved, self.workers)
-        self.starts, self.first_turn = cursors, self.turn
-
-    def follow(self, before: Progress) -> None:
-        """Begin where the epoch before says; workers that live on know it themselves."""
-        assert isinstance(before, WorkerCursors)
-        if not (before.outcome == "complete" and before.keeps_workers):
-            super().follow(before)
-
-    keeps_workers = False
-
-
-def _together(cursors: list[Cursor], turn: int) -> Json:
-    """The cursors of all workers, as one value for any number of workers if that is possible."""
-    if all(cursor == cursors[0] for cursor in cursors) and cursors[0].is_beginning:
-        return cursors[0]
-    begun = next((cursor for cursor in cursors if cursor.plan is not None), None)
-    passes = {(cursor.epoch, cursor.passes, cursor.position) for cursor in cursors}
-    if begun is not None and len(passes) == 1 and begun.position == 0:
-        plans = [cursor.plan if not cursor.is_beginning else _not_begun(begun) for cursor in cursors]
-        known = [plan for plan in plans if plan is not None]
-        if len(known) == len(cursors):
-            return replace(begun, where=InPlan(join_workers(known, turn)))
-    return {"turn": turn, "workers": cursors}
-
-
-def _not_begun(begun: Cursor) -> PlanState:
-    """The state of a worker that handed on nothing yet, beside one that did."""
-    assert begun.plan is not None
-    return PlanState(Remaining(begun.plan.remaining.samples))
-
-
-def _per_worker(saved: Json, workers: int) -> tuple[list[Cursor], int]:
-    """A cursor for each worker, and whose turn it is.
-
-    Raises:
-        StateError: they were saved with another number of workers.
-    """
-    if isinstance(saved, Cursor):
-        if not saved.is_portable and workers != (saved.world.workers if saved.world else 1):
-            raise _other_workers("no", workers)
-        plan = saved.plan
-        same = plan is not None and bool(plan.readers) and plan.readers[0].workers == workers
-        return [saved] * workers, plan.turn if plan is not None and same else 0
-    if len(saved["workers"]) != workers:
-        raise _other_workers(len(saved["workers"]), workers)
-    return list(saved["workers"]), saved["turn"]
-
-
-def _other_workers(there: Any, here: int) -> StateError:
-    return StateError(
-        f"the checkpoint was made with {there} worker processes, here are {here}",
-        hint="a stream without an index resumes on the same number of workers; index the shards to resume on any",
-    )
+from ._worker import Start, Unpacked, WorkerDataset
+from ._worker_cursors import WorkerCursors
 
 
 class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no types here

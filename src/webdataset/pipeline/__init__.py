@@ -26,7 +26,7 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 
 from ._array_batches import ArrayBatches
 from ._checkpoint import Checkpoint, Identity
-from ._cursor import Beginning, Cursor, InPlan, InStages
+from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
 from ._epochs import EpochCounter
 from ._fluid import FluidInterface
@@ -70,6 +70,7 @@ __all__ = [
     "RunOptions",
     "TorchIterable",
     "WebDataset",
+    "as_cursor",
     "merge_states",
     "mix",
     "repeatedly",

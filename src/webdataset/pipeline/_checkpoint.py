@@ -63,7 +63,7 @@ class Identity:
     def from_json(cls, saved: Json) -> Identity:
         """The identity again."""
         check_types(saved, seed=int, stages=list, inner_seeds=list | None)
-        seeds = saved["inner_seeds"]
+        seeds = saved.get("inner_seeds")
         return cls(saved["seed"], tuple(map(str, saved["stages"])), None if seeds is None else tuple(seeds))
 
 
@@ -99,7 +99,7 @@ class Checkpoint:
         webdataset.errors.StateError: the checkpoint has version 3, expected 1 or 2 – give load_state_dict what ...
         """
         version = saved.get("version") if isinstance(saved, dict) else None
-        if version not in {1, 2}:
+        if version not in (1, 2):
             raise StateError(
                 f"the checkpoint has version {version!r}, expected 1 or 2"
                 if isinstance(saved, dict)

@@ -261,5 +261,16 @@ def decode(value: Json) -> Json:
     return value
 
 
+def as_cursor(progress: Json) -> Cursor:
+    """The progress of a dataset inside another, if it is one.
+
+    Raises:
+        StateError: it is something else.
+    """
+    if isinstance(progress, Cursor):
+        return progress
+    raise StateError(f"malformed checkpoint: expected the state of a dataset, got {progress!r:.60}", hint=_HINT)
+
+
 def _is_portable(progress: Json) -> bool:
     return isinstance(progress, Cursor) and progress.is_portable

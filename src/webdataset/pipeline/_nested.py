@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable
 
-from ._cursor import Cursor
+from ._cursor import Cursor, as_cursor
 from ._run import Run
 from ._running_pass import RunOptions
 
@@ -82,12 +82,9 @@ class NestedProgress(Progress):
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Start there."""
-        if not isinstance(saved, Cursor):
-            raise StateError(
-                f"malformed checkpoint: expected the state of a dataset, got {saved!r:.60}",
-                hint="give load_state_dict what state_dict returned",
-            )
-        self.start, self.run = saved, None
+        saved = as_cursor(saved)
+        self.start = saved
+        self.run = None if saved.is_beginning else self.dataset.run(saved)
 
     def follow(self, before: Progress) -> None:
         """Go on with the run of the pass before, if epochs continue; else begin as it says."""

@@ -107,7 +107,6 @@ class Run:
         empty, self._resumed = not self._resumed, False
         if empty or self._passes + 1 >= self._definition.repetitions:
             self.over = True
-            self._pass.close()
             return
         self._passes += 1
         epoch = self._pass.during.epoch + 1

@@ -84,6 +84,8 @@ class PlanState:
             readers = tuple(Reader(*map(int, reader)) for reader in saved.get("readers", ()))
             remaining = Remaining.from_json(saved["remaining"])
             return cls(remaining, readers, bool(saved.get("in_step", True)), int(saved.get("turn", 0)))
+        except StateError:
+            raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StateError(
                 f"malformed checkpoint: {saved!r:.80} is not the state of an indexed dataset",
