@@ -1,0 +1,102 @@
+"""A run that is stopped anywhere, saved as JSON and resumed in a fresh object sees what an uninterrupted run sees.
+
+Every composition is stopped before its first item, after every item of its first three epochs, and between epochs. The
+rest of the epoch and the whole epoch after it are compared with a run that was never stopped.
+"""
+
+import functools
+import itertools
+
+import pytest
+
+from tests.state import compositions as c
+from tests.state.stopping import Recording, a_few
+
+WHERE = {
+    "epoch-1": lambda epoch, taken: epoch == 0 and taken is not None,
+    "epoch-2": lambda epoch, taken: epoch == 1 and taken is not None,
+    "epoch-3": lambda epoch, taken: epoch == 2 and taken is not None,
+    "between": lambda epoch, taken: taken is None,
+}
+SHUFFLED = (c.stream_shuffled, c.plan_random)
+IN_PROCESS = ("processes-0", "threads-0", "threads-2")
+
+
+def _selection():
+    """Every word of the grammar with the usual others; the product of all words is the long test."""
+    for source in c.SOURCES:
+        yield c.compose(source)
+        yield c.compose(source, workers="threads-2")
+        yield c.compose(source, workers="processes-0-batch-2")
+    for source, nesting, workers in itertools.product(SHUFFLED, c.NESTINGS, ("", "processes-0", "threads-2")):
+        yield c.compose(source, nesting, workers=workers)
+    for source, cut in itertools.product((*SHUFFLED, c.resampled), c.CUTS):
+        yield from (c.compose(source, cut=cut, workers=workers) for workers in ("", *IN_PROCESS))
+        yield from (c.compose(source, workers=workers, loader_cut=cut) for workers in IN_PROCESS)
+    for nesting, cut in itertools.product((c.in_stages, c.in_turns, c.mix_in_mix), c.CUTS):
+        yield c.compose(c.stream_shuffled, nesting, cut)
+        yield c.compose(c.plan_random, nesting, workers="threads-2", loader_cut=cut)
+    for source, cut, workers in itertools.product((*SHUFFLED, c.plan_filtered), c.CUTS, ("processes-0", "threads-2")):
+        yield c.compose(source, workers=workers, loader_cut=cut, rebatched=True)
+
+
+def _processes():
+    for source in (c.stream_shuffled, c.plan_random, c.plan_filtered):
+        yield c.compose(source, workers="processes-1")
+        yield c.compose(source, workers="processes-2-batch-2")
+    for nesting in (c.in_stages, c.in_turns, c.stages_in_stages):
+        yield c.compose(c.stream_shuffled, nesting, workers="processes-2")
+        yield c.compose(c.plan_random, nesting, workers="processes-2")
+    for cut in c.CUTS:
+        yield c.compose(c.stream_shuffled, cut=cut, workers="processes-2")
+        yield c.compose(c.stream_shuffled, workers="processes-2", loader_cut=cut)
+    yield c.compose(c.resampled, workers="processes-2", loader_cut=c.with_epoch)
+    yield c.compose(c.stream_shuffled, workers="processes-2", rebatched=True)
+    yield c.compose(c.plan_random, workers="processes-2", rebatched=True)
+
+
+def _everything():
+    words = (c.SOURCES, c.NESTINGS, c.CUTS, c.LOADERS, c.CUTS, (False, True))
+    return (c.compose(*each) for each in itertools.product(*words))
+
+
+def _by_name(found):
+    return {each.name: each for each in found if each is not None}
+
+
+IN_ONE_PROCESS, WITH_PROCESSES, ALL = _by_name(_selection()), _by_name(_processes()), _by_name(_everything())
+
+
+@functools.lru_cache(maxsize=2)
+def _recorded(name):
+    return Recording(ALL[name])
+
+
+@functools.lru_cache(maxsize=2)
+def _recorded_at_a_few(name):
+    return Recording(ALL[name], only=a_few)
+
+
+def _assert_exact(recording, chosen):
+    assert recording.epochs == recording.reference.epochs, "saving a run changed it"
+    failures = recording.failures(chosen)
+    assert not failures, "\n".join(f"epoch {epoch}, after {taken}: {why}" for (epoch, taken), why in failures.items())
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("name", IN_ONE_PROCESS)
+def test_resumes_exactly(name, where):
+    _assert_exact(_recorded(name), WHERE[where])
+
+
+@pytest.mark.parametrize("where", ["inside", "between"])
+@pytest.mark.parametrize("name", WITH_PROCESSES)
+def test_resumes_exactly_with_worker_processes(name, where):
+    between = where == "between"
+    _assert_exact(_recorded_at_a_few(name), lambda epoch, taken: (taken is None) == between)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(ALL.keys() - IN_ONE_PROCESS.keys()))
+def test_resumes_exactly_in_every_composition(name):
+    _assert_exact(_recorded(name), lambda epoch, taken: True)
