@@ -19,17 +19,16 @@ INDEXED = "indexed/a-{0..2}.tar"  # the same samples, with an index for each sha
 INDEXED_B = "indexed/b-{0..1}.tar"
 
 _LENGTHS = (3, 1, 4, 1, 5, 2, 6, 5, 3, 5, 2)
-_COUNTS = {"a": (4, 3, 4), "b": (5, 2)}
 
 
-def write_shards(directory):
-    """Write all shards below a directory, byte for byte the same everywhere."""
+def write_shards(directory, a=(4, 3, 4), b=(5, 2)):
+    """Write all shards below a directory, byte for byte the same everywhere; `a` and `b` count samples per shard."""
     directory = Path(directory)
     for kind in ("streamed", "indexed"):
         (directory / kind).mkdir()
-        for name, counts in _COUNTS.items():
+        for name, counts in {"a": a, "b": b}.items():
             _write_dataset(directory / kind, name, counts, name, _sample)
-    _write_dataset(directory / "streamed", "labels", _COUNTS["a"], "a", _label)
+    _write_dataset(directory / "streamed", "labels", a, "a", _label)
     wds.index_shards(sorted(str(path) for path in (directory / "indexed").glob("*.tar")))
 
 

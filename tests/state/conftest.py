@@ -3,12 +3,13 @@
 import pytest
 
 from tests.golden.pipelines import write_shards
+from tests.state.compositions import COUNTS
 
 
 @pytest.fixture(scope="session")
 def state_shards(tmp_path_factory):
     directory = tmp_path_factory.mktemp("state-shards")
-    write_shards(directory)
+    write_shards(directory, **COUNTS)
     return directory
 
 

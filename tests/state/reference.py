@@ -47,5 +47,7 @@ class Reference:
             assert all(set(epoch) <= set(every) for epoch in seen), self.epochs
         if promise.size is not None:
             assert [len(epoch) for epoch in self.epochs] == [promise.size] * len(self.epochs)
-        if promise.shuffled:
+        if promise.shuffled and len(every) > 6:
             assert all(one != other for one, other in combinations(self.epochs[:3], 2)), self.epochs
+        elif promise.shuffled:  # of few samples there are few orders
+            assert any(one != self.epochs[0] for one in self.epochs), self.epochs

@@ -41,15 +41,14 @@ class Recording:
         try:
             self.states[epoch, taken] = json.dumps(dataset.state_dict())
         except Exception as error:
-            self.states[epoch, taken] = f"{_NO_STATE} {type(error).__name__}: {error}"  # no traceback, which holds files
+            self.states[epoch, taken] = (
+                f"{_NO_STATE} {type(error).__name__}: {error}"  # no traceback, which holds files
+            )
 
     def failures(self, chosen):
-        """What differs from the uninterrupted run after each of the chosen stop points."""
-        found = {}
-        for stop in self.states:
-            if chosen(*stop) and (wrong := self._wrong(stop)) is not None:
-                found[stop] = wrong
-        return found
+        """The chosen stop points after which something differs from the uninterrupted run, and what."""
+        wrong = ((stop, self._wrong(stop)) for stop in self.states if chosen(*stop))
+        return [(stop, why) for stop, why in wrong if why is not None]
 
     def _wrong(self, stop):
         state, expected = self.states[stop], self.reference.after(*stop)
