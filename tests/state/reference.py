@@ -4,7 +4,6 @@ from itertools import chain, combinations, islice
 
 from tests.golden.pipelines import keys_of
 
-EPOCHS = 5  # stop points lie in the first three; a stop after the third is followed by two more
 LONGEST = 200  # no epoch of these tests is longer; one that never ends must not hang a test
 
 
@@ -21,7 +20,7 @@ def flat(items):
 class Reference:
     """The epochs of one uninterrupted run."""
 
-    def __init__(self, build, epochs=EPOCHS):
+    def __init__(self, build, epochs):
         dataset = build()
         self.epochs = [epoch_of(dataset) for _ in range(epochs)]
         dataset.close()
