@@ -1,0 +1,18 @@
+"""Tiny shards, in the current directory, for all tests of this folder."""
+
+import pytest
+
+from tests.golden.pipelines import write_shards
+from tests.state.compositions import COUNTS
+
+
+@pytest.fixture(scope="session")
+def state_shards(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("state-shards")
+    write_shards(directory, **COUNTS)
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def beside_the_shards(state_shards, monkeypatch):
+    monkeypatch.chdir(state_shards)

@@ -1,0 +1,115 @@
+"""A run that is stopped anywhere, saved as JSON and resumed in a fresh object sees what an uninterrupted run sees.
+
+Every composition is stopped before its first item, after every item of its first three epochs, and between epochs. The
+rest of the epoch and the whole epoch after it are compared with a run that was never stopped.
+"""
+
+import functools
+import itertools
+
+import pytest
+
+from tests.state import compositions as c
+from tests.state.reference import Reference
+from tests.state.stopping import Recording, a_few
+
+WHERE = {
+    "epoch-1": lambda epoch, taken: epoch == 0 and taken is not None,
+    "epoch-2": lambda epoch, taken: epoch == 1 and taken is not None,
+    "epoch-3": lambda epoch, taken: epoch == 2 and taken is not None,
+    "between": lambda epoch, taken: taken is None,
+}
+SHUFFLED = (c.stream_shuffled, c.plan_random)
+
+
+def _selection():
+    """Every word of the grammar with the usual others; many more combinations are the long test."""
+    for source in c.SOURCES:
+        yield c.compose(source)
+        yield c.compose(source, workers="processes-0-batch-2" if "plan" in source.__name__ else "threads-2")
+    for source, nesting in itertools.product(SHUFFLED, c.NESTINGS):
+        yield c.compose(source, nesting)
+        yield c.compose(source, nesting, workers="threads-2" if source is c.plan_random else "processes-0")
+    for source, cut in itertools.product((*SHUFFLED, c.resampled), c.CUTS):
+        yield c.compose(source, cut=cut)
+        yield c.compose(source, cut=cut, workers="threads-2")
+        yield c.compose(source, workers="processes-0", loader_cut=cut)
+        yield c.compose(source, workers="threads-2", loader_cut=cut)
+    for nesting, cut in itertools.product((c.in_stages, c.in_turns), (c.with_epoch, c.with_epoch_restart, c.repeated)):
+        yield c.compose(c.stream_shuffled, nesting, cut)
+        yield c.compose(c.plan_random, nesting, workers="threads-0", loader_cut=cut)
+    for source in (*SHUFFLED, c.plan_filtered):
+        yield c.compose(source, workers="processes-0", rebatched=True)
+        yield c.compose(source, workers="threads-2", loader_cut=c.with_epoch, rebatched=True)
+
+
+def _processes():
+    yield c.compose(c.stream_shuffled, workers="processes-1")
+    yield c.compose(c.stream_shuffled, workers="processes-2-batch-2")
+    yield c.compose(c.plan_filtered, workers="processes-2-batch-2")
+    yield c.compose(c.stream_shuffled, c.in_stages, workers="processes-2")
+    yield c.compose(c.plan_random, c.in_turns, workers="processes-2")
+    yield c.compose(c.stream_shuffled, cut=c.with_epoch, workers="processes-2")
+    yield c.compose(c.plan_random, workers="processes-2", loader_cut=c.with_epoch_restart)
+    yield c.compose(c.resampled, workers="processes-2", loader_cut=c.with_epoch)
+    yield c.compose(c.stream_shuffled, workers="processes-2", rebatched=True)
+
+
+def _everything():
+    yield from _selection()
+    yield from _processes()
+    yield from (c.compose(s, n, workers=w) for s, n, w in itertools.product(c.SOURCES, c.NESTINGS, c.LOADERS))
+    for source, nesting, cut, workers in itertools.product(SHUFFLED, c.NESTINGS, c.CUTS, c.LOADERS):
+        yield c.compose(source, nesting, cut, workers)
+        yield c.compose(source, nesting, workers=workers, loader_cut=cut)
+        yield c.compose(source, nesting, workers=workers, loader_cut=cut, rebatched=True)
+
+
+def _by_name(found):
+    return {each.name: each for each in found if each is not None}
+
+
+IN_ONE_PROCESS, WITH_PROCESSES, ALL = _by_name(_selection()), _by_name(_processes()), _by_name(_everything())
+
+
+@functools.lru_cache(maxsize=2)
+def _recorded(name):
+    return Recording(ALL[name])
+
+
+@functools.lru_cache(maxsize=2)
+def _recorded_at_a_few(name):
+    return Recording(ALL[name], only=a_few, stopped=2)
+
+
+def _assert_exact(recording, chosen):
+    assert recording.epochs == recording.reference.epochs, "saving a run changed it"
+    failures = [f"epoch {epoch}, after {taken}: {why:.300}" for (epoch, taken), why in recording.failures(chosen)]
+    if failures:
+        pytest.fail("\n".join([f"{len(failures)} stop points", *failures[:5]]), pytrace=False)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("name", IN_ONE_PROCESS)
+def test_resumes_exactly(name, where):
+    _assert_exact(_recorded(name), WHERE[where])
+
+
+@pytest.mark.parametrize("name", WITH_PROCESSES)
+def test_resumes_exactly_with_worker_processes(name):
+    _assert_exact(_recorded_at_a_few(name), lambda epoch, taken: True)
+
+
+@pytest.mark.parametrize("workers", ["processes-0", "threads-0", "threads-2"])
+@pytest.mark.parametrize("nesting", c.NESTINGS, ids=lambda nesting: nesting.__name__)
+@pytest.mark.parametrize("source", SHUFFLED, ids=lambda source: source.__name__)
+def test_a_loader_does_not_change_the_order(source, nesting, workers):
+    without, within = c.compose(source, nesting), c.compose(source, nesting, workers=workers)
+    assert Reference(within.build, 3).epochs == Reference(without.build, 3).epochs
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(ALL.keys() - IN_ONE_PROCESS.keys()))
+def test_resumes_exactly_in_every_composition(name):
+    often = not ALL[name].has_processes or name in WITH_PROCESSES
+    _assert_exact((_recorded if often else _recorded_at_a_few)(name), lambda epoch, taken: True)
