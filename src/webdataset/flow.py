@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from webdataset.errors import StateError
+from webdataset.handlers import reraise_exception
 from webdataset.world import World
 
 Json = Any
@@ -140,6 +141,15 @@ class Pass:
 class PerItem(ABC):
     """A stage that is a function of one item."""
 
+    @property
+    def may_drop(self) -> bool:
+        """Whether an item may be left out; where a handler is asked about failures, it may."""
+        return getattr(self, "handler", reraise_exception) is not reraise_exception
+
+    def count(self, items: int) -> int | None:
+        """How many items come out when so many go in; None if that is not known."""
+        return None if self.may_drop else items
+
     @abstractmethod
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The function for this pass: returns the new item or `DROP`; raises `EndOfStreamError` to end the stream."""
@@ -242,6 +252,10 @@ class Resumable(ABC):
 
     splits: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+
+    def count(self, items: int) -> int | None:
+        """How many items come out when so many go in; None if that is not known."""
+        return None
 
     @abstractmethod
     def start(self, during: Pass) -> Progress:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import webdataset
 import webdataset as wds
+from webdataset.pipeline import Cursor
 from webdataset.errors import SpecError, StateError
 from webdataset.loader import WebLoader
 from webdataset.pipeline import DataPipeline
@@ -81,7 +82,7 @@ def test_every_state_of_a_pass_resumes(monkeypatch):
         items.append(item)
         states.append(json.loads(json.dumps(loader.state_dict())))
     assert any(
-        progress for state in states[1:] for progress in state["at"]["pass"]["progress"][0]["pass"]["progress"][1:2]
+        progress for state in states[1:] for progress in state["at"]["stages"][0]["$cursor"]["stages"][1:2]
     )
     for number, state in enumerate(states):
         dataset.set_epoch(0)
@@ -97,7 +98,7 @@ def test_a_state_is_asked_for_now_and_then_and_counted_from(monkeypatch):
     head = list(islice(items, 25))
     saved = loader.state_dict()
     items.close()
-    assert saved["at"]["pass"]["progress"][0]["skip"] == 24
+    assert saved["at"]["stages"][0]["$cursor"]["skip"] == 24
     again = threads(numbers(40).shuffle(10), 2)
     again.load_state_dict(saved)
     assert sorted(head + list(again)) == list(range(40))
@@ -107,9 +108,9 @@ def test_a_checkpoint_with_threads_goes_on_without_a_loader():
     loader = threads(numbers(30).map(uneven), 3)
     items = iter(loader)
     head = [next(items) for _ in range(5)]
-    place = loader.state_dict()["at"]["pass"]["progress"][0]
+    cursor = Cursor.from_json(loader.state_dict()["at"]["stages"][0]["$cursor"])
     items.close()
-    assert head + list(numbers(30).map(uneven).open(place).epoch(-1)) == list(range(30))
+    assert head + list(numbers(30).map(uneven).run(cursor).epoch()) == list(range(30))
 
 
 def test_after_the_last_item_comes_the_next_epoch():
@@ -253,7 +254,7 @@ def test_a_checkpoint_of_another_dataset_is_refused():
     saved = threads(numbers(20).map(abs), 2).state_dict()
     with pytest.raises(StateError, match="stage 1 of the checkpoint is"):
         threads(numbers(20).map(str), 2).load_state_dict(saved)
-    with pytest.raises(StateError, match="such a dataset"):
+    with pytest.raises(StateError, match="stage 0 of the checkpoint"):
         threads([1, 2], 2).load_state_dict(saved)
 
 

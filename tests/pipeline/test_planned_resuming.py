@@ -223,11 +223,11 @@ def test_a_filtered_rank_resumes_its_own_checkpoint_and_no_other(few):
 def test_counts_are_saved_where_ranges_would_be_many():
     readers = [Reader(rank, 2, 0, 1, 4, taken) for rank, taken in ((0, 40_000), (1, 800))]
     rest = Remaining(1_000_000).after(readers)
-    assert len(rest.also) > 1000 and len(json.dumps(rest.save())) < 200
-    again = Remaining.load(json.loads(json.dumps(rest.save())), 1_000_000)
+    assert len(rest.also) > 1000 and len(json.dumps(rest.to_json())) < 200
+    again = Remaining.from_json(json.loads(json.dumps(rest.to_json())))
     assert again == rest
     further = again.after([Reader(0, 1, 0, 1, 4, 100)])
-    assert len(json.dumps(further.save())) < 400 and Remaining.load(further.save(), 1_000_000) == further
+    assert len(json.dumps(further.to_json())) < 400 and Remaining.from_json(further.to_json()) == further
 
 
 def test_a_place_in_a_huge_epoch_costs_nothing():

@@ -129,3 +129,8 @@ class LoaderProgress(NestedProgress):
             super().follow(before)
             return
         Progress.follow(self, before)
+
+    def close(self) -> None:
+        """Close the dataset's files; a run that was left early is closed by the thread that reads it."""
+        if self.complete:
+            super().close()

@@ -88,11 +88,27 @@ class WebLoader(DataPipeline, FluidInterface):
         make = _thread_source if workers == "threads" else _process_source
         super().__init__(make(dataset, size, *args, **settings))
         self.dataset = dataset
+        self._share_with_dataset()
 
-    def __len__(self) -> int:
-        if self.size is None and len(self.pipeline) == 1 and hasattr(self.pipeline[0], "__len__"):
+    def _share_with_dataset(self) -> None:
+        """Count epochs with the dataset: also a loader that is made anew for every epoch has a new order each time."""
+        if isinstance(self.dataset, DataPipeline):
+            self.share_epochs(self.dataset)
+
+    def _copy(self) -> Self:
+        result = super()._copy()
+        result._share_with_dataset()
+        return result
+
+    def _source_items(self) -> int | None:
+        try:
             return len(self.pipeline[0])
-        return super().__len__()
+        except TypeError:
+            return None
+
+    @property
+    def _sizes_epochs(self) -> bool:
+        return True
 
     def seek(self, step: int) -> None:
         """Let the next `iter()` begin with this step of its epoch (a batch on every rank); nothing before is read."""

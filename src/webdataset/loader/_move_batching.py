@@ -52,11 +52,13 @@ class _DefaultCollation:
     workers: str
 
     def __call__(self, samples: Sequence[Any]) -> Any:
-        if self.workers == "threads":
-            return default_collation_fn(samples)
-        from ._collate_shared import default_collate
-
-        return default_collate(samples)
+        if self.workers == "processes":
+            try:
+                from ._collate_shared import default_collate
+            except ImportError:  # a loader without workers does not need torch
+                return default_collation_fn(samples)
+            return default_collate(samples)
+        return default_collation_fn(samples)
 
     def __eq__(self, other: object) -> bool:
         return other is default_collation_fn or isinstance(other, _DefaultCollation)

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from webdataset.errors import StageError
 from webdataset.flow import Json, Pass, Recall, Resumable
 from webdataset.pipeline import DataPipeline, EpochCounter
+from webdataset.plan import is_even_chain
 
 from . import _shared_memory
 from ._device import Device
@@ -57,6 +58,14 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
 
     def __repr__(self) -> str:
         return described(self.dataset, "processes")
+
+    def __len__(self) -> int:
+        workers = max(1, self.num_workers)
+        if self.dataset.nsamples > 0 and self.dataset.size is None:  # every worker has an epoch of that size
+            return int(self.dataset.nsamples * workers)
+        if workers > 1 and self.dataset.size is None and not is_even_chain(self.dataset.pipeline):
+            raise TypeError("every worker may end with a batch that is not full, so the length is not known")
+        return len(self.dataset)
 
     def __iter__(self) -> Iterator[Any]:
         return self.run(iter(()), self.start(Pass()))

@@ -62,16 +62,11 @@ class Threads(Resumable):
     def run(self, items: Iterator[Any], at: LoaderProgress, /) -> Iterator[Any]:
         """Hand on the items of one epoch of the dataset."""
         self.meter.clear()
-        run = at.begin(self._options())
-        try:
-            for tag in self._handed_over(run):
-                at.note(tag)
-                self.meter.counts["items"] += 1
-                yield tag.item
-            at.complete = True
-        finally:
-            if not (at.complete and self.dataset.continues):
-                at.close()
+        for tag in self._handed_over(at.begin(self._options())):
+            at.note(tag)
+            self.meter.counts["items"] += 1
+            yield tag.item
+        at.complete = True
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """The dataset makes it again."""

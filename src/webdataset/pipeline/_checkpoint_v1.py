@@ -6,11 +6,15 @@ wherever it was; between two passes it was `next_epoch` and `at`.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from webdataset.errors import StateError
 from webdataset.flow import Json
 
+_BATCHING = re.compile(
+    r"batching=Batching\(size=(?P<size>\d+), collate=(?P<collate>.*), drop_last=(?P<drop_last>\w+)\)"
+)
 _RUNNING = {"epoch", "passes", "pass", "in_epoch"}
 _BETWEEN = {"next_epoch", "at"}
 
@@ -39,7 +43,29 @@ def _upgraded(saved: dict[str, Json]) -> dict[str, Json]:
     at = saved["at"]
     cursor = _beginning(saved.get("next_epoch", 0), starts) if at is None else _cursor(at, starts)
     result = {"version": 2, **_identity(saved), "at": cursor}
-    return result if dataset is None else {**result, "dataset": _identity(dataset)}
+    if dataset is None:
+        return result
+    result["dataset"] = _identity(dataset)
+    batching = _BATCHING.search(result["stages"][0])
+    return result if batching is None else _batched_inside(result, batching)
+
+
+def _batched_inside(state: dict[str, Any], batching: re.Match[str]) -> dict[str, Json]:
+    """Version 1 made batches in the loader, from samples that it counted; now the last stage of the dataset does."""
+    size, collate, drop_last = int(batching["size"]), batching["collate"], batching["drop_last"] == "True"
+    stage = f"batched(batchsize={size}, collation_fn={collate}{', partial=False' * drop_last})"
+    state["stages"][0] = state["stages"][0].replace(batching[0], "batching=None")
+    state["dataset"]["stages"].append(stage)
+    if "stages" in state["at"]:
+        first = state["at"]["stages"][0]
+        for each in first.get("workers", [first]):
+            inner = each["$cursor"]
+            skip = inner.pop("skip", 0)
+            if "stages" in inner:
+                inner["stages"].append({"held": [], "skip": skip})
+            elif skip:
+                inner["skip"] = -(-skip // size)
+    return state
 
 
 def _identity(saved: dict[str, Json]) -> dict[str, Json]:

@@ -10,21 +10,21 @@ import numpy as np
 from webdataset import stages, world
 from webdataset.errors import SpecError
 from webdataset.flow import Pass
+from webdataset.handlers import reraise_exception
 from webdataset.index import SampleLocation
 from webdataset.order import Remaining, Steps
 from webdataset.plan import (
     PlanState,
     ReadPlanned,
     ShuffleReport,
-    batch_behind,
     is_even_chain,
-    items_behind,
     shuffle_report,
+    step_size,
 )
 
 from ._cursor import Cursor, InPlan
 from ._index_options import window_for
-from ._pipeline import ENDLESS, DataPipeline
+from ._pipeline import DataPipeline
 
 
 class Plannable(DataPipeline):
@@ -40,7 +40,7 @@ class Plannable(DataPipeline):
         """Add a stage to this very pipeline; the first `batched` decides what a step of the plan is."""
         super().append(stage)
         if self.plan is not None:
-            self.pipeline[0] = replace(self.plan, batch=batch_behind(self.pipeline[1:]))
+            self.pipeline[0] = replace(self.plan, batch=step_size(self.pipeline[1:]))
 
     def shuffle(self, size: int, *, buffer: bool = False, **kw: Any) -> Self:
         """Shuffle; below 1 the order stays as it is.
@@ -65,23 +65,19 @@ class Plannable(DataPipeline):
             result.pipeline[0] = replace(self.plan, window=wider)
         return result
 
-    def __len__(self) -> int:
-        if self.size is not None or self.plan is None:
-            return super().__len__()
-        if self.nsamples > 0:
-            return self.nsamples
-        if self.repetitions >= ENDLESS:
-            raise TypeError("the dataset repeats for ever; declare a length with .with_length(n)")
+    def _source_items(self) -> int | None:
+        """How many samples of an epoch are this rank's, padding included."""
         plan, ranks = self.plan, world.current().ranks
+        if plan is None:
+            return super()._source_items()
+        if plan.handler is not reraise_exception:  # it may leave samples out
+            return None
         samples = len(plan.dataset)
-        if ranks > 1:
-            samples = plan.batch * len(Steps(samples, plan.batch, ranks, last=plan.last or "pad"))
-        items = items_behind(self.pipeline[1:], samples)
-        if items is None:
-            raise TypeError(
-                "a stage may leave samples out, so the length is not known; declare it with .with_length(n)"
-            )
-        return items * self.repetitions
+        return samples if ranks == 1 else plan.batch * len(Steps(samples, plan.batch, ranks, last=plan.last or "pad"))
+
+    @property
+    def _sizes_epochs(self) -> bool:
+        return self.plan is not None
 
     def seek(self, step: int) -> None:
         """Let the next `iter()` begin with this step of its epoch, which counts from 0 on all ranks.

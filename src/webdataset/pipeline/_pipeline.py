@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from webdataset import config, world
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json
+from webdataset.flow import Json, PerItem
+from webdataset.plan import count_items
 
 from ._checkpoint import Checkpoint, Identity, fingerprint
 from ._cursor import Cursor
@@ -41,6 +42,7 @@ class DataPipeline(TorchIterable):
         if ignored:
             warnings.warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
         self.pipeline: list[Any] = []
+        self.size: int | None = None
         self._recalls: RunningPass | None = None  # a pass whose items were made again
         for stage in stages:
             # A list in first place is data; later it groups stages, as the public library has it.
@@ -50,7 +52,6 @@ class DataPipeline(TorchIterable):
         self.repetitions = 1
         self.nsamples = -1
         self.length = -1
-        self.size: int | None = None
         self.seed: int = config.read("WDS_SEED")
         self._epochs = EpochCounter()
         self._run: Run | None = None  # the iteration that was begun last
@@ -69,6 +70,8 @@ class DataPipeline(TorchIterable):
         check_stage(stage, first=not self.pipeline)
         self.pipeline.append(stage)
         self._recalls = None
+        if self.size is not None and not isinstance(stage, PerItem):  # declared: functions keep it
+            self.size = count_items([stage], self.size)
 
     def compose(self, *stages: Any) -> Self:
         """A copy with more stages; this pipeline stays as it is.
@@ -153,9 +156,33 @@ class DataPipeline(TorchIterable):
         return result
 
     def __len__(self) -> int:
-        if self.size is None:
-            raise TypeError(f"{type(self).__name__} has no length; declare one with .with_length(n)")
-        return self.size
+        length = self._length() if self.size is None else self.size
+        if length is None:
+            raise TypeError(
+                f"the length of this {type(self).__name__} is not known: it repeats for ever, it has no index, "
+                "or a stage may leave samples out; declare it with .with_length(n)"
+            )
+        return length
+
+    def _length(self) -> int | None:
+        """How many items an epoch has; None if that is not known."""
+        if self.nsamples > 0 and self._sizes_epochs:
+            return self.nsamples
+        items = self._source_items() if self.repetitions < ENDLESS else None
+        items = None if items is None else count_items(self.pipeline[1:], items)
+        return None if items is None else items * self.repetitions
+
+    @property
+    def _sizes_epochs(self) -> bool:
+        """Whether `with_epoch` decides about the length: not for a stream, whose epoch has that size in each worker."""
+        return False
+
+    def _source_items(self) -> int | None:
+        """How many items the first stage has; None if that is not known."""
+        first = self.pipeline[0] if self.pipeline else None
+        if not isinstance(first, DataPipeline):
+            return None
+        return first._length() if first.size is None else first.size
 
     def __bool__(self) -> bool:
         return True  # a pipeline without a length is still something

@@ -87,7 +87,8 @@ class RunningPass:
         self._exact = not any(is_opaque(stage) for stage in stages)
         self.by_plan = is_even_chain(stages)
         self._plan: tuple[PlanProgress, list[Any], bool] | None = None
-        self.counts = not isinstance(stages[0], Source) or not self._exact or (self.by_plan and during.world.ranks > 1)
+        shared = during.world.part[1] > 1  # then readers must know whether they are in step
+        self.counts = not isinstance(stages[0], Source) or not self._exact or (self.by_plan and shared)
         self.handed_on = 0
         self.items = self._chain(self._saved(where))
         self._before = []

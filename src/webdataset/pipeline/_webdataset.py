@@ -261,6 +261,10 @@ def _check_cache(directory: Any, size: Any, url_to_name: Any) -> None:
 class CheckEmpty(Resumable):
     """Refuses a pass that brought nothing; a worker among several that got no shard only says so."""
 
+    def count(self, items: int) -> int:
+        """As many as come in."""
+        return items
+
     def start(self, during: Pass) -> _Seen:
         """Nothing seen yet."""
         return _Seen(alone=during.world.part[1] == 1)

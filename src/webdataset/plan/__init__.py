@@ -11,7 +11,7 @@ from ._plan_progress import PlanProgress
 from ._plan_state import PlanState, join_ranks, join_workers
 from ._read_planned import ReadPlanned
 from ._shuffle_report import Mixing, ShuffleReport, shuffle_report
-from ._stage_analysis import batch_behind, is_even_chain, items_behind, may_drop
+from ._stage_analysis import count_items, is_even_chain, may_drop, step_size
 
 __all__ = [
     "Mixing",
@@ -19,11 +19,11 @@ __all__ = [
     "PlanState",
     "ReadPlanned",
     "ShuffleReport",
-    "batch_behind",
+    "count_items",
     "is_even_chain",
-    "items_behind",
     "join_ranks",
     "join_workers",
     "may_drop",
     "shuffle_report",
+    "step_size",
 ]

@@ -1,21 +1,21 @@
-"""What stands behind a plan, and what that means for its steps, its state and its length."""
+"""What the stages after a plan mean for its steps, its state and its length."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from webdataset.flow import PerItem
-from webdataset.stages import Batched, Listed, Select, Shuffle
+from webdataset.flow import PerItem, Resumable
+from webdataset.stages import Batched, Listed, Select
 
 from ._read_planned import ReadPlanned
 
 
-def batch_behind(stages: Iterable[Any]) -> int:
-    """How many samples the first `batched` puts together, if only functions of one sample stand before it.
+def step_size(stages: Iterable[Any]) -> int:
+    """How many samples the first `batched` puts together, if only functions of one sample come before it.
 
-    >>> from webdataset.stages import Map
-    >>> batch_behind([Map(str), Batched(16)]), batch_behind([Map(str), Shuffle(10), Batched(16)])
+    >>> from webdataset.stages import Map, Shuffle
+    >>> step_size([Map(str), Batched(16)]), step_size([Map(str), Shuffle(10), Batched(16)])
     (16, 1)
     """
     for stage in stages:
@@ -27,7 +27,7 @@ def batch_behind(stages: Iterable[Any]) -> int:
 
 
 def is_even_chain(stages: Sequence[Any]) -> bool:
-    """Whether nothing behind a plan holds samples between two items: functions of one item, at most one `batched`."""
+    """Whether no stage after a plan holds samples between two items: functions of one item, at most one `batched`."""
     if not stages or not isinstance(stages[0], ReadPlanned):
         return False
     others = [stage for stage in stages[1:] if not isinstance(stage, PerItem)]
@@ -39,16 +39,13 @@ def may_drop(stages: Iterable[Any]) -> bool:
     return any(isinstance(stage, Select) for stage in stages)
 
 
-def items_behind(stages: Iterable[Any], samples: int) -> int | None:
-    """How many items come out when so many samples go in; None if nobody can know.
+def count_items(stages: Iterable[Any], items: int) -> int | None:
+    """How many items come out of these stages when so many go in; None if that is not known.
 
-    >>> items_behind([Batched(4), Batched(2, partial=False)], 18), items_behind([Select(bool)], 18)
+    >>> count_items([Batched(4), Batched(2, partial=False)], 18), count_items([Select(bool)], 18)
     (2, None)
     """
-    count = samples
+    count: int | None = items
     for stage in stages:
-        if isinstance(stage, (Batched, Listed)):
-            count = -(-count // stage.batchsize) if stage.partial else count // stage.batchsize
-        elif isinstance(stage, Select) or not isinstance(stage, (PerItem, Shuffle)):
-            return None
+        count = stage.count(count) if isinstance(stage, (PerItem, Resumable)) and count is not None else None
     return count

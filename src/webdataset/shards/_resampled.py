@@ -208,6 +208,10 @@ class NonEmpty(Resumable):
     webdataset.errors.SpecError: the stream is empty – check the shards, the splitters and the filters before this stage
     """
 
+    def count(self, items: int) -> int:
+        """As many as come in."""
+        return items
+
     def start(self, during: Pass) -> _Seen:
         """Nothing seen yet."""
         return _Seen()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.describe import Described
@@ -43,6 +44,10 @@ class Batched(Described, Resumable):
         if self.collation_fn is not None:
             require_callable(self.verb, collation_fn=self.collation_fn)
 
+    def count(self, items: int) -> int:
+        """Full batches, and a last one that is not full unless it is left out."""
+        return -(-items // self.batchsize) if self.partial else items // self.batchsize
+
     def start(self, during: Pass) -> Held:
         """Nothing held."""
         return Held()
@@ -52,7 +57,7 @@ class Batched(Described, Resumable):
         size, collate, above = self.batchsize, self.collation_fn, at.upstream
         held, origins = at.items, at.origins
         try:
-            for item in items:
+            for item in islice(items, at.skip, None) if at.skip else items:
                 held.append(item)  # at.take(item) without the call: 0.1 µs of the 8 µs that a small sample costs in all
                 origins.append(above.origin if above is not None else None)
                 if len(held) >= size:
@@ -95,6 +100,10 @@ class Listed(Described, Resumable):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batchsize", require_count(self.verb, "batchsize", self.batchsize, least=1))
+
+    def count(self, items: int) -> int:
+        """Full batches, and a last one that is not full unless it is left out."""
+        return -(-items // self.batchsize) if self.partial else items // self.batchsize
 
     def start(self, during: Pass) -> Held:
         """Nothing held."""

@@ -38,6 +38,7 @@ class Held(Handed):
     def __init__(self) -> None:
         self.items: list[Any] = []
         self.origins: list[Json] = []
+        self.skip = 0  # items to drop before the first is taken: a checkpoint of version 1 may count them
 
     def take(self, item: Any) -> None:
         """Keep an item and where it came from."""
@@ -50,11 +51,12 @@ class Held(Handed):
         self.items, self.origins = [], []
 
     def save(self) -> Json:
-        """The origins; payloads are never saved."""
-        return {"held": recallable(self.origins)}
+        """The origins; payloads are never saved. None if nothing is held."""
+        return {"held": recallable(self.origins)} if self.origins else None
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Fetch what was held again."""
+        self.skip = saved.get("skip", 0)
         self.origins = list(saved["held"])
         self.items = [recall(origin) for origin in self.origins]
 

@@ -56,6 +56,10 @@ class Cached(Described, Resumable):
         if self.limit_bytes is not None:
             require_count("Cached", "limit_bytes", self.limit_bytes, least=0)
 
+    def count(self, items: int) -> int:
+        """As many as come in."""
+        return items
+
     def start(self, during: Pass) -> Played:
         """The beginning of a pass."""
         return Played(during)

@@ -43,6 +43,10 @@ class DetShuffle(Described, Resumable):
         for name in ("bufsize", "initial", "seed", "epoch"):
             setattr(self, name, require_count("detshuffle", name, getattr(self, name), least=-(2**63)))
 
+    def count(self, items: int) -> int:
+        """As many as come in."""
+        return items
+
     def start(self, during: Pass) -> Reservoir:
         """An empty buffer; `epoch` becomes that of this pass."""
         known, told = self._known or (self.epoch, -1)

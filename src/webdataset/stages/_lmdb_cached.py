@@ -66,6 +66,10 @@ class LMDBCached(Described, Resumable):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, pickler=module_by_name(state["pickler"]))
 
+    def count(self, items: int) -> int:
+        """As many as come in."""
+        return items
+
     def start(self, during: Pass) -> Played:
         """The beginning of a pass."""
         return Played(during)

@@ -48,6 +48,10 @@ class LogKeys(Described, Resumable):
         if self.logfile is not None and not isinstance(self.logfile, str | os.PathLike):
             raise SpecError(f"log_keys({self.logfile!r}): give the name of a file, or None")
 
+    def count(self, items: int) -> int:
+        """As many as come in."""
+        return items
+
     def start(self, during: Pass) -> Numbered:
         """Nothing logged."""
         return Numbered(during.world)

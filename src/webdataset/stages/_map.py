@@ -35,6 +35,11 @@ class Map(Described, PerItem):
     def __post_init__(self) -> None:
         require_callable("map", f=self.f, handler=self.handler)
 
+    @property
+    def may_drop(self) -> bool:
+        """The function decides."""
+        return True
+
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The new item or `DROP`."""
         f = self.f

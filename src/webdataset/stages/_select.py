@@ -31,6 +31,11 @@ class Select(Described, PerItem):
     def __post_init__(self) -> None:
         require_callable("select", predicate=self.predicate, handler=self.handler)
 
+    @property
+    def may_drop(self) -> bool:
+        """The function decides."""
+        return True
+
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The item or `DROP`."""
         predicate = self.predicate

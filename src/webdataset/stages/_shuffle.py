@@ -11,7 +11,7 @@ from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable, digest
 
-from ._buffers import Held
+from ._buffers import Held, recallable
 from ._check_arguments import require_count
 from ._random_draws import Draws, GivenDraws
 
@@ -41,7 +41,7 @@ class Reservoir(Held):
 
     def save(self) -> Json:
         """Origins, and how many draws were made."""
-        return {**super().save(), "draws": self.draws.save()}
+        return {"held": recallable(self.origins), "draws": self.draws.save()}
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Fill the buffer again."""
@@ -91,6 +91,10 @@ class Shuffle(Described, Resumable):
             raise SpecError(f"shuffle(rng={self.rng!r}): this is no generator", hint="give a random.Random, or a seed")
         if self.seed is not None:
             object.__setattr__(self, "seed", require_count("shuffle", "seed", self.seed))
+
+    def count(self, items: int) -> int:
+        """As many as come in."""
+        return items
 
     def start(self, during: Pass) -> Reservoir:
         """An empty buffer with this pass's draws."""

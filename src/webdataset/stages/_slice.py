@@ -45,6 +45,11 @@ class Slice(Described, Resumable):
     def __repr__(self) -> str:
         return call("slice", self.first, self.stop, self.step)
 
+    def count(self, items: int) -> int:
+        """Those on the grid."""
+        stop = items if self.stop is None else min(items, self.stop)
+        return len(range(self.first, stop, self.step))
+
     def start(self, during: Pass) -> Counted:
         """Nothing taken."""
         return Counted()

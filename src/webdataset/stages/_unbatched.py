@@ -35,8 +35,8 @@ class Opened(Handed):
         self.batch, self.source, self.row, self.is_open = None, None, 0, False
 
     def save(self) -> Json:
-        """The origin of the batch, None between two batches."""
-        return {"batch": recallable([self.source])[0] if self.is_open else None, "row": self.row}
+        """The origin of the batch, and how many rows are gone; None between two batches."""
+        return {"batch": recallable([self.source])[0], "row": self.row} if self.is_open else None
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Fetch the batch again."""
