@@ -164,7 +164,7 @@ USUAL = settings(
 
 def test_random_compositions_follow_the_model():
     # The same examples every time; the first one that fails is reported as it is found: it is short already.
-    some = settings(USUAL, max_examples=60, derandomize=True, phases=(Phase.explicit, Phase.generate))
+    some = settings(USUAL, max_examples=120, derandomize=True, phases=(Phase.explicit, Phase.generate))
     run_state_machine_as_test(Resuming, settings=some)
 
 
