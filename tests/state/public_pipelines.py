@@ -244,7 +244,8 @@ MORE = {
 }
 PIPELINES = {**BY_NAME, **MORE}
 
-# Public names that are no source, stage or loader. A new name must be put here, or get a pipeline above.
+# Public names that are no source, stage or loader, or a part of one above. A new name must be put here, or get a
+# pipeline.
 OTHER = frozenset(
     """
     ArrayBatches Continue FileCache FluidInterface LRUCleanup MultiDataset PickleLoader PipelineStage ShardWriter

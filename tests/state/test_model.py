@@ -4,7 +4,6 @@ The model is a list of keys per epoch, from an object that is never saved; the d
 """
 
 import json
-import os
 
 import hypothesis.strategies as st
 import pytest
@@ -171,4 +170,4 @@ def test_random_compositions_follow_the_model():
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_ten_thousand_random_compositions_follow_the_model():
-    run_state_machine_as_test(Resuming, settings=settings(USUAL, max_examples=int(os.environ.get("RUNS", "10000"))))
+    run_state_machine_as_test(Resuming, settings=settings(USUAL, max_examples=10_000))
