@@ -59,6 +59,8 @@ def keys_of(item):
         return keys if isinstance(keys, str) else [str(key) for key in keys]
     if isinstance(item, tuple):
         return keys_of(item[0])
+    if isinstance(item, bytes):
+        return item.decode()
     return item if isinstance(item, str) else [keys_of(each) for each in item]
 
 

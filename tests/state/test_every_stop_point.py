@@ -59,7 +59,8 @@ def _everything():
     yield from _selection()
     yield from _processes()
     yield from (c.compose(s, n, workers=w) for s, n, w in itertools.product(c.SOURCES, c.NESTINGS, c.LOADERS))
-    for source, nesting, cut, workers in itertools.product(SHUFFLED, c.NESTINGS, c.CUTS, c.LOADERS):
+    kinds = ("", "processes-0", "processes-2", "threads-2")
+    for source, nesting, cut, workers in itertools.product(SHUFFLED, c.NESTINGS, c.CUTS, kinds):
         yield c.compose(source, nesting, cut, workers)
         yield c.compose(source, nesting, workers=workers, loader_cut=cut)
         yield c.compose(source, nesting, workers=workers, loader_cut=cut, rebatched=True)

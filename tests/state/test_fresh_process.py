@@ -1,0 +1,57 @@
+"""A checkpoint that one process saved is resumed by another, with another hash seed, for everything that is public."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import webdataset as wds
+from tests.state.public_pipelines import BY_NAME, OTHER, PIPELINES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def outcomes(state_shards, tmp_path_factory):
+    """What both processes wrote: one saves all pipelines, the next resumes all of them."""
+    path = tmp_path_factory.mktemp("fresh-process") / "states.json"
+    for seed, verb in (("1", "save"), ("2", "resume")):
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+            "PYTHONWARNINGS": "ignore",
+            "ALLOW_OBSOLETE": "1",  # MultiShardSample
+        }
+        command = [sys.executable, "-m", "tests.state.public_pipelines", verb, str(path)]
+        subprocess.run(command, cwd=state_shards, env=environment, check=True, timeout=100)
+    return json.loads(path.read_text())
+
+
+def test_every_public_name_has_a_pipeline_or_is_none():
+    public = {name for name in wds.__all__ if not _is_error(getattr(wds, name))}
+    assert sorted(public - OTHER) == sorted(BY_NAME)
+
+
+def _is_error(value):
+    return isinstance(value, type) and issubclass(value, BaseException)
+
+
+def test_every_fluid_method_has_a_pipeline():
+    methods = {name for name in vars(wds.FluidInterface) if not name.startswith("_")}
+    renamed = {"mcached": "Cached", "lmdb_cached": "LMDBCached", "dbcache": "DBCache", "pipe": "pipelinefilter"}
+    renamed |= {"then": "pipelinefilter", "compose": "DataPipeline"}
+    assert sorted(name for name in methods if renamed.get(name, name) not in BY_NAME) == []
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_resumes_in_a_fresh_process(name, outcomes):
+    saved, resumed = outcomes[name]["saved"], outcomes[name]["resumed"]
+    if saved.get("error", "").startswith(("MissingDependency", "ModuleNotFoundError")):
+        pytest.skip(saved["error"])
+    assert "error" not in saved, saved.get("trace")
+    assert "error" not in resumed, resumed.get("trace")
+    assert resumed["result"] == saved["result"]["expected"]
