@@ -62,7 +62,7 @@ class Run:
                 continue
             at = stage.start(now)
             at.upstream = self.at[-1] if self.at else None
-            if state is not None:
+            if state is not None and state[len(self.at)] is not None:
                 at.load(state[len(self.at)], self._recall(len(self.way)))
             items = stage.run(items, at)
             self.at.append(at)
