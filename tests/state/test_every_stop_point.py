@@ -27,14 +27,16 @@ def _selection():
     for source in c.SOURCES:
         yield c.compose(source)
         yield c.compose(source, workers="processes-0-batch-2" if "plan" in source.__name__ else "threads-2")
-    for source, nesting in itertools.product(SHUFFLED, c.NESTINGS):
-        yield c.compose(source, nesting)
-        yield c.compose(source, nesting, workers="threads-2" if source is c.plan_random else "processes-0")
+    for nesting in c.NESTINGS:
+        yield c.compose(c.stream_shuffled, nesting)
+        yield c.compose(c.stream_shuffled, nesting, workers="processes-0")
+        yield c.compose(c.plan_random, nesting, workers="threads-2")
     for source, cut in itertools.product((*SHUFFLED, c.resampled), c.CUTS):
         yield c.compose(source, cut=cut)
-        yield c.compose(source, cut=cut, workers="threads-2")
-        yield c.compose(source, workers="processes-0", loader_cut=cut)
         yield c.compose(source, workers="threads-2", loader_cut=cut)
+    for cut in c.CUTS:
+        yield c.compose(c.stream_shuffled, cut=cut, workers="threads-2")
+        yield c.compose(c.stream_shuffled, workers="processes-0", loader_cut=cut)
     for nesting, cut in itertools.product((c.in_stages, c.in_turns), (c.with_epoch, c.with_epoch_restart, c.repeated)):
         yield c.compose(c.stream_shuffled, nesting, cut)
         yield c.compose(c.plan_random, nesting, workers="threads-0", loader_cut=cut)
