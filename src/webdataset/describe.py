@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar
 
@@ -35,12 +36,31 @@ def shown(value: Any) -> str:
     """
     if isinstance(value, functools.partial):
         return call("partial", value.func, *value.args, **value.keywords)
+    if type(value) in {list, tuple}:
+        words = ", ".join(map(shown, value))
+        return f"[{words}]" if isinstance(value, list) else f"({words}{',' * (len(value) == 1)})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{shown(key)}: {shown(each)}' for key, each in value.items())}}}"
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if name is not None:
         return str(name).replace("<locals>.", "")
     if getattr(type(value), "__repr__") is object.__repr__:  # noqa: B009 – mypy takes the method for bound
         return f"<{type(value).__qualname__}>"
-    return repr(value)
+    return without_addresses(repr(value))
+
+
+def without_addresses(text: str) -> str:
+    """A text in which functions and objects have no address: the same in every process.
+
+    >>> without_addresses("Decoder(<function decode at 0x7f00>, <a.B object at 0x7f01>)")
+    'Decoder(decode, <a.B object>)'
+    """
+    text = re.sub(
+        r"<(?:bound method|built-in function|built-in method|function|class) ([\w.<>]+)[^<>]* at 0x[0-9a-f]+>",
+        r"\1",
+        text,
+    )
+    return re.sub(r" at 0x[0-9a-f]+", "", text).replace("<locals>.", "")
 
 
 def _changed(stage: Any, field: Field[Any]) -> bool:

@@ -75,13 +75,16 @@ def steps_of(rank, steps, state=None):
     return flat(seen), state
 
 
-@pytest.mark.parametrize("steps", list(itertools.product((0, 1, 2, None), repeat=2)), ids=str)
+ENDED = (None, None)  # 2 steps are all that rank 1 has, but it does not know yet
+
+
+@pytest.mark.parametrize("steps", [(0, 0), (0, 1), (1, 0), (1, 1), (1, None), (None, 1), (2, 1), (1, 2), ENDED], ids=str)
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_filtered_ranks_merge_although_one_has_ended(steps, ranks):
     """Two ranks take different numbers of steps, one maybe all of its epoch; others go on with what both saved."""
     before = ranked(2, lambda rank: steps_of(rank, steps[rank]))
     merged = wds.merge_states([state for _, state in before])
-    after = [] if steps == (None, None) else ranked(ranks, lambda rank: steps_of(rank, None, merged)[0])
+    after = [] if steps == ENDED else ranked(ranks, lambda rank: steps_of(rank, None, merged)[0])
     assert sorted(flat([*(seen for seen, _ in before), *after])) == sorted(KEPT)
 
 

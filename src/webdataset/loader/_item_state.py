@@ -118,9 +118,10 @@ class LoaderProgress(NestedProgress):
 
     def next_start(self) -> Cursor:
         """The cursor that the dataset's next epoch begins with. Prefetched items do not count."""
-        if self.complete or self.tag is None:
+        if self.complete:
             return super().next_start()
-        return self.tag.after().next_epoch() if self.dataset.continues else Cursor(self._told + 1)
+        cursor = self._known_start() if self.tag is None else self.tag.after()
+        return cursor.next_epoch() if self.dataset.continues else Cursor(cursor.epoch + 1)
 
     def follow(self, before: Progress) -> None:
         """Go on with the run of the pass before, if it came to its end."""

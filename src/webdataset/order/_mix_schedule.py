@@ -74,8 +74,8 @@ class MixSchedule:
         [1.0, 1.0]
         """
         return {
-            "weights": self._weights,
-            "behind": self._behind,
+            "weights": list(self._weights),
+            "behind": list(self._behind),
             "counts": list(self._counts),
             "overdue": list(self._overdue),
             "step": self._step,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from webdataset.errors import StateError
 from webdataset.flow import Json
+from webdataset.order import Remaining
 from webdataset.plan import PlanState, join_ranks
 
 from ._checkpoint import Checkpoint
@@ -32,40 +33,42 @@ def merge_states(states: Sequence[dict[str, Json]]) -> dict[str, Json]:
     if any((each.identity, each.dataset) != (first.identity, first.dataset) for each in checkpoints):
         raise StateError("the checkpoints differ in seed or stages", hint=_TOGETHER)
     cursors = [each.cursor for each in checkpoints]
-    begun = next((cursor for cursor in cursors if _plan_of(cursor) is not None), None)
+    begun = next((cursor for cursor in cursors if _innermost(cursor).plan is not None), None)
     if begun is None:
         return _all_the_same(checkpoints).to_json()
-    merged = join_ranks([_plan_in_epoch(cursor, begun) for cursor in cursors])
+    merged = join_ranks([_plan_in_epoch(_innermost(cursor), _innermost(begun)) for cursor in cursors])
     return first.with_cursor(_with_plan(begun, merged)).to_json()
 
 
 def _all_the_same(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
     """Between two epochs all ranks are at one place."""
-    if not all(each.cursor.is_beginning for each in checkpoints):
+    if not all(_innermost(each.cursor).is_beginning for each in checkpoints):
         raise StateError(
             "this is not the checkpoint of an indexed dataset",
             hint="only checkpoints of indexed datasets can be merged; others resume rank by rank",
         )
-    if any(each != checkpoints[0] for each in checkpoints):
+    if any(_innermost(each.cursor) != _innermost(checkpoints[0].cursor) for each in checkpoints):
         raise StateError("the checkpoints are of different epochs", hint=_TOGETHER)
     return checkpoints[0]
 
 
 def _plan_in_epoch(cursor: Cursor, begun: Cursor) -> PlanState | None:
     """How far a rank is in the epoch that others have begun; None if it has ended it."""
-    plan = _plan_of(cursor)
-    if plan is not None and cursor.epoch == begun.epoch:
-        return plan
-    if plan is None and cursor.is_beginning and cursor.epoch == begun.epoch + 1:
+    assert begun.plan is not None
+    if cursor.epoch == begun.epoch and cursor.plan is not None:
+        return cursor.plan
+    if cursor.epoch == begun.epoch and cursor.is_beginning:
+        return PlanState(Remaining(begun.plan.remaining.samples))
+    if cursor.epoch == begun.epoch + 1 and cursor.is_beginning:
         return None
     raise StateError(f"the checkpoints are of epochs {begun.epoch} and {cursor.epoch}", hint=_TOGETHER)
 
 
-def _plan_of(cursor: Cursor) -> PlanState | None:
-    """How far an indexed dataset is, also inside a loader."""
+def _innermost(cursor: Cursor) -> Cursor:
+    """The cursor of the dataset inside a loader, or inside another dataset."""
     if isinstance(cursor.where, InStages) and isinstance(cursor.where.progress[0], Cursor):
-        return _plan_of(cursor.where.progress[0])
-    return cursor.plan
+        return _innermost(cursor.where.progress[0])
+    return cursor
 
 
 def _with_plan(cursor: Cursor, plan: PlanState) -> Cursor:

@@ -72,7 +72,7 @@ class AtRandom:
 
     def save(self) -> Json:
         """The weights that are left, and how many draws were made."""
-        return {"weights": self.weights, "step": self.step}
+        return {"weights": list(self.weights), "step": self.step}
 
     def load(self, saved: Json) -> AtRandom:
         """Go on with the next draw."""

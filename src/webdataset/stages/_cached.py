@@ -31,6 +31,15 @@ class Memory:
         return Memory, ()
 
 
+class Recorded(Played):
+    """A recording in memory is gone with its process: on resume the whole pass is read and recorded again."""
+
+    @property
+    def rewinds(self) -> bool:  # type: ignore[override]  # a constant in most stages
+        """While it records."""
+        return not self.cached
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Cached(Described, Resumable):
     """Keep all samples in memory during the first complete pass and hand out the same ones in later passes.
@@ -60,11 +69,11 @@ class Cached(Described, Resumable):
         """As many as come in."""
         return items
 
-    def start(self, during: Pass) -> Played:
+    def start(self, during: Pass) -> Recorded:
         """The beginning of a pass."""
-        return Played(during)
+        return Recorded(during)
 
-    def run(self, items: Iterator[Any], at: Played, /) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], at: Recorded, /) -> Iterator[Any]:
         """Play back or record."""
         return play(items, at, _InMemory(self.memory, at.during.world.part, self.limit_bytes))
 

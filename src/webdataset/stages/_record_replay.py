@@ -126,7 +126,8 @@ def _replay(at: Played, store: Store, order: Sequence[int]) -> Iterator[Any]:
 
 
 def _record(items: Iterator[Any], at: Played, store: Store, limit: int | None) -> Iterator[Any]:
-    recording = store.begin(at.taken)
+    again = at.taken if at.rewinds else 0  # samples that were handed on before a resume, and are only recorded now
+    recording = store.begin(at.taken - again)
     whole = False
     while limit is None or at.taken < limit:
         try:
@@ -137,6 +138,9 @@ def _record(items: Iterator[Any], at: Played, store: Store, limit: int | None) -
         at.handed = at.above()
         if recording:
             store.append(sample)
+        if again:
+            again -= 1
+            continue
         at.taken += 1
         yield sample
     if recording:
