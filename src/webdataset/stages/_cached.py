@@ -34,10 +34,23 @@ class Memory:
 class Recorded(Played):
     """A recording in memory is gone with its process: on resume the whole pass is read and recorded again."""
 
+    def __init__(self, during: Pass) -> None:
+        super().__init__(during)
+        self.is_whole = True  # the input begins with the first sample; not so after a checkpoint of version 1
+
     @property
     def rewinds(self) -> bool:  # type: ignore[override]  # a constant in most stages
         """While it records."""
-        return not self.cached
+        return self.is_whole and not self.cached
+
+    def save(self) -> Json:
+        """Also whether the input comes again from its beginning."""
+        return {**super().save(), "whole": self.is_whole}
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on from there."""
+        super().load(saved, recall)
+        self.is_whole = saved.get("whole", False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
