@@ -1,4 +1,4 @@
-"""What a stage is, what an origin is, what progress is: the constitution of the house.
+"""Core protocols: what a stage, an origin and progress are.
 
 Anything callable on an iterator is a stage: a generator function, a `functools.partial`. Our own stages are frozen
 dataclasses of two kinds:
@@ -15,7 +15,7 @@ So a fresh start is a resume from an empty progress, the state of a pipeline is 
 and no stage mentions another. A buffer saves the *origins* of what it holds, never payloads: `Progress.origin` tells
 where the item that was handed on last came from, and a `Source` can read an origin again.
 
-This file knows nothing of tar, URLs, torch or threads.
+This file knows nothing of tar, torch or threads.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Progress:
     """What a stage has taken from upstream and not yet handed on; this base holds nothing.
 
     `upstream` is wired by the pipeline: the nearest progress before this one that can tell an origin. A stage that
-    takes its whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what lies
+    takes its whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what is
     upstream starts afresh, with what `save_start` says.
     """
 

@@ -11,7 +11,7 @@ fields have their leading dot. Everything that reads is `webdataset`'s; `wds.Ind
 dots, and the better choice for new code.
 
 * `_shard_list_dataset`       `ShardListDataset`
-* `_shard_location`        where a shard is read: where it lies, or a checked copy of it on the local disk
+* `_shard_location`        where a shard is read: at its address, or from a checked copy on the local disk
 * `_transforms`        transformations of samples whose fields have dots
 * `_samplers`      orders that go well with shards
 * `_descriptions`  make, change and summarise descriptions

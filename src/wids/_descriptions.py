@@ -142,7 +142,7 @@ def summarise(path: str) -> Summary:
 
 
 def listed(words: Sequence[str], lines: Iterable[str]) -> list[str]:
-    """The files that a command line names; `-` stands for a list, one per line.
+    """The files that a command line names; `-` reads a list, one per line.
 
     >>> listed(["a.tar", "-"], ["b.tar", ""])
     ['a.tar', 'b.tar']

@@ -69,7 +69,7 @@ class _Sampler(ABC):
         return rng, mixed
 
     def _counted(self, numbers: Iterator[int]) -> Iterator[int]:
-        """The numbers behind those that were taken."""
+        """The numbers after those that were taken."""
         return self._count(islice(numbers, self._taken, None))
 
     def _count(self, numbers: Iterator[int]) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Where a shard is read: where it lies, or a copy of it on the local disk that was checked against its description."""
+"""Where a shard is read: at its address, or from a copy on the local disk, checked against its description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between two shards in a stream of members.
+"""The item between two shards in a stream of members.
 
 The public library ends every shard with an empty dict, and groupers written for it compare with `{}`. Groupers
 written before that read `["fname"]` of everything that comes. This object satisfies both: it is an empty dict, and the

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def make_live(module: str, **properties: property) -> None:
-    """Give a module attributes that ask, and tell, somebody else.
+    """Give a module delegating attributes.
 
     >>> import sys, types
     >>> switch, sys.modules["lamp"] = {"on": False}, types.ModuleType("lamp")

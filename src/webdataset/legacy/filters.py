@@ -1,4 +1,4 @@
-"""`webdataset.filters`: the stages, and the functions of a stream (`_shuffle(data, 100)`) that they stand for."""
+"""`webdataset.filters`: the stages, and the functions of a stream (`_shuffle(data, 100)`) that they are made of."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def gopen_htgs(url: str, mode: str = "rb", bufsize: int = 8192) -> Any:
 
 
 def gopen_error(url: str, *args: Any, **kw: Any) -> Any:
-    """Refuse an address of a kind that nobody serves.
+    """Refuse an address with an unknown scheme.
 
     >>> gopen_error("x://y")
     Traceback (most recent call last):
@@ -105,5 +105,5 @@ def set_options(
     if ignore_status is not None:
         obj.ignore_status = {0, *ignore_status}
     if handler is not None:
-        obj.handler = handler  # type: ignore[attr-defined]  # read by programs that set it, by nobody else
+        obj.handler = handler  # type: ignore[attr-defined]  # read only by programs that set it
     return True

@@ -116,7 +116,7 @@ def _work(dataset: Iterable[Any], part: world.World, sender: Connection) -> None
         try:
             for item in dataset:
                 sender.send((_ITEM, item))
-        except BrokenPipeError:  # nobody wants more
+        except BrokenPipeError:  # the reader has closed its end
             return
         except Exception as error:
             sender.send((_ERROR, error))

@@ -19,7 +19,7 @@ except ImportError:
         """No value is an instance of this."""
 
     class DataLoader:  # type: ignore[no-redef]
-        """Says that torch is missing when somebody needs it."""
+        """Raises an error that names torch when it is used."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
             raise MissingDependency("torch", extra="torch", why="to start worker processes")

@@ -101,7 +101,7 @@ def tar_file_iterator(
         for member in read_members(fileobj, rename=_wanted(skip_meta, select_files, rename_files)):
             yield {"fname": member.name, "data": member.data}
     except Exception as error:
-        handler(error)  # behind the failure nothing can be read, whatever the answer is
+        handler(error)  # after the failure nothing can be read, whatever the answer is
     finally:
         _close(fileobj)
 
@@ -129,7 +129,7 @@ def tar_file_expander(
     rename_files: Callable[[str], str] | None = None,
     eof_value: Any = EndOfShard(),  # noqa: B008  # never changed
 ) -> Iterator[Sample]:
-    r"""The files of all shards, with `__url__`; what stands between two shards is an empty dict.
+    r"""The files of all shards, with `__url__`; between two shards comes an empty dict.
 
     >>> list(tar_file_expander([{"url": "empty.tar", "stream": b"\0" * 1024}]))
     [{}]

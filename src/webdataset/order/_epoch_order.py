@@ -104,7 +104,7 @@ class Order:
         return self._shard_of[unit], self._first_of[unit] + inside - self._starts[place]
 
     def positions_of(self, shards: Any, numbers: Any) -> Ints:
-        """Where samples stand in this epoch: the inverse of `locate`.
+        """The positions of samples in this epoch: the inverse of `locate`.
 
         >>> Order([3, 2], window=0).positions_of([1], [1])
         array([4])
@@ -121,7 +121,7 @@ class Order:
         return int(shards[0]), int(numbers[0])
 
     def position_of(self, shard: int, number: int) -> int:
-        """Where one sample stands in this epoch."""
+        """The position of one sample in this epoch."""
         return int(self.positions_of([shard], [number])[0])
 
     def window_at(self, position: int) -> Window:

@@ -50,7 +50,7 @@ class Remaining:
     Args:
         samples: how many samples the epoch has.
         position: everything before it is done.
-        also: ranges behind it that are done too.
+        also: ranges after it that are done too.
     """
 
     samples: int
@@ -141,7 +141,7 @@ class Remaining:
 
     @cached_property
     def _segments(self) -> tuple[Ints, Ints]:
-        """Where the runs of positions that are left begin, and how many positions lie in those before each."""
+        """Where the runs of positions that are left begin, and how many positions are in those before each."""
         starts = np.array([self.position, *(stop for _, stop in self.also)], np.int64)
         stops = np.array([*(start for start, _ in self.also), self.samples], np.int64)
         return starts, np.concatenate(([0], np.cumsum(stops - starts)))
@@ -166,7 +166,7 @@ def _first_open(readers: Sequence[Reader]) -> int:
 
 
 def _numbers(reader: Reader, first: int) -> Ints:
-    """The numbers from `first` on that a reader took, in its order; of padding and behind the end too."""
+    """The numbers from `first` on that a reader took, in its order; of padding and after the end too."""
     step = first // (reader.ranks * reader.batch)
     done = max(0, -(-(step - reader.worker) // reader.workers)) * reader.batch
     return numbers_of(reader, np.arange(min(done, reader.taken), reader.taken))

@@ -1,9 +1,9 @@
 """Who fetches which positions: equal steps on every rank, every sample exactly once.
 
-With batches of B on R ranks, global step s covers the positions s·B·R … (s+1)·B·R-1 behind the start; rank r has the
+With batches of B on R ranks, global step s covers the positions s·B·R … (s+1)·B·R-1 after the start; rank r has the
 r-th B of them, and worker w of W the steps w, w+W, w+2W, … So the global sequence, read step by step and rank by rank,
 is the epoch's order itself, whatever R and W are; and a checkpoint is one position, the same on every rank. The last
-step may reach behind the end: those places are padding, marked and of weight 0, or the step is dropped.
+step may reach past the end: those positions are padding, marked and of weight 0, or the step is dropped.
 """
 
 from __future__ import annotations

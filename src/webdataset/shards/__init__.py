@@ -2,7 +2,7 @@
 
 Comes in: what the user wrote (a string with braces, a path, a list, a directory, a YAML spec), the (seed, epoch) of a
 pass, the world of this process. Goes out: items `dict(url=…)`, one per shard, and the arithmetic of orders, parts and
-mixes. This room does not know what a tar is, how a shard is opened, or what a sample holds; for indexed datasets it
+mixes. This package does not know what a tar is, how a shard is opened, or what a sample holds; for indexed datasets it
 knows how many samples each shard has, and no more.
 
 * `_expand`        text → addresses: braces, `::`, `${NAME}`, lists, globs, directories

@@ -1,7 +1,7 @@
 """Shards out of a directory: a plain listing, or, on request, claiming files that other processes put there.
 
 Claiming is for many readers and writers that share nothing but a directory: a reader renames a file to
-`name._<pid>_`, so nobody else takes it, and gives it back, deletes it or marks it as done afterwards. It changes the
+`name._<pid>_`, so no other process takes it. Afterwards it gives it back, deletes it or marks it as done. It changes the
 user's files, so it happens only when a `mode` is named.
 """
 
@@ -125,7 +125,7 @@ class DirectoryShardList(ShardSource):
             try:
                 Path(name).rename(claimed)
             except FileNotFoundError:
-                continue  # somebody was faster
+                continue  # another process was faster
             return claimed
         return None
 
@@ -148,7 +148,7 @@ class DirectoryShardList(ShardSource):
 
 
 def without_last_extension(name: str) -> str:
-    """A name without the text behind its last dot.
+    """A name without the text after its last dot.
 
     >>> without_last_extension("dir/a.tar._12_")
     'dir/a.tar'

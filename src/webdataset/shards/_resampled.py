@@ -98,7 +98,7 @@ class ResampledShards(ShardSource):
         return at
 
     def run(self, items: Iterator[Any], at: _Drawn, /) -> Iterator[dict[str, Any]]:
-        """The draws behind the first `at.taken`."""
+        """The draws after the first `at.taken`."""
         while self.urls and at.taken < self.nshards:
             number = digest("resampled", self.seed, at.during.seed, at.during.epoch, at.worker, at.salt, at.taken)
             yield at.hand_on(Drawn(self.urls[number % len(self.urls)], number >> 32))

@@ -58,7 +58,7 @@ class SimpleShardList(ShardSource):
         return Taken(during, available=len(self.urls))
 
     def run(self, items: Iterator[Any], at: Taken, /) -> Iterator[dict[str, Any]]:
-        """The shards behind the first `at.taken` of this pass's order."""
+        """The shards after the first `at.taken` of this pass's order."""
         for url in self._ordered(at.during)[at.taken :]:
             yield at.hand_on(url)
 
@@ -121,7 +121,7 @@ class ShuffleShards(Resumable):
         return _Shuffled(during)
 
     def run(self, items: Iterator[Any], at: _Shuffled, /) -> Iterator[dict[str, Any]]:
-        """Take them all, then hand them on in the order of the epoch, behind those that were handed on already."""
+        """Take them all, then hand them on in the order of the epoch, after those that were handed on already."""
         for number in shard_order(at.fill(items), at.during.seed, at.during.epoch)[at.taken :]:
             yield at.hand_on(number)
 
@@ -129,7 +129,7 @@ class ShuffleShards(Resumable):
 def shuffled_shards(urls: str | PathLike[str] | Iterable[Any]) -> SimpleShardList:
     """The given shards in a new order each epoch, decided by the pipeline's (seed, epoch) and nothing else.
 
-    Every rank and every worker computes the same order, so a split *behind* this source gives each of them another
+    Every rank and every worker computes the same order, so a split *after* this source gives each of them another
     part of the data in every epoch.
 
     >>> source = shuffled_shards("{0..4}.tar")

@@ -39,7 +39,7 @@ class Taken(Progress):
         return {"epoch": self.during.epoch, "taken": self.taken, "shards": self.available}
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Go on behind the shards that were taken."""
+        """Go on after the shards that were taken."""
         if saved["shards"] != self.available:
             raise StateError(
                 f"the checkpoint knows {saved['shards']} shards, the dataset has {self.available}",

@@ -159,7 +159,7 @@ class ShareShards(Resumable):
     [{'url': 'a', 'first': 1, 'step': 2}]
 
     A shard with `first` and `step` is read like any other, and every `step`-th of its samples is handed on, beginning
-    with number `first`: nobody idles, and every sample is read exactly once.
+    with number `first`: no reader idles, and every sample is read exactly once.
     """
 
     splits: ClassVar[bool] = True
@@ -175,7 +175,7 @@ class ShareShards(Resumable):
         return _Shared(here.rank, here.ranks) if self.among == "rank" else _Shared(here.worker, here.workers)
 
     def run(self, items: Iterator[Any], at: _Shared, /) -> Iterator[dict[str, Any]]:
-        """My part of what comes, behind what was handed on already."""
+        """My part of what comes, after what was handed on already."""
         for shard in islice(_part(items, at.which, at.of), at.taken, None):
             at.taken += 1
             yield shard
@@ -194,5 +194,5 @@ def _part(shards: Iterator[dict[str, Any]], which: int, of: int) -> Iterator[dic
     mine = which % len(head)
     turn, turns = which // len(head), -(-(of - mine) // len(head))
     shard = head[mine]
-    first, step = shard.get("first", 0), shard.get("step", 1)  # somebody above shares this shard with us already
+    first, step = shard.get("first", 0), shard.get("step", 1)  # an earlier stage shares this shard already
     yield shard if turns == 1 else {**shard, "first": first + step * turn, "step": step * turns}

@@ -5,7 +5,7 @@ that made it. The seeds' lower-case name is its constructor: `shuffle(1000)` mak
 functions of one item, which a pipeline fuses and may run on threads; the others hold items and say so in their
 progress.
 
-This room does not know where samples come from, what a field means, or how many processes there are.
+This package does not know where samples come from, what a field means, or how many processes there are.
 
 Functions of one sample:
     `_map` one function for every sample · `_map_dict` one per field · `_map_tuple` one per position · `_select` some of

@@ -134,6 +134,6 @@ def recallable(origins: list[Json]) -> list[Json]:
             f"a buffer holds {unknown} item{'s' if unknown > 1 else ''} of unknown origin, "
             "which could not be read again",
             hint="read from shards or another source that knows origins, and keep stages of your own, which may hide "
-            "them, behind shuffle()",
+            "them, after shuffle()",
         )
     return list(origins)

@@ -44,7 +44,7 @@ class DBCache(Described, Resumable):
     Every pass has the same samples: the first, which reads and records them, ends after `size` samples too. Workers
     share the file; each records and plays back its own part, and `size` is divided among them. A recording counts when
     it is complete, so a program that is killed begins it anew. It does not know where its samples came from: use
-    another file for another dataset, and another number of workers records its own. Beside it lies an empty lock file
+    another file for another dataset, and another number of workers records its own. Beside it is an empty lock file
     for each worker.
 
     Samples may hold what is safe to unpickle (numbers, strings, bytes, containers, arrays, tensors), unless `pickler`

@@ -30,7 +30,7 @@ class Info(Described, PerItem):
         every: show every such sample; -1 for none.
         width: values are cut to that many characters.
         stream: standard error if not given.
-        name: stands above each sample.
+        name: printed above each sample.
     """
 
     verb: ClassVar[str] = "info"

@@ -1,4 +1,4 @@
-"""Samples whose fields lie in several datasets."""
+"""Join samples whose fields are in several datasets."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _merged(samples: list[Sample], conflict: str) -> Sample:
 
 
 class _Lookup:
-    """A stream that can be asked for a key a little ahead. What lies before a key that was found is gone."""
+    """A stream that can be asked for a key a little ahead. What comes before a key that was found is gone."""
 
     def __init__(self, stream: Iterator[Sample], window: int) -> None:
         self._stream, self._window = stream, window

@@ -99,7 +99,7 @@ class _Environments:
         os.register_at_fork(after_in_child=self._forget)
 
     def acquire(self, path: str, map_size: int) -> Any:
-        """The store of this path, opened if nobody has it open."""
+        """The store of this path, opened if it is not open yet."""
         try:
             import lmdb
         except ImportError as error:

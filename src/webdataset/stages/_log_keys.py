@@ -61,7 +61,7 @@ class LogKeys(Described, Resumable):
         if not self.logfile:
             yield from items
             return
-        # Unbuffered and in append mode: the kernel puts each line at the end in one piece, whoever else writes.
+        # Unbuffered, in append mode: the kernel puts each line at the end whole, even if other processes write.
         with open(self.logfile, "ab", buffering=0) as log:  # noqa: PTH123 – logfile may be a str
             for item in items:
                 log.write(self._line(item, at))

@@ -56,7 +56,7 @@ class Store(ABC):
 
     @abstractmethod
     def begin(self, taken: int) -> bool:
-        """Make ready to record from there on. False if the samples before are not there or somebody else records."""
+        """Make ready to record from there on. False if the samples before are not there or another process records."""
 
     @abstractmethod
     def append(self, sample: Any) -> None:
@@ -95,7 +95,7 @@ def play(
 
     Args:
         items: the stream to record.
-        at: where the pass stands.
+        at: how far the pass is.
         store: where the recording is.
         limit: how many samples are recorded and handed on at most.
         order: in which order that many samples are played back.
@@ -193,7 +193,7 @@ class RecordingLock:
         self._file: Any = None
 
     def acquire(self) -> bool:
-        """Take the lock; False if somebody else has it."""
+        """Take the lock; False if another process has it."""
         import fcntl
 
         self._file = open(self._path, "ab")  # noqa: PTH123, SIM115 – closed by release

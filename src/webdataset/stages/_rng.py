@@ -34,7 +34,7 @@ def rng(sample: Any, *salt: int | str) -> random.Random:
     twice in one epoch (resampling) gets other numbers the second time: its `__url__` knows which one it is.
 
     Args:
-        sample: a sample or shard item (its key and address count), or a string or integer that stands for one.
+        sample: a sample or shard item (its key and address count), or a string or integer that identifies one.
         salt: tells several generators of one sample apart.
     """
     return random.Random(digest(*current.salt, *identity(sample), *salt))

@@ -118,6 +118,6 @@ class Shuffle(Described, Resumable):
             yield at.draw()
 
     def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
-        """Run alone: without a seed, in an order that nobody can know."""
+        """Run alone: without a seed, in a non-deterministic order."""
         unknown = self.seed is None and self.rng is None
         return self.run(iter(items), self.start(Pass(seed=secrets.randbits(63)) if unknown else Pass()))

@@ -85,7 +85,7 @@ class XDecode(Described, PerItem):
         must_decode: a field without a decoder is an error; otherwise it stays bytes.
         defaults: the rules before these.
         handler: what to do when a sample cannot be decoded.
-        extensions: `ext=decoder` stands for ("*.ext", decoder).
+        extensions: `ext=decoder` means ("*.ext", decoder).
     """
 
     verb: ClassVar[str] = "xdecode"

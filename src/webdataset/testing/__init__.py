@@ -1,6 +1,6 @@
 """Contracts and instruments for tests, ours and yours.
 
-In: an implementation of one of the package's extension points. Out: a verdict. This room knows all others; no
+In: an implementation of one of the package's extension points. Out: a verdict. This package knows all others; no
 other knows it.
 
     _web_server        a loopback web server           _faults     what can go wrong, in seeded schedules

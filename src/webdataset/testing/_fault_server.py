@@ -130,7 +130,7 @@ class FaultServer(LoopbackServer):
         if fault.kind == "stall":
             self._leaving.wait(30)
         elif fault.kind == "reset":
-            # What lies unread in the client's kernel when RST arrives is lost to it, and would count as sent twice.
+            # What is unread in the client's kernel when RST arrives is lost to it, and would count as sent twice.
             self._leaving.wait(0.01)
             reset(handler.connection)
         elif fault.kind in {"loop", "gone"}:

@@ -68,7 +68,7 @@ class StageContract(ABC):
         return list(range(23))
 
     def pipeline(self) -> DataPipeline:
-        """The stage behind a source of the items."""
+        """The stage after a source of the items."""
         return DataPipeline(_Items(self.items()), self.stage())
 
     def test_resumes_at_every_step(self) -> None:
