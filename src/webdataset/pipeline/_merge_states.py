@@ -19,6 +19,22 @@ _TOGETHER = "give what all ranks saved at one time, in the order of the ranks"
 def merge_states(states: Sequence[dict[str, Json]]) -> dict[str, Json]:
     """One checkpoint from those of all ranks, for a dataset whose filters let ranks run ahead of each other.
 
+    >>> from webdataset import WebDataset, world
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://merge/a.tar", [{"__key__": str(n), "txt": "x"} for n in range(8)])
+    >>> def make():
+    ...     return WebDataset(shard, index=True).select(lambda sample: sample["__key__"] in "0347").batched(2)
+    >>> states = []
+    >>> for rank in (0, 1):
+    ...     with world.pretend(world.World(rank=rank, ranks=2)):
+    ...         dataset = make()
+    ...         _ = next(iter(dataset))
+    ...         states.append(dataset.state_dict())
+    >>> dataset = make()  # on one rank
+    >>> dataset.load_state_dict(merge_states(states))
+    >>> [batch["__key__"] for batch in dataset]
+    [['7']]
+
     Only needed where samples were dropped, and then only to go on with another number of ranks or workers: without
     filters every rank saves the same.
 

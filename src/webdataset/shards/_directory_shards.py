@@ -1,8 +1,8 @@
 """Shards out of a directory: a plain listing, or, on request, claiming files that other processes put there.
 
 Claiming is for many readers and writers that share nothing but a directory: a reader renames a file to
-`name._<pid>_`, so no other process takes it. Afterwards it gives it back, deletes it or marks it as done. It changes the
-user's files, so it happens only when a `mode` is named.
+`name._<pid>_`, so no other process takes it, and afterwards gives it back, deletes it or marks it as done. It changes
+the user's files, so it happens only when a `mode` is named.
 """
 
 from __future__ import annotations
