@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
+from webdataset.redact import redacted
 
 from ._address import scheme_of
-from ._address_guard import refuse_local
-from ._redact import redacted
 from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
 from ._store import Stat, Store
+from ._trust import refuse_local
 from ._upload import Upload
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from webdataset import config
 from webdataset.errors import AccessDenied, ShardNotFound, StoreError, Where
 
 from ._address import local_path
-from ._address_guard import refuse_local
 from ._globs import is_pattern
 from ._store import Stat, Store
+from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
 if TYPE_CHECKING:

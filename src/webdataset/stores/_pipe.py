@@ -14,9 +14,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from webdataset.errors import CommandFailed, SpecError, StoreTimeout, Where
 
-from ._address_guard import refuse_command
 from ._byte_stream import Stream
 from ._store import Store, skip
+from ._trust import refuse_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from webdataset import config
+from webdataset.address import Birth, birth_of
 from webdataset.errors import SpecError
 
 from ._address import scheme_of
@@ -50,7 +51,7 @@ schemes: dict[str, Store | Handler] = {
     "hdfs": _other,
     "__default__": _other,
 }
-"""Scheme → a `Store`, or a function `f(url, mode, bufsize)` that returns a binary file. Change it to your liking."""
+"""Scheme → a `Store`, or a function `f(url, mode, bufsize)` that returns a binary file. Add your own."""
 
 
 def scheme(url: str) -> str:
@@ -59,7 +60,7 @@ def scheme(url: str) -> str:
     >>> scheme("-"), scheme("data/a.tar"), scheme("https://h/a.tar")
     ('-', '', 'https')
     """
-    return "-" if url == "-" else scheme_of(url, set(schemes))
+    return "-" if url == "-" and birth_of(url) is not Birth.FILE else scheme_of(url, set(schemes))
 
 
 def store_for(url: str) -> Store:
