@@ -42,7 +42,7 @@ class Guard:
     """
 
     def __init__(self) -> None:
-        self._shell = subprocess.Popen(
+        self._shell = subprocess.Popen(  # noqa: S603 - a constant
             ["/bin/sh", "-c", _WATCH],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -151,7 +151,7 @@ def _ask_linux_to_kill() -> bool:
     import ctypes
 
     try:
-        return ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0)
     except (OSError, AttributeError):
         return False
 

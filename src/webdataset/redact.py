@@ -30,7 +30,8 @@ _NAME = (
 _NAME_IN_QUERY = r"(?:[\w.\-]*[_.\-])?(?:key|auth|pass|policy|code|session|sid|otp|pin)"
 _QUOTED = r"\"[^\"]*\"|'[^']*'"
 _HEADER = (
-    r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|[\w\-]*(?:token|secret|api-?key|auth)[\w\-]*)"
+    r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|(?:\w+-)+(?:token|secret|key|auth)(?:-\w+)*"
+    r"|(?<=['\"])\w*(?:token|secret|passw)\w*(?=\\?['\"]))"
     rf"(\\?['\"]?\s*:\s*)(?!//)(?:{_QUOTED}|(?:(?:bearer|basic|digest|token)\s+)?[^\s'\"|;,]+)"
 )
 _KNOWN_FORM = (
