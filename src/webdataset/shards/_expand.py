@@ -27,7 +27,7 @@ _MAX_ROUNDS = 10
 _NEVER_GLOBBED = frozenset({"pipe", "http", "https", "ftp", "ftps"})
 # Ten times the largest public dataset. "{0..999999999}" would otherwise fill the memory without an error.
 MAX_SHARDS = 10_000_000
-_RANGE = re.compile(r"\{(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\}")
+_RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 
 
 def envlookup(match: re.Match[str]) -> str:
@@ -153,10 +153,9 @@ def _path(path: str) -> Iterator[str]:
 def _braces(url: str) -> Iterator[str]:
     if "{" not in url:
         return iter((url,))
-    for low, high, step in _RANGE.findall(url):
-        count = abs(int(high) - int(low)) // max(1, abs(int(step or 1))) + 1
-        if count > MAX_SHARDS:
-            raise _too_many(f"{url!r} names {count:,} shards")
+    count = _count(url)
+    if count > MAX_SHARDS:
+        raise _too_many(f"{url!r} names {count:,} shards")
     try:
         # Backslashes stay: they separate directories on Windows and quote spaces in commands.
         expansion: Iterator[str] = braceexpand(url, escape=False)
@@ -165,8 +164,32 @@ def _braces(url: str) -> Iterator[str]:
     return expansion
 
 
+def _count(url: str) -> int:
+    """How many addresses the braces make, without making them: `{a,b}` adds, and what is side by side multiplies."""
+    totals, products, starts = [0], [1], [0]
+    for at, sign in enumerate(url):
+        if sign == "{":
+            totals.append(0)
+            products.append(1)
+            starts.append(at + 1)
+        elif sign == "," and len(totals) > 1:
+            totals[-1] += products[-1]
+            products[-1] = 1
+        elif sign == "}" and len(totals) > 1:
+            inside = _RANGE.fullmatch(url, starts.pop(), at)
+            total, product = totals.pop(), products.pop()
+            products[-1] *= _length(inside) if inside else total + product
+    return products[0]
+
+
+def _length(found: re.Match[str]) -> int:
+    low, high = (ord(end) if end.isalpha() else int(end) for end in (found[1], found[2]))
+    step = int(found[3] or 1)
+    return abs(high - low) // max(1, abs(step)) + 1
+
+
 def _bounded(urls: Iterator[str]) -> Iterator[str]:
-    """At most `MAX_SHARDS`: two ranges side by side multiply."""
+    """At most `MAX_SHARDS` in all entries of a list together."""
     yield from islice(urls, MAX_SHARDS)
     if next(urls, None) is not None:
         raise _too_many("the specification names too many shards")
