@@ -27,7 +27,7 @@ _NAME = (
     r"jwt|cookie)[\w.\-]*|(?:[\w.\-]*[_.\-])?(?:sig|pwd|hmac)"
 )
 # Names that are secret in the query of a URL and ordinary words elsewhere (`/data/key=7/a.tar`).
-_NAME_IN_QUERY = r"(?:[\w.\-]*[_.\-])?(?:key|auth|pass|policy|code|session|sid|otp|pin)"
+_NAME_IN_QUERY = r"(?:[\w.\-]*[_.\-])?(?:key[\w.\-]*|auth|pass|policy|code|session|sid|otp|pin)"
 _QUOTED = r"\"[^\"]*\"|'[^']*'"
 _HEADER = (
     r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|(?:\w+-)+(?:token|secret|key|auth)(?:-\w+)*"
@@ -51,8 +51,8 @@ _RULES = (
     (_HEADER, rf"\1\2{MASK}"),
     (r"\b(bearer|basic)\s+[\w+/.=~\-]{4,}", rf"\1 {MASK}"),
     # name=value in a URL or a command, --name value, -u user:password.
-    (rf"(?<![\w.\-])({_NAME})(=)(?:{_QUOTED}|[^&;\s'\"|/?#]+)", rf"\1\2{MASK}"),
-    (rf"(?<=[?&;])({_NAME_IN_QUERY})(=)[^&;\s'\"|#]+", rf"\1\2{MASK}"),
+    (rf"(?<![\w.\-])({_NAME})(=)(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s))+)", rf"\1\2{MASK}"),
+    (rf"(?<=[?&;])({_NAME_IN_QUERY})(=)(?:[^&;\s'\"|#,]|,(?!\s))+", rf"\1\2{MASK}"),
     (rf"((?<!\S)--(?:{_NAME}))(\s+)(?:{_QUOTED}|[^\s|;]+)", rf"\1\2{MASK}"),
     (
         rf"((?<!\S)(?:-u|--user|--proxy-user|--http-user)(?:\s+|=|(?=['\"])))(?:{_QUOTED}|[^\s|;]+)",

@@ -7,15 +7,18 @@ host; never to another host, and never from https to http.
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from webdataset import config
 from webdataset.address import Address, Birth
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout
+from webdataset.redact import redacted
 
 from ._address import scheme_of
 from ._auth import secrets_for
@@ -108,6 +111,7 @@ def _finish(response: urllib3.BaseHTTPResponse) -> None:
 def _ask(method: str, wanted: Request, body: IO[bytes] | bytes | None) -> urllib3.BaseHTTPResponse:
     import urllib3
 
+    _redact_logs()
     patience = config.read("WDS_TIMEOUT")
     # Bytes as they are stored: an encoding added on the way could not be resumed in the middle.
     headers = {"Accept-Encoding": "identity", "User-Agent": "webdataset", **wanted.headers}
@@ -123,6 +127,18 @@ def _ask(method: str, wanted: Request, body: IO[bytes] | bytes | None) -> urllib
             retries=False,
             timeout=urllib3.Timeout(connect=min(patience, 30), read=patience),
         )
+
+
+@cache
+def _redact_logs() -> None:
+    """At level DEBUG urllib3 logs the path and query of every request: they pass the redactor too."""
+    for name in ("connectionpool", "poolmanager", "util.retry"):
+        logging.getLogger(f"urllib3.{name}").addFilter(_without_secrets)
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    record.msg, record.args = redacted(record.getMessage()), None
+    return True
 
 
 @contextmanager
