@@ -9,6 +9,7 @@ import json
 import logging
 import pickle
 import shutil
+import socket
 import traceback
 import warnings
 from contextlib import contextmanager
@@ -112,7 +113,7 @@ def broken(fault):
         if isinstance(fault, int):
             answer(handler, fault, b"no " + handler.path.encode())
         elif fault == "drop":
-            handler.connection.close()
+            handler.connection.shutdown(socket.SHUT_RDWR)
         else:
             send_object(handler, b"this is not a tar file, " * 100)
 
