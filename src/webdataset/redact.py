@@ -58,7 +58,7 @@ _RULES = (
         rf"((?<!\S)(?:-u|--user|--proxy-user|--http-user)(?:\s+|=|(?=['\"])))(?:{_QUOTED}|[^\s|;]+)",
         rf"\1{MASK}",
     ),
-    (r"(?<=[?&;=])[A-Za-z0-9+/_%.~\-]{20,}={0,2}(?=[&#\s'\"|;)\],]|$)", _RANDOM),
+    (r"(?<=[?&;=])[A-Za-z0-9+/_%.~\-]{20,}={0,2}", _RANDOM),
     # Tokens with a known form: JSON web tokens, Hugging Face, GitHub, GitLab, Slack, AWS, OpenAI, Google.
     (_KNOWN_FORM, MASK),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from webdataset.address import Address, Birth, birth_of
 from webdataset.errors import SpecError
@@ -71,3 +71,21 @@ def local_path(url: str) -> str:
         path = slash + rest
     # file:///C:/data.tar
     return path[1:] if re.match(r"/[A-Za-z]:[/\\]", path) else path
+
+
+def origin(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host (or bucket) and port of a URL: two addresses with the same origin are served by the same server.
+
+    >>> origin("https://me:secret@h/a.tar") == origin("HTTPS://H:443/b.tar"), origin("s3://bucket/a.tar")
+    (True, ('s3', 'bucket', None))
+
+    A host with a backslash is equal to nothing: libraries disagree where it ends.
+    """
+    parts = urlsplit(url)
+    try:
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return "", url, -1
+    if re.search(r"[\\\s\x00-\x1f]", parts.netloc) or "\\" in url[: len(parts.scheme) + 4 + len(parts.netloc)]:
+        return "", url, -1
+    return parts.scheme, parts.hostname or "", port

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import urljoin
 
 from webdataset import config
 from webdataset.address import Address, Birth
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout
 from webdataset.redact import redacted
 
-from ._address import scheme_of
+from ._address import origin, scheme_of
 from ._auth import secrets_for
 from ._connection_pool import manager
 from ._resuming_stream import PastTheEnd, retryable
@@ -64,7 +64,7 @@ class Request:
         """The same request to the target of a redirect, without the credentials if it is another host."""
         url = Address(urljoin(self.url, location), Birth.REDIRECT, self.url)
         check(url, scheme_of(url))
-        if _may_follow(urlsplit(self.url), urlsplit(url)):
+        if _may_follow(self.url, url):
             return replace(self, url=url)
         kept = {name: value for name, value in self.headers.items() if name.lower() not in self.secret | _ALWAYS_SECRET}
         return replace(self, url=url, headers=kept)
@@ -86,18 +86,10 @@ def request(method: str, wanted: Request, body: IO[bytes] | bytes | None = None)
     raise StoreError(f"more than {_REDIRECTS} redirects", hint="check the address")
 
 
-def _may_follow(source: SplitResult, target: SplitResult) -> bool:
+def _may_follow(source: str, target: str) -> bool:
     """Whether credentials may be sent on: to the same origin, or from http to https of the same host."""
-    same = (source.scheme, source.hostname, _port(source)) == (target.scheme, target.hostname, _port(target))
-    upgraded = (source.scheme, target.scheme) == ("http", "https") and (_port(source), _port(target)) == (80, 443)
-    return same or (upgraded and source.hostname == target.hostname)
-
-
-def _port(parts: SplitResult) -> int | None:
-    try:
-        return parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return None
+    upgraded = source.startswith("http://") and origin(f"https{source[4:]}") == origin(target)
+    return upgraded or origin(source) == origin(target)
 
 
 def _finish(response: urllib3.BaseHTTPResponse) -> None:

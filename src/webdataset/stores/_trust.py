@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import os
 from enum import Enum
-from urllib.parse import urlsplit
 
 from webdataset import config
 from webdataset.address import Birth, birth_of, home_of, is_from_data
 from webdataset.errors import UnsafeContent, Where
 
-from ._address import local_path, scheme_of
+from ._address import local_path, origin, scheme_of
 
 
 class Rule(Enum):
@@ -141,7 +140,7 @@ def is_at_home(url: str, scheme: str) -> bool:
     """
     home = home_of(url)
     if kind_of(scheme) is not Kind.LOCAL:
-        return bool(home) and _origin(url) == _origin(home)
+        return bool(home) and origin(url) == origin(home)
     folders: list[str] = list(config.read("WDS_TRUSTED_FOLDERS"))
     if scheme_of(home) in {"", "file"}:
         folders.append(local_path(home))
@@ -205,16 +204,6 @@ def _hint_for_home(scheme: str) -> str:
     if kind_of(scheme) is not Kind.LOCAL:
         return _REMEDY
     return f"move it below the folder of its document, or name its folder in WDS_TRUSTED_FOLDERS; {_REMEDY}"
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host (or bucket) and port, in one spelling."""
-    parts = urlsplit(url)
-    try:
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:  # not a number: equal to nothing else
-        port = -1
-    return parts.scheme, (parts.hostname or ""), port
 
 
 def _is_below(path: str, folder: str) -> bool:
