@@ -27,7 +27,7 @@ from typing import NoReturn
 _PR_SET_PDEATHSIG = 1
 
 # Reads the number of the process group, then waits: for "done", or for the end of the process that started it.
-_WATCH = 'read -r group || exit 0; read -r word || kill -KILL -- "-$group"'
+_WATCH = 'read -r group || exit 0; read -r word || kill -s KILL -- "-$group"'
 
 
 class Guard:
