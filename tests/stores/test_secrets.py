@@ -418,3 +418,13 @@ def test_the_sources_know_one_redactor():
     source = Path(wds.__file__).parent
     others = [p for p in source.rglob("*.py") if "x-amz" in p.read_text().lower() and p.name != "redact.py"]
     assert others == []
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_secrets_in_representations(position):
+    url = address(position, "h:80")
+    things = [shards.SimpleShardList(url), shards.ResampledShards(url), shards.MSSource(urls=[url]), wds.errors.Where(shard=url)]
+    if not url.startswith("pipe:"):
+        things.append(read_description({"wids_version": 1, "shardlist": [{"url": url, "nsamples": 1}]}))
+    assert_clean(map(repr, things))
+    assert_clean(map(str, things))

@@ -455,6 +455,7 @@ def test_a_generator_of_paths_is_read_once_and_kept(tmp_path):
             writer.write({"__key__": name, "txt": name})
     kept = shards.SimpleShardList(sorted(tmp_path.glob("*.tar")))
     assert len(kept) == 2 and [len(list(kept)) for _ in range(3)] == [2, 2, 2]
+    assert sorted(shards.kept(tmp_path.glob("*.tar"))) == sorted(tmp_path.glob("*.tar")) and shards.kept(kept) is kept
     lazy = shards.SimpleShardList(tmp_path.glob("*.tar"))
     assert len(lazy) == 2 and [len(list(lazy)) for _ in range(3)] == [2, 2, 2]
     with pytest.raises(StoreError):

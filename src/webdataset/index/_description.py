@@ -22,6 +22,7 @@ from urllib.parse import urljoin, urlsplit
 from webdataset import stores
 from webdataset.address import Address, Birth
 from webdataset.errors import FormatError, SpecError, StaleIndex, Where
+from webdataset.redact import redacted
 
 KIND = "wids-shard-index-v1"
 
@@ -39,6 +40,9 @@ class ShardEntry(NamedTuple):
     md5sum: str | None = None
     dataset: str | None = None
     weight: float | None = None
+
+    def __repr__(self) -> str:
+        return redacted(f"ShardEntry({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})")
 
     def check(self, size: int | None) -> None:
         """Raise an error for a shard whose size is not the described one.

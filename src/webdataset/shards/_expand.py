@@ -106,6 +106,15 @@ def expand(spec: str | os.PathLike[str] | Iterable[Any]) -> list[str]:
     return urls
 
 
+def kept(spec: Any) -> Any:
+    """A specification that can be read more than once: an iterator (`Path.glob(...)`) becomes the list of its entries.
+
+    >>> kept(iter(["a.tar", "b.tar"])), kept("a.tar")
+    (['a.tar', 'b.tar'], 'a.tar')
+    """
+    return list(_bounded(spec)) if isinstance(spec, Iterator) else spec
+
+
 def is_shard_name(url: str) -> bool:
     """Whether an address looks like a tar archive.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from webdataset import config, stores
 from webdataset.address import Address, Birth, in_use
 from webdataset.errors import MissingDependency, ObsoleteException, SpecError
 from webdataset.flow import Drawn, Pass, digest
+from webdataset.redact import redacted
 
 from ._expand import expand_urls
 from ._shard_list import SimpleShardList
@@ -27,7 +28,7 @@ _TOP_KEYS = frozenset({"prefix", "datasets", "buckets"})
 _DATASET_KEYS = frozenset({"buckets", "name", "shards", "resample", "choose"})
 
 
-@dataclass
+@dataclass(repr=False)
 class MSSource:
     """One dataset of a spec: its shards, and how many of them are used per epoch.
 
@@ -39,6 +40,10 @@ class MSSource:
     perepoch: int = -1
     resample: bool = False
     urls: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self))
+        return redacted(f"MSSource({parts})")
 
 
 @dataclass(repr=False, eq=False)  # not frozen: `set_epoch` is part of its interface
