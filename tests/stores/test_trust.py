@@ -123,7 +123,7 @@ def test_credentials_go_where_the_document_came_from(place, birth):
 
 
 def test_what_was_read_from_data_is_written_at_home_only(room):
-    for place in ("https://elsewhere/a.tar", "http://home/a.tar"):
+    for place in ("https://elsewhere/a.tar", "http://home/a.tar", "s3://bucket/a.tar"):
         with pytest.raises(UnsafeContent):
             stores.open_write(Address(place, Birth.DESCRIPTION, "https://home/"))
     stores.open_write(Address("https://home/a.tar", Birth.DESCRIPTION, "https://home/"))

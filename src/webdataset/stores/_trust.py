@@ -110,8 +110,8 @@ def check(url: str, scheme: str, *, writing: bool = False) -> None:
     webdataset.errors.UnsafeContent: pipe: commands are not run when they come from a dataset description – ...
     """
     rule = rule_for(url, scheme)
-    if writing and rule is not Rule.OPEN:
-        rule = Rule.HOME if rule is Rule.PUBLIC else rule
+    if writing and rule is not Rule.NEVER and birth_of(url) not in {Birth.USER, Birth.FILE, Birth.MAPPING}:
+        rule = Rule.HOME
     if rule is Rule.NEVER:
         raise _refused(url, scheme, _REMEDY)
     if rule is Rule.HOME and not is_at_home(url, scheme):
