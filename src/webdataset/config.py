@@ -1,18 +1,20 @@
-"""Every environment variable of the package, in one table; nothing else reads the environment.
+"""Every environment variable of the package, in one table; no other file reads the environment.
 
-Variables are read when they are needed, never at import, so a program may set them after `import webdataset`. The three
-safety switches can also be set from code (`config.safety.enforce = True`); what code says wins over the environment.
+Variables are read when they are needed, never at import: a program may set them after `import webdataset`. The three
+safety switches can also be set in code (`config.safety.enforce = True`), which overrides the environment.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, UnsafeContent
+from webdataset.redact import is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +43,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable: what it is called, what it means, and its value when it is not set."""
+    """One environment variable: its name, its meaning, and its value when it is not set."""
 
     name: str
     meaning: str
@@ -64,6 +66,12 @@ _TABLE = (
     Variable("WDS_SHOW_SEED", "1 logs the seed of every ResampledShards pass at INFO", default=False, parse=_flag),
     Variable("GOPEN_VERBOSE", "1 logs opened and rewritten URLs at INFO", default=False, parse=_flag),
     Variable("GOPEN_REWRITE", "URL rewriting: regex=replacement, several separated by ;", default=""),
+    Variable(
+        "WDS_TRUSTED_FOLDERS",
+        "local folders besides its own that a description or spec may name, separated by :",
+        default=(),
+        parse=_words,
+    ),
     Variable("GOPEN_BUFFER", "buffer size for local files in bytes", default=-1, parse=_size),
     Variable("WDS_TIMEOUT", "seconds without a byte before a connection counts as stalled", default=60.0, parse=float),
     Variable("WDS_RETRIES", "failures in a row before a store gives up", default=8, parse=int),
@@ -93,7 +101,7 @@ VARIABLES: dict[str, Variable] = {variable.name: variable for variable in _TABLE
 
 
 def read(name: str) -> Any:
-    """The parsed value of a variable of the table, or its default when it is not set.
+    """The parsed value of a variable, or its default when it is not set.
 
     >>> os.environ["WDS_CACHE_SIZE"] = "1e9"
     >>> read("WDS_CACHE_SIZE")
@@ -108,13 +116,13 @@ def read(name: str) -> Any:
         return variable.parse(text)
     except ValueError as error:
         raise SpecError(
-            f"the environment variable {name}={text!r} cannot be read",
-            hint=f"it means: {variable.meaning}",
+            f"the environment variable {name} has an invalid value: {text!r}",
+            hint=f"its meaning: {variable.meaning}",
         ) from error
 
 
 def substitution(name: str) -> str | None:
-    """What `${NAME}` stands for in a shard spec: the environment variable `WDS_NAME`.
+    """The value of `${NAME}` in a shard spec: the environment variable `WDS_NAME`.
 
     >>> os.environ["WDS_BUCKET"] = "gs://b"
     >>> substitution("BUCKET")
@@ -124,14 +132,23 @@ def substitution(name: str) -> str | None:
     return os.environ.get(f"WDS_{name}")
 
 
-def expand_path(text: str) -> str:
+def expand_path(text: str, *, secrets: bool = True) -> str:
     """Replace `~` and `$NAME` in a path of a dataset spec; unknown names stay.
 
     >>> os.environ["WDS_BUCKET"] = "b"
     >>> expand_path("gs://$WDS_BUCKET/x")
     'gs://b/x'
     >>> del os.environ["WDS_BUCKET"]
+
+    Args:
+        text: the path or address.
+        secrets: False for text out of a file: a variable whose name says that it is a secret is then refused, because
+            the address could carry it to a server.
     """
+    if not secrets:
+        for name in re.findall(r"\$\{?(\w+)", text):
+            if is_secret_name(name):
+                raise UnsafeContent(f"a spec file asks for the environment variable {name}", hint="pass it in code")
     return os.path.expandvars(os.path.expanduser(text))  # noqa: PTH111 - a Path would lose a slash of gs://
 
 
@@ -169,7 +186,7 @@ def proxy(url: str) -> str | None:
 
 
 def hub_token() -> str | None:
-    """The token for the Hugging Face hub, from where its own library looks for it.
+    """The token for the Hugging Face hub, found as its own library finds it.
 
     >>> os.environ["HF_TOKEN"] = "hf_x"
     >>> hub_token()
@@ -184,7 +201,7 @@ def hub_token() -> str | None:
 
 
 def cloud() -> tuple[tuple[str, str], ...]:
-    """The variables that the clouds' clients read: a client is made anew when one of them changes.
+    """The variables that cloud clients read: a new client is made when one of them changes.
 
     >>> os.environ["AWS_REGION"] = "eu-west-1"
     >>> ("AWS_REGION", "eu-west-1") in cloud()
@@ -195,7 +212,7 @@ def cloud() -> tuple[tuple[str, str], ...]:
 
 
 class Safety:
-    """The three safety switches: what code says, else what the environment says.
+    """The three safety switches: set in code, otherwise by the environment.
 
     >>> safety = Safety()
     >>> safety.enforce, safety.weights_only, safety.unsafe_pickle

@@ -7,6 +7,8 @@ import re
 from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar
 
+from webdataset.redact import redacted
+
 
 class Described:
     """A dataclass whose `repr` is the call that would make it: the public name and what differs from the defaults."""
@@ -46,7 +48,7 @@ def shown(value: Any) -> str:
         return str(name).replace("<locals>.", "")
     if getattr(type(value), "__repr__") is object.__repr__:  # noqa: B009 – mypy takes the method for bound
         return f"<{type(value).__qualname__}>"
-    return without_addresses(repr(value))
+    return redacted(without_addresses(repr(value)))
 
 
 def without_addresses(text: str) -> str:

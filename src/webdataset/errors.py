@@ -1,14 +1,14 @@
-"""The error tree. Everything that this package raises on purpose is one of these.
+"""The error classes. Everything that this package raises on purpose is one of these.
 
     WebDatasetError                     .what  .where  .hint
-    ├── SpecError (ValueError)              you described the data or the pipeline wrongly
-    ├── StoreError (OSError)                the bytes cannot be had                         .retryable
+    ├── SpecError (ValueError)              an argument or a shard specification is wrong
+    ├── StoreError (OSError)                data could not be read or written               .retryable
     │   ├── ShardNotFound (FileNotFoundError)
     │   ├── AccessDenied (PermissionError)
     │   ├── StoreTimeout (TimeoutError)
     │   ├── UnknownScheme (ValueError)
-    │   └── CommandFailed                   a `pipe:` child ended badly
-    ├── FormatError (ValueError)            the bytes are not what they claim to be
+    │   └── CommandFailed                   a `pipe:` command failed
+    ├── FormatError (ValueError)            data is not in the expected format
     │   ├── BadHeader (tarfile.ReadError)
     │   ├── TruncatedShard (tarfile.ReadError)
     │   ├── UnsupportedMember (tarfile.ReadError)
@@ -18,23 +18,29 @@
     ├── EncodingError (ValueError)          a value cannot be written under its field name
     ├── DecodingError (ValueError)          a field cannot be decoded                       .url .key .k .sample
     ├── CollationError (ValueError)         samples cannot be put into one batch
-    ├── UnsafeContent (ValueError)          reading on would run code out of the data
-    ├── StageError (RuntimeError)           a stage broke the rules of its kind
-    ├── StateError (ValueError)             this checkpoint does not fit this pipeline
+    ├── UnsafeContent (ValueError)          data asks for something that only the user may do
+    ├── StageError (RuntimeError)           a stage does not follow the stage protocol
+    ├── StateError (ValueError)             a checkpoint does not fit the pipeline
     ├── ObsoleteException                   a function of the public library that is switched off
     └── MissingDependency (ImportError)     an extra is not installed
 
 Every class is also the builtin (or `tarfile`) exception that a caller of the public library would have caught.
-A message says *what* went wrong, *where*, and *what to do*. `Where` is filled on the way out: each room adds the words
-it knows with `located`, and nobody edits `args`.
+A message says what happened, where, and what to do. `Where` is completed on the way out: each layer adds the parts
+that it knows with `located`.
+
+No secret leaves through an error. What an error says is redacted when it is created, and so is the exception that is
+being handled at that moment, with all its causes: it becomes the cause or the context of the new error.
 """
 
 from __future__ import annotations
 
+import sys
 import tarfile
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
+
+from webdataset.redact import redacted, scrub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where in the data something went wrong; unknown parts are None.
+    """Where in the data an error happened; unknown parts are None. The shard's address is redacted.
 
     >>> str(Where(shard="a.tar", offset=1536, key="0001"))
     'sample 0001, a.tar, byte 1536'
@@ -55,6 +61,10 @@ class Where:
     shard: str | None = None
     offset: int | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.shard, str):
+            object.__setattr__(self, "shard", redacted(self.shard))
+
     def __str__(self) -> str:
         labels = {"stage": "stage ", "field": "field ", "key": "sample ", "member": "member ", "offset": "byte "}
         known = ((f.name, getattr(self, f.name)) for f in fields(self))
@@ -62,20 +72,24 @@ class Where:
 
 
 class WebDatasetError(Exception):
-    """What went wrong, where, and what to do about it.
+    """What happened, where, and what to do.
 
     >>> print(WebDatasetError("checksum does not match", Where(shard="a.tar", offset=512), hint="copy it again"))
     checksum does not match – a.tar, byte 512 – copy it again
     """
 
     def __init__(self, what: str = "", where: Where | None = None, *, hint: str | None = None) -> None:
+        what = redacted(what)
         super().__init__(what)
         self.what = what
         self.where = where or Where()
         self.hint = hint
+        handled = sys.exception()
+        if handled is not None:
+            scrub(handled)
 
     def __str__(self) -> str:
-        return " – ".join(part for part in (self.what, str(self.where), self.hint) if part)
+        return redacted(" – ".join(part for part in (self.what, str(self.where), self.hint) if part))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process boundaries; OSError and ImportError would rebuild themselves from args alone.
@@ -92,55 +106,55 @@ def _rebuild(
 
 
 class SpecError(WebDatasetError, ValueError):
-    """You described the data or the pipeline wrongly."""
+    """An argument or a shard specification is wrong."""
 
 
 class StoreError(WebDatasetError, OSError):
-    """The bytes cannot be had."""
+    """Data could not be read or written."""
 
     retryable = False
 
 
 class ShardNotFound(StoreError, FileNotFoundError):
-    """Nothing is stored under this name."""
+    """There is no file or object of this name."""
 
 
 class AccessDenied(StoreError, PermissionError):
-    """The place exists and does not let us in."""
+    """Permission denied."""
 
 
 class StoreTimeout(StoreError, TimeoutError):
-    """The place did not answer in time."""
+    """The server or command did not answer in time."""
 
     retryable = True
 
 
 class UnknownScheme(StoreError, ValueError):
-    """No store is known for this kind of address."""
+    """Unknown URL scheme."""
 
 
 class CommandFailed(StoreError):
-    """A `pipe:` command ended with a bad status."""
+    """A `pipe:` command failed."""
 
 
 class FormatError(WebDatasetError, ValueError):
-    """The bytes are not what they claim to be."""
+    """Data is not in the expected format."""
 
 
 class BadHeader(FormatError, tarfile.ReadError):
-    """A tar header makes no sense or fails its checksum."""
+    """A tar header is malformed or its checksum does not match."""
 
 
 class TruncatedShard(FormatError, tarfile.ReadError):
-    """The archive ends before its end."""
+    """The archive is truncated."""
 
 
 class UnsupportedMember(FormatError, tarfile.ReadError):
-    """The archive holds a kind of member that cannot be a field (sparse files, for example)."""
+    """The archive has a member of a type that cannot be a field (a sparse file, for example)."""
 
 
 class DuplicateField(FormatError):
-    """One sample holds the same field twice."""
+    """A sample has the same field twice."""
 
 
 class SplitSample(FormatError):
@@ -148,7 +162,7 @@ class SplitSample(FormatError):
 
 
 class StaleIndex(FormatError):
-    """An index does not describe the shard it was asked about."""
+    """An index does not fit its shard."""
 
 
 class EncodingError(WebDatasetError, ValueError):
@@ -156,19 +170,19 @@ class EncodingError(WebDatasetError, ValueError):
 
 
 class CollationError(WebDatasetError, ValueError):
-    """Samples cannot be put into one batch, or a batch cannot be taken apart."""
+    """Samples cannot be collated into a batch, or a batch cannot be split."""
 
 
 class UnsafeContent(WebDatasetError, ValueError):
-    """Reading this would run code that came out of the data."""
+    """Data asks for something that only the user may do: run code, open a command or a local file, use credentials."""
 
 
 class StageError(WebDatasetError, RuntimeError):
-    """A stage broke the rules of its kind."""
+    """A stage does not follow the stage protocol."""
 
 
 class StateError(WebDatasetError, ValueError):
-    """This checkpoint does not fit this pipeline."""
+    """A checkpoint does not fit the pipeline."""
 
 
 class ObsoleteException(WebDatasetError):
@@ -176,7 +190,7 @@ class ObsoleteException(WebDatasetError):
 
 
 class DecodingError(WebDatasetError, ValueError):
-    """A field could not be decoded; the reason is `__cause__`.
+    """A field cannot be decoded; `__cause__` is the reason.
 
     >>> error = DecodingError("a.tar", "0001", "jpg", {"jpg": b"<html>"}, what="not a JPEG (starts with 3c 68 74 6d)")
     >>> print(error)
@@ -211,7 +225,7 @@ class MissingDependency(WebDatasetError, ImportError):
 
 @contextmanager
 def located(**known: Any) -> Iterator[None]:
-    """Add what this room knows to errors of ours that pass through; words that are set already stay.
+    """Add the known parts of `Where` to an error that passes through; parts that are set already stay.
 
     >>> with located(shard="a.tar"):
     ...     raise BadHeader("checksum does not match", Where(offset=512))
@@ -226,7 +240,7 @@ def located(**known: Any) -> Iterator[None]:
 
 
 def add_where(error: WebDatasetError, **known: Any) -> None:
-    """Fill in the parts of `error.where` that are still unknown.
+    """Set the parts of `error.where` that are still unknown.
 
     >>> error = BadHeader("checksum does not match", Where(offset=512))
     >>> add_where(error, shard="a.tar", offset=0)

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
+from webdataset.address import Address, Birth, as_checkpoint, from_checkpoint
 from webdataset.errors import StateError
 from webdataset.handlers import reraise_exception
 from webdataset.world import World
@@ -65,7 +66,7 @@ class Origin(NamedTuple):
     offset: int
 
 
-class Drawn(str):
+class Drawn(Address):
     """The address of a shard that may come more than once in a pass, with a number that tells the times apart.
 
     >>> Drawn("a.tar", 7), Drawn("a.tar", 7).draw
@@ -85,7 +86,7 @@ class Drawn(str):
         return self
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, int]]:
-        return type(self), (str(self), self.draw)
+        return type(self), (str.__str__(self) if self.birth is Birth.USER else Address(self), self.draw)
 
 
 def url_as_json(url: str) -> Json:
@@ -94,7 +95,8 @@ def url_as_json(url: str) -> Json:
     >>> url_as_json("a.tar"), url_as_json(Drawn("a.tar", 7))
     ('a.tar', ['a.tar', 7])
     """
-    return [str(url), url.draw] if isinstance(url, Drawn) else url
+    plain = as_checkpoint(url)
+    return [plain, url.draw] if isinstance(url, Drawn) else plain
 
 
 def url_from_json(saved: Json) -> str:
@@ -103,7 +105,7 @@ def url_from_json(saved: Json) -> str:
     >>> url_from_json("a.tar"), url_from_json(["a.tar", 7]).draw
     ('a.tar', 7)
     """
-    return saved if isinstance(saved, str) else Drawn(*saved)
+    return from_checkpoint(saved) if isinstance(saved, str) else Drawn(from_checkpoint(saved[0]), saved[1])
 
 
 def digest(*parts: int | str) -> int:

@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NoReturn
 
+from webdataset.redact import redacted, scrub
+
 Handler = Callable[[Exception], bool | None]
 
 _SHOWN_IN_FULL = 10
@@ -39,7 +41,8 @@ class _Tally:
             self._seen[type(exn)] += 1
             count = self._seen[type(exn)]
         # Where it happened stands in the notes of an error that is not ours.
-        text = " – ".join([str(exn), *getattr(exn, "__notes__", ())])
+        scrub(exn)
+        text = redacted(" – ".join([str(exn), *getattr(exn, "__notes__", ())]))
         if count <= _SHOWN_IN_FULL:
             warnings.warn(f"{type(exn).__name__}: {text}" if str(exn) else f"{exn!r}{text}", stacklevel=4)
         elif str(count).strip("0") == "1":

@@ -19,7 +19,7 @@ def test_names_beside_shards_do_not_collide():
 def test_names_in_a_place_of_their_own_do_not_collide():
     assert index_url("https://h/x/0.tar", "d") != index_url("https://h/y/0.tar", "d/")
     assert index_url("pipe:curl 'http://x/y' | cat", "d").startswith("d/")
-    with pytest.raises(SpecError, match="place"):
+    with pytest.raises(SpecError, match="cannot be stored next to"):
         index_url("pipe:cat x")
 
 

@@ -52,7 +52,7 @@ def test_transformation_on_the_way(cluster):
     cluster.objects["bucket", "a.txt"] = b"hello"
     with stores.open_read("ais://bucket/a.txt?etl_name=upper") as stream:
         assert stream.read() == b"HELLO"
-    with pytest.raises(SpecError, match="no options"):
+    with pytest.raises(SpecError, match="unknown options"):
         stores.open_read("ais://bucket/a.txt?etl=upper")
 
 

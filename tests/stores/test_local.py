@@ -76,7 +76,7 @@ def test_two_writers_of_one_name_do_not_mix(tmp_path):
 
 
 def test_bad_places(tmp_path, monkeypatch):
-    with pytest.raises(ShardNotFound, match="no such file"):
+    with pytest.raises(ShardNotFound, match="file not found"):
         stores.open_read(tmp_path / "none.tar")
     with pytest.raises(ShardNotFound):
         stores.open_write(tmp_path / "none" / "a.tar")

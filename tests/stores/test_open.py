@@ -161,5 +161,5 @@ def test_listing(tmp_path):
 
 
 def test_bad_ranges():
-    with pytest.raises(SpecError, match="range"):
+    with pytest.raises(SpecError, match="start >= 0"):
         stores.read_range("memory://x", -1, 2)

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlparse
 
 from webdataset import config
 from webdataset.errors import SpecError, StageError
-from webdataset.stores import scheme_of
+from webdataset.stores import redacted, scheme_of
 
 # Addresses whose last component is a file name; of any other, the public library keeps the end of the quoted address.
 _PATHLIKE = {"", "file", "http", "https", "ftp", "ftps", "gs", "s3", "ais"}
@@ -25,7 +25,9 @@ def url_to_hashed_name(url: str) -> str:
     >>> url_to_hashed_name("https://h/b/train-0.tar")
     '648ee6276d10e937-train-0.tar'
     """
-    readable = re.sub(r"[^\w.-]+", "_", re.split(r"[?#]", url.rstrip("/"))[0].rsplit("/", 1)[-1], flags=re.ASCII)
+    readable = re.sub(
+        r"[^\w.-]+", "_", re.split(r"[?#]", redacted(url).rstrip("/"))[0].rsplit("/", 1)[-1], flags=re.ASCII
+    )
     return f"{url_hash(url)}-{readable[-_LONGEST:]}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable, url_as_json, url_from_json
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.stores import ReadAhead, is_local, open_read
 
@@ -25,10 +25,10 @@ class _Waiting(Progress):
         self.shards: deque[Shard] = deque()
 
     def save(self) -> Json:
-        return list(self.shards)
+        return [{**shard, "url": url_as_json(shard["url"])} for shard in self.shards]
 
     def load(self, saved: Json, recall: Recall) -> None:
-        self.shards = deque(saved)
+        self.shards = deque({**shard, "url": url_from_json(shard["url"])} for shard in saved)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import decimal
 import io
 from typing import TYPE_CHECKING, Any
 
+from webdataset.address import Address, Birth, restored
 from webdataset.errors import UnsafeContent
 from webdataset.flow import Drawn
 
@@ -95,6 +96,14 @@ def _make_drawn(*args: Any) -> Drawn:
     raise UnsafeContent("the pickle makes an address out of something else than text and a number")
 
 
+def _make_address(*args: Any) -> Address:
+    """An address that was recorded with a sample: read from data, whatever the pickle says about it."""
+    match args:
+        case (str(text), str(), str()):
+            return Address(text, Birth.CONTENT)
+    raise UnsafeContent("the pickle makes an address out of something else than text")
+
+
 def _tensor(*args: Any) -> Any:
     from torch._utils import _rebuild_tensor_v2
 
@@ -135,6 +144,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "collections.Counter": _make_counter,
     "copyreg._reconstructor": _make_empty,
     global_name(Drawn): _make_drawn,
+    global_name(restored): _make_address,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_parameter": _parameter,
     "torch.storage._load_from_bytes": _storage,

@@ -1,27 +1,30 @@
-"""The description of a whole dataset: which shards, how many samples each, and how to tell that they are those.
+"""The description of a whole dataset: its shards, the number of samples of each, and how to verify them.
 
 JSON as the `wids` package writes it: `wids_version`, a `shardlist` of `url` and `nsamples` (and `filesize`, `md5sum`),
-or `datasets` that hold such lists or name other descriptions by `source_url`. Relative addresses are relative to the
+or `datasets` that contain such lists or name other descriptions by `source_url`. Relative addresses are relative to the
 description itself.
+
+Every address of a description is marked as read from data, with the folder of the description as its home. It is
+checked here and again when it is opened: no commands, no local files outside that folder, no credentials of another
+host (`stores/_trust.py`). The user may name another folder with `base=`; a description cannot.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from webdataset import stores
-from webdataset.errors import FormatError, SpecError, StaleIndex, UnsafeContent, Where
+from webdataset.address import Address, Birth
+from webdataset.errors import FormatError, SpecError, StaleIndex, Where
+from webdataset.redact import redacted
 
 KIND = "wids-shard-index-v1"
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 class ShardEntry(NamedTuple):
@@ -38,24 +41,27 @@ class ShardEntry(NamedTuple):
     dataset: str | None = None
     weight: float | None = None
 
+    def __repr__(self) -> str:
+        return redacted(f"ShardEntry({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})")
+
     def check(self, size: int | None) -> None:
-        """Refuse a shard of another size than the described one.
+        """Raise an error for a shard whose size is not the described one.
 
         >>> ShardEntry("a.tar", 1000, filesize=2048).check(1024)
         Traceback (most recent call last):
-        webdataset.errors.StaleIndex: the description says 2048 bytes, the shard has 1024 – a.tar – ...
+        webdataset.errors.StaleIndex: expected a shard of 2048 bytes, got 1024 – a.tar – ...
         """
         if size is not None and self.filesize is not None and size != self.filesize:
             raise StaleIndex(
-                f"the description says {self.filesize} bytes, the shard has {size}",
+                f"expected a shard of {self.filesize} bytes, got {size}",
                 Where(shard=self.url),
-                hint="describe the dataset again, or get the shard again",
+                hint="describe the dataset again, or download the shard again",
             )
 
 
 @dataclass(frozen=True)
 class Description:
-    """A dataset as its shards.
+    """A dataset as a list of shards.
 
     >>> Description([ShardEntry("a.tar", 1000), ShardEntry("b.tar", 500)]).nsamples
     1500
@@ -87,25 +93,59 @@ class Description:
         return [shard.nsamples for shard in self.shards]
 
 
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """Where a description was read: its name for messages, and the birth and home of its addresses.
+
+    `base` is what relative addresses are relative to.
+    """
+
+    name: str
+    base: str
+    birth: Birth
+    home: str
+
+    def address(self, url: str) -> str:
+        """An address of the description, if it may be opened."""
+        if self.base and ":" not in url and ".." not in url and url[:1] not in {"/", ""}:
+            # Below a base that is checked already: most of the 100,000 shards of a description.
+            return Address(f"{self.base}{url}", self.birth, self.home)
+        address = Address(_joined(self.base, url), self.birth, self.home)
+        stores.permitted(address)
+        return address
+
+    def with_base(self, base: Any) -> _Document:
+        """The same for a part of the description that names a base of its own."""
+        if not isinstance(base, str):
+            raise FormatError(f"expected a string for base, got {base!r}", Where(shard=self.name))
+        return replace(self, base=_as_folder(self.address(base)))
+
+    def inner(self, name: str) -> _Document:
+        """Another description that this one names: its home is that of the first, which the user named."""
+        home = self.home if self.birth is Birth.DESCRIPTION else _folder_of(name)
+        return _Document(name, _folder_of(name), Birth.DESCRIPTION, home)
+
+
 def read_description(source: str | PathLike[str] | Mapping[str, Any], base: str | None = None) -> Description:
-    """A description out of its JSON, at an address or as a mapping, with the shards' addresses made absolute.
+    """A description from its JSON, at an address or as a mapping, with the addresses of the shards made absolute.
 
     >>> content = {"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 3}]}
     >>> read_description(content, base="s3://b/train").urls
     ['s3://b/train/a.tar']
 
     Args:
-        source: where the JSON lies, or its content.
-        base: what relative addresses are relative to; by default the place of the description itself.
+        source: the address of the JSON, or its content.
+        base: what relative addresses are relative to; by default the folder of the description.
     """
     if isinstance(source, Mapping):
-        return _parse(source, base, "the description")
-    name = fspath(source)
-    return _parse(_load(name), name.rpartition("/")[0] if base is None else base, name)
+        folder = _as_folder(base or "")
+        return _parse(source, _Document("the description", folder, Birth.MAPPING, folder))
+    name = source if isinstance(source, str) else stores.local_file(fspath(source))
+    return _parse(_load(name), _document(name, base))
 
 
 def write_description(description: Description) -> bytes:
-    """The JSON of a description, in the form that `wids` reads.
+    """The JSON of a description, as `wids` reads it.
 
     >>> print(write_description(Description([ShardEntry("a.tar", 3)], name="train")).decode())
     {
@@ -126,7 +166,7 @@ def write_description(description: Description) -> bytes:
 
 
 def seen_from(description: str, url: str) -> str:
-    """A shard's address as a description has it: relative to it where that can be, so that both can move together.
+    """The address of a shard in a description: relative if possible, so that both can be moved together.
 
     >>> seen_from("s3://b/train/all.json", "s3://b/train/0.tar"), seen_from("all.json", "s3://b/0.tar")
     ('0.tar', 's3://b/0.tar')
@@ -143,6 +183,23 @@ def _entry(shard: ShardEntry) -> dict[str, Any]:
     return {key: value for key, value in shard._asdict().items() if value is not None}
 
 
+def _document(name: str, base: str | None) -> _Document:
+    if base is not None:
+        return _Document(name, _as_folder(base), Birth.DESCRIPTION, base)
+    if stores.scheme_of(name) == "pipe":
+        raise SpecError("a description that a command prints has no folder", Where(shard=name), hint="give base=")
+    return _Document(name, _folder_of(name), Birth.DESCRIPTION, _folder_of(name) or ".")
+
+
+def _folder_of(name: str) -> str:
+    path = name.partition("?")[0] if "://" in name else name
+    return path[: path.rfind("/") + 1]
+
+
+def _as_folder(base: str) -> str:
+    return base if not base or base.endswith("/") else f"{base}/"
+
+
 def _load(name: str) -> Any:
     with stores.open_read(name) as stream:
         data = stream.read()
@@ -152,12 +209,14 @@ def _load(name: str) -> Any:
         raise FormatError("the description is not JSON", Where(shard=name), hint="write it again") from error
 
 
-def _parse(content: Any, base: str | None, name: str, *, nested: bool = False) -> Description:
+def _parse(content: Any, document: _Document, *, nested: bool = False) -> Description:
     if not isinstance(content, Mapping) or content.get("wids_version", 1 if nested else None) != 1:
-        raise FormatError("this is not a dataset description of version 1", Where(shard=name), hint='"wids_version": 1')
-    shards = [_shard(entry, base, name) for entry in _list_of(content, "shardlist", name)]
-    for part in _list_of(content, "datasets", name):
-        shards += _component(part, base, name, nested=nested)
+        raise FormatError(
+            "this is not a dataset description of version 1", Where(shard=document.name), hint='"wids_version": 1'
+        )
+    shards = [_shard(entry, document) for entry in _list_of(content, "shardlist", document)]
+    for part in _list_of(content, "datasets", document):
+        shards += _component(part, document, nested=nested)
     known = {"__kind__", "wids_version", "name", "info", "base", "shardlist", "datasets"}
     return Description(
         shards,
@@ -168,48 +227,48 @@ def _parse(content: Any, base: str | None, name: str, *, nested: bool = False) -
     )
 
 
-def _component(part: Any, base: str | None, name: str, *, nested: bool) -> list[ShardEntry]:
+def _component(part: Any, document: _Document, *, nested: bool) -> list[ShardEntry]:
     if not isinstance(part, Mapping) or nested:
-        raise FormatError("a part of the description is itself in parts", Where(shard=name), hint="one level only")
+        raise FormatError(
+            "a part of the description has parts itself", Where(shard=document.name), hint="one level is possible"
+        )
     if "source_url" in part:
-        address = _merged(str(part["source_url"]), base, name)
-        inner = _parse(_load(address), address.rpartition("/")[0], address, nested=True)
+        address = document.address(str(part["source_url"]))
+        inner = _parse(_load(address), document.inner(address), nested=True)
     else:
-        inner = _parse(part, part.get("base", base), name, nested=True)
+        inner = _parse(part, document.with_base(part["base"]) if "base" in part else document, nested=True)
     label, weight = part.get("name", inner.name), part.get("weight")
     return [ShardEntry(s.url, s.nsamples, s.filesize, s.md5sum, s.dataset or label, weight) for s in inner.shards]
 
 
-def _list_of(content: Mapping[str, Any], key: str, name: str) -> list[Any]:
+def _list_of(content: Mapping[str, Any], key: str, document: _Document) -> list[Any]:
     found = content.get(key, [])
     if not isinstance(found, list):
-        raise FormatError(f"{key!r} of the description is not a list", Where(shard=name), hint="write it again")
+        raise FormatError(
+            f"{key!r} of the description is not a list", Where(shard=document.name), hint="write it again"
+        )
     return found
 
 
-def _shard(entry: Any, base: str | None, name: str) -> ShardEntry:
+def _shard(entry: Any, document: _Document) -> ShardEntry:
     if not isinstance(entry, (dict, Mapping)) or not isinstance(entry.get("url"), str):
-        raise FormatError("a shard of the description has no url", Where(shard=name), hint="write it again")
+        raise FormatError("a shard of the description has no url", Where(shard=document.name), hint="write it again")
     nsamples, filesize = entry.get("nsamples"), entry.get("filesize")
     for number in (nsamples, 0 if filesize is None else filesize):
         if type(number) is not int or number < 0:  # which True and False are not
-            raise FormatError(f"{entry} has {number!r} for a number", Where(shard=name), hint="write it again")
-    url = _merged(entry["url"], base, name)
+            raise FormatError(f"expected a count in {entry}, got {number!r}", Where(shard=document.name))
+    url = document.address(entry["url"])
     if len(entry) == 2:
         return ShardEntry(url, entry["nsamples"])
     return ShardEntry(url, entry["nsamples"], filesize, entry.get("md5sum"), entry.get("dataset"), entry.get("weight"))
 
 
-def _merged(url: str, base: str | None, name: str) -> str:
-    """An address of the description as seen from outside; commands are not taken from files."""
-    if base and ":" not in url and ".." not in url and url[:1] not in {"/", ""}:
-        return f"{base}{url}" if base[-1] == "/" else f"{base}/{url}"
-    if url.startswith("pipe:"):
-        raise UnsafeContent(f"{url!r} in a description would run a command", Where(shard=name), hint="give it in code")
-    if _SCHEME.match(url) or not base:
+def _joined(base: str, url: str) -> str:
+    """An address relative to a folder."""
+    if stores.scheme_of(url) or not base:
         return url
     if url.startswith("/"):
         parts = urlsplit(base)
         return f"{parts.scheme}://{parts.netloc}{url}" if parts.scheme and "://" in base else url
-    joined = f"{base.rstrip('/')}/{url}"
+    joined = f"{base}{url}"
     return urljoin(joined, urlsplit(joined).path) if ".." in url and "://" in base else joined

@@ -263,7 +263,7 @@ class _Shards:
             self.urls = shards.urls
             self.counts = shards.counts
         else:
-            self.urls = [str(url) for url in shards]
+            self.urls = list(shards)
             with ThreadPoolExecutor(_WORKERS) as pool:
                 self.counts = list(pool.map(self._count, range(len(self.urls))))
         self._starts = [0, *accumulate(self.counts)]

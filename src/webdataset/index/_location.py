@@ -1,4 +1,7 @@
-"""Where index files lie: beside their shard, or in a directory or bucket of the user's choice."""
+"""Where index files are stored: next to their shard, or in a directory or bucket of the user's choice.
+
+The index of a shard has the birth of the shard: that of an address read from data is opened by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 from pathlib import Path
 
 from webdataset import stores
+from webdataset.address import like
 from webdataset.errors import ShardNotFound, SpecError
 from webdataset.flow import digest
 
@@ -18,39 +22,39 @@ _FIRST_LINE = 64
 
 
 def dali_name(url: str) -> str:
-    """Where `wds2idx` puts the index of a shard: the name up to the first dot of its last part.
+    """The name that `wds2idx` gives to an index: up to the first dot of the file name.
 
     >>> dali_name("dir.x/a.b.tar")
     'dir.x/a.idx'
     """
     base = url.rfind("/") + 1
-    return url[:base] + url[base:].partition(".")[0] + ".idx"
+    return like(url, url[:base] + url[base:].partition(".")[0] + ".idx")
 
 
 def index_url(url: str, place: str | None = None) -> str:
-    """Where the index of a shard is kept.
+    """The address of the index of a shard.
 
     >>> index_url("s3://b/train.v2-000.tar"), index_url("https://h/a.tar.gz?key=1")
     ('s3://b/train.v2-000.idx', 'https://h/a.idx')
 
-    In a place of its own its name carries a digest of the whole address: shards of different directories may have the
-    same name.
+    In a directory for indexes its name contains a digest of the whole address: shards of different directories may have
+    the same name.
 
     >>> index_url("https://h/x/0.tar", "indexes")
     'indexes/0-0fcf9c5c6e7f141e.idx'
     """
-    if url.startswith("pipe:") and place is None:
-        raise SpecError(f"there is no place beside {url!r} for an index", hint="name a directory for indexes")
+    if stores.scheme_of(url) == "pipe" and place is None:
+        raise SpecError(f"an index cannot be stored next to {url!r}", hint="name a directory for indexes")
     bare = url.partition("?")[0] if "://" in url else url
     stem = _SUFFIX.sub("", bare)
     if place is None:
-        return f"{stem}.idx"
+        return like(url, f"{stem}.idx")
     name = re.sub(r"[^\w.-]+", "_", stem.rsplit("/", 1)[-1])[-64:]
     return f"{place.rstrip('/')}/{name}-{digest(url):016x}.idx"
 
 
 def save_index(index: ShardIndex, url: str, place: str | None = None) -> str:
-    """Store the index of a shard, whole or not at all, and say where.
+    """Store the index of a shard, complete or not at all, and return its address.
 
     >>> from ._build_index import build
     >>> save_index(build([("a.txt", 512, 3)]), "memory://doc-place/a.tar")
@@ -67,7 +71,7 @@ def save_index(index: ShardIndex, url: str, place: str | None = None) -> str:
 
 
 def load_index(url: str, place: str | None = None) -> ShardIndex | None:
-    """The stored index of a shard, None if there is none. Whether it fits the shard is checked when it is used.
+    """The stored index of a shard, or None. Whether it fits the shard is checked when it is used.
 
     >>> from ._build_index import build
     >>> _ = save_index(build([("a.txt", 512, 3)]), "memory://doc-place/b.tar")
@@ -85,7 +89,7 @@ def load_index(url: str, place: str | None = None) -> ShardIndex | None:
 
 
 def load_count(url: str, place: str | None = None) -> int | None:
-    """How many samples a shard has by its stored index, from the index's first line alone.
+    """The number of samples of a shard, from the first line of its stored index.
 
     >>> from ._build_index import build
     >>> _ = save_index(build([("a.txt", 512, 3)]), "memory://doc-place/d.tar")
@@ -103,7 +107,7 @@ def load_count(url: str, place: str | None = None) -> int | None:
 
 
 def has_index(url: str) -> bool:
-    """Whether an index lies beside a shard on this machine: a look at the directory, nothing is read.
+    """Whether there is an index next to a local shard; nothing is read.
 
     >>> has_index("/nowhere/a.tar"), has_index("memory://doc-place/d.tar")
     (False, False)
@@ -117,6 +121,7 @@ def has_index(url: str) -> bool:
 def _candidates(url: str, place: str | None) -> list[str]:
     if place is not None:
         return [index_url(url, place)]
-    if url.startswith("pipe:"):
+    if stores.scheme_of(url) == "pipe":
         return []
-    return list(dict.fromkeys([index_url(url), dali_name(url.partition("?")[0] if "://" in url else url)]))
+    bare = like(url, url.partition("?")[0]) if "://" in url else url
+    return list(dict.fromkeys([index_url(url), dali_name(bare)]))

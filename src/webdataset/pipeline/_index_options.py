@@ -142,8 +142,8 @@ def window_for(counts: Sequence[int], samples: int) -> int | None:
 
 def _addresses(urls: Any) -> list[str]:
     if isinstance(urls, shards.SimpleShardList):
-        return [str(url) for url in urls.urls]
-    return [str(url) for url in shards.expand(urls)]
+        return list(urls.urls)
+    return shards.expand(urls)
 
 
 def _are_ready(urls: Sequence[str], place: str | None) -> bool:

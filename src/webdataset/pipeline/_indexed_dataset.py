@@ -77,5 +77,5 @@ def named_shards(urls: Any) -> list[str] | Description:
     if isinstance(urls, str | Path) and str(urls).partition("?")[0].endswith(".json"):
         return read_description(urls)
     if isinstance(urls, shards.SimpleShardList):
-        return [str(url) for url in urls.urls]
+        return list(urls.urls)
     return shards.expand(urls)

@@ -23,7 +23,7 @@ def merge_states(states: Sequence[dict[str, Json]]) -> dict[str, Json]:
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://merge/a.tar", [{"__key__": str(n), "txt": "x"} for n in range(8)])
     >>> def make():
-    ...     return WebDataset(shard, index=True).select(lambda sample: sample["__key__"] in "0347").batched(2)
+    ...     return WebDataset(shard, index=True).select(lambda sample: sample["__key__"] in "01367").batched(2)
     >>> states = []
     >>> for rank in (0, 1):
     ...     with world.pretend(world.World(rank=rank, ranks=2)):

@@ -25,7 +25,7 @@ from ._directory_shards import (
     get_pid_from_filename,
     without_last_extension,
 )
-from ._expand import envlookup, envsubst, expand, expand_source, expand_urls, is_shard_name
+from ._expand import envlookup, envsubst, expand, expand_source, expand_urls, is_shard_name, kept
 from ._glob import fnmatch_with_braces, glob_with_braces
 from ._mix_streams import (
     compute_sample_weights,
@@ -75,6 +75,7 @@ __all__ = [
     "get_pid_from_filename",
     "glob_with_braces",
     "is_shard_name",
+    "kept",
     "make_seed",
     "non_empty",
     "parse_spec",

@@ -1,10 +1,13 @@
-"""From what a user writes to a list of shard addresses: braces, `::`, `${NAME}`, paths, lists, globs, directories."""
+"""From a shard specification to a list of addresses: braces, `::`, `${NAME}`, paths, lists, globs, directories.
+
+What the user wrote is expanded. A path object and an address that was read from data are never parsed.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,20 +15,23 @@ from typing import Any
 from braceexpand import braceexpand
 
 from webdataset import config, stores
+from webdataset.address import Address, in_use
 from webdataset.errors import SpecError
 
 SHARD_SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar.tgz")
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two characters at least: "C:\data" is a path
-# A variable may stand for text with variables in it; deeper than this it stands for itself.
+# A variable may contain other variables; deeper than this, it refers to itself.
 _MAX_ROUNDS = 10
-# "*" and "?" are ordinary characters there: in commands, in queries, in signed addresses.
+# "*" and "?" are ordinary characters in commands, in queries and in signed addresses.
 _NEVER_GLOBBED = frozenset({"pipe", "http", "https", "ftp", "ftps"})
+# Ten times the largest public dataset. "{0..999999999}" would otherwise fill the memory without an error.
+MAX_SHARDS = 10_000_000
+_RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 
 
 def envlookup(match: re.Match[str]) -> str:
-    """What one `${NAME}` stands for: the environment variable `WDS_NAME`.
+    """The value of one `${NAME}`: the environment variable `WDS_NAME`.
 
     >>> import os; os.environ["WDS_BUCKET"] = "gs://b"
     >>> envlookup(re.match(r"[$]{(BUCKET)}", "${BUCKET}"))
@@ -55,52 +61,58 @@ def envsubst(text: str) -> str:
         if substituted == text:
             return text
         text = substituted
-    raise SpecError(f"the variables in {text!r} stand for themselves", hint="check the WDS_ variables for a circle")
+    raise SpecError(f"circular ${{…}} substitution in {text!r}", hint="check the WDS_ variables")
 
 
 def expand_urls(urls: str | os.PathLike[str] | Iterable[Any]) -> list[str]:
-    """Expand `::`, `${NAME}` and braces. Text in, text out: nothing is looked up in a store.
+    """Expand `::`, `${NAME}` and braces. Nothing is looked up in a store.
 
     >>> expand_urls("train-{000..002}.tar::extra.tar")
     ['train-000.tar', 'train-001.tar', 'train-002.tar', 'extra.tar']
 
-    The entries of a list may have braces too; `::` and `${NAME}` mean nothing there.
+    The entries of a list may have braces too; `::` and `${NAME}` are not expanded there.
 
     >>> expand_urls(["a-{0..1}.tar", "pipe:cut -d: -f1 ${x}"])
     ['a-0.tar', 'a-1.tar', 'pipe:cut -d: -f1 ${x}']
     """
-    if isinstance(urls, str):
-        return [url for part in urls.split("::") for url in _braces(envsubst(part))]
-    if isinstance(urls, os.PathLike):
-        return [os.fspath(urls)]
-    return [url for entry in _entries(urls) for url in _braces(entry)]
+    return list(_bounded(_expanded(urls)))
 
 
 def expand_source(source: str | os.PathLike[str] | Iterable[Any], max_urls: float = 1_000_000_000) -> list[str]:
-    """A list of shard addresses out of a string or any iterable, at most `max_urls` long.
+    """A list of shard addresses from a string or any iterable, at most `max_urls` long.
 
     >>> expand_source(iter(["a.tar", "b.tar"]))
     ['a.tar', 'b.tar']
     """
-    limit = int(max_urls)
-    if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable):
-        return expand_urls(source)[:limit]
-    return expand_urls(islice(source, limit))[:limit]
+    return list(_bounded(islice(_expanded(source), int(max_urls))))
 
 
 def expand(spec: str | os.PathLike[str] | Iterable[Any]) -> list[str]:
-    """The shards that a spec means, after looking up globs and directories where they lie.
+    """The shards of a specification, after listing globs and directories in their stores.
 
     >>> expand("train-{0..1}.tar")
     ['train-0.tar', 'train-1.tar']
     >>> expand([])
     Traceback (most recent call last):
     webdataset.errors.SpecError: the list of shards is empty – give at least one shard
+
+    An iterator, such as `Path.glob("*.tar")`, is consumed: keep the list that is returned.
     """
-    urls = [found for url in expand_urls(spec) for found in _listed(url, is_path=isinstance(spec, os.PathLike))]
+    is_path = isinstance(spec, os.PathLike)
+    listed = (found for url in _expanded(spec) for found in _listed(url, is_path=is_path))
+    urls = [in_use(url) for url in _bounded(listed)]
     if not urls:
         raise SpecError("the list of shards is empty", hint="give at least one shard")
     return urls
+
+
+def kept(spec: Any) -> Any:
+    """A specification that can be read more than once: an iterator (`Path.glob(...)`) becomes the list of its entries.
+
+    >>> kept(iter(["a.tar", "b.tar"])), kept("a.tar")
+    (['a.tar', 'b.tar'], 'a.tar')
+    """
+    return list(_bounded(spec)) if isinstance(spec, Iterator) else spec
 
 
 def is_shard_name(url: str) -> bool:
@@ -112,48 +124,114 @@ def is_shard_name(url: str) -> bool:
     return url.lower().endswith(SHARD_SUFFIXES)
 
 
-def _braces(url: str) -> list[str]:
-    if "{" not in url:
-        return [url]
-    try:
-        # Backslashes stay: they separate directories on Windows and quote blanks in commands.
-        return list(braceexpand(url, escape=False))
-    except ValueError as error:
-        raise SpecError(f"the braces in {url!r} do not match", hint="write {000..009} or {a,b}") from error
+def _expanded(urls: str | os.PathLike[str] | Iterable[Any]) -> Iterator[str]:
+    if isinstance(urls, Address):
+        yield urls
+    elif isinstance(urls, str):
+        for part in urls.split("::"):
+            yield from _braces(envsubst(part))
+    elif isinstance(urls, os.PathLike):
+        yield stores.local_file(os.fspath(urls))
+    else:
+        yield from _entries(urls)
 
 
-def _entries(urls: Iterable[Any]) -> list[str]:
+def _entries(urls: Iterable[Any]) -> Iterator[str]:
     if isinstance(urls, bytes) or not isinstance(urls, Iterable):
         raise SpecError(
-            f"a {type(urls).__name__} is not a shard spec: {urls!r}",
+            f"expected a shard specification, got {type(urls).__name__} {urls!r}",
             hint="give a string such as 'train-{000..099}.tar', a path, or a list of these",
         )
-    entries = []
     for entry in urls:
-        if not isinstance(entry, str | os.PathLike):
-            raise SpecError(f"{entry!r} in the list of shards is not an address", hint="give strings or paths")
-        entries.append(str(os.fspath(entry)))
-    return entries
+        if isinstance(entry, Address):
+            yield entry
+        elif isinstance(entry, str):
+            yield from _braces(entry)
+        elif isinstance(entry, os.PathLike):
+            yield from _path(os.fspath(entry))
+        else:
+            raise SpecError(f"expected addresses in the list of shards, got {entry!r}", hint="give strings or paths")
+
+
+def _path(path: str) -> Iterator[str]:
+    """A path in a list: the file of that name if there is one, otherwise its braces are expanded."""
+    names = [path] if "{" not in path or Path(path).exists() else _braces(path)
+    return (stores.local_file(name) for name in names)
+
+
+def _braces(url: str) -> Iterator[str]:
+    if "{" not in url:
+        return iter((url,))
+    count = _count(url)
+    if count > MAX_SHARDS:
+        raise _too_many(f"{url!r} names {count:,} shards")
+    try:
+        # Backslashes stay: they separate directories on Windows and quote spaces in commands.
+        expansion: Iterator[str] = braceexpand(url, escape=False)
+    except ValueError as error:
+        raise SpecError(f"unbalanced braces in {url!r}", hint="write {000..009} or {a,b}") from error
+    return expansion
+
+
+def _count(url: str) -> int:
+    """How many addresses the braces make, without making them: `{a,b}` adds, and what is side by side multiplies."""
+    totals, products, starts = [0], [1], [0]
+    for at, sign in enumerate(url):
+        if sign == "{":
+            totals.append(0)
+            products.append(1)
+            starts.append(at + 1)
+        elif sign == "," and len(totals) > 1:
+            totals[-1] += products[-1]
+            products[-1] = 1
+        elif sign == "}" and len(totals) > 1:
+            inside = _RANGE.fullmatch(url, starts.pop(), at)
+            total, product = totals.pop(), products.pop()
+            products[-1] *= _length(inside) if inside else total + product
+    return products[0]
+
+
+def _length(found: re.Match[str]) -> int:
+    low, high = (ord(end) if end.isalpha() else int(end) for end in (found[1], found[2]))
+    step = int(found[3] or 1)
+    return abs(high - low) // max(1, abs(step)) + 1
+
+
+def _bounded(urls: Iterator[str]) -> Iterator[str]:
+    """At most `MAX_SHARDS` in all entries of a list together."""
+    yield from islice(urls, MAX_SHARDS)
+    if next(urls, None) is not None:
+        raise _too_many("the specification names too many shards")
+
+
+def _too_many(what: str) -> SpecError:
+    return SpecError(what, hint=f"at most {MAX_SHARDS:,} shards are possible (MAX_SHARDS): check the braces")
 
 
 def _listed(url: str, *, is_path: bool) -> list[str]:
     if not url:
-        raise SpecError("an address in the shard spec is empty", hint="check what stands before and behind each '::'")
-    if url.endswith("/") or (is_path and Path(url).is_dir()):
-        return _nonempty([found for found in stores.list_urls(url) if is_shard_name(found)], url)
+        raise SpecError("an address in the shard spec is empty", hint="check the text before and after each '::'")
+    if isinstance(url, Address):
+        return _directory(url) if is_path and Path(url).is_dir() else [url]
+    if url.endswith("/"):
+        return _directory(url)
     if _is_glob(url):
         return _nonempty(stores.list_urls(url), url)
     return [url]
 
 
+def _directory(url: str) -> list[str]:
+    return _nonempty([found for found in stores.list_urls(url) if is_shard_name(found)], url)
+
+
 def _is_glob(url: str) -> bool:
-    scheme = _SCHEME.match(url)
-    if scheme is not None and scheme.group(1).lower() != "file":
-        return scheme.group(1).lower() not in _NEVER_GLOBBED and "*" in url
+    scheme = stores.scheme_of(url)
+    if scheme not in {"", "file"}:
+        return scheme not in _NEVER_GLOBBED and "*" in url
     return any(sign in url for sign in "*?[") and not Path(url).exists()
 
 
 def _nonempty(urls: list[str], pattern: str) -> list[str]:
     if not urls:
-        raise SpecError(f"no shard matches {pattern!r}", hint="check the place and the pattern")
+        raise SpecError(f"no shard matches {pattern!r}", hint="check the location and the pattern")
     return urls

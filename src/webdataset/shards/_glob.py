@@ -5,6 +5,8 @@ from __future__ import annotations
 import fnmatch
 import glob
 
+from webdataset import stores
+
 from ._expand import expand_urls
 
 
@@ -18,7 +20,9 @@ def fnmatch_with_braces(filename: str, pattern: str) -> bool:
 
 
 def glob_with_braces(pattern: str) -> list[str]:
-    """The local files that match a pattern that may have braces, each once, sorted within each alternative.
+    """The local files that match a pattern with braces, each once, sorted within each alternative.
+
+    They are paths: a file is opened as a file, whatever its name looks like.
 
     >>> glob_with_braces("nowhere/*.{tar,tgz}")
     []
@@ -26,4 +30,4 @@ def glob_with_braces(pattern: str) -> list[str]:
     found: dict[str, None] = {}
     for plain in expand_urls([pattern]):
         found |= dict.fromkeys(sorted(glob.glob(plain)))  # noqa: PTH207 - names come back as the pattern spells them
-    return list(found)
+    return [stores.local_file(name) for name in found]

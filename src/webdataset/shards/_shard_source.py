@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webdataset import config, world
+from webdataset.address import as_checkpoint
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Source, digest, url_as_json, url_from_json
 
@@ -73,13 +74,14 @@ class ShardSource(Source):
 
 
 def describe(urls: list[str]) -> str:
-    """A short text that is different for different lists: ends, number, digest.
+    """A short text that is different for different lists: ends, number, digest. It contains no secrets.
 
     >>> describe(["a.tar", "b.tar"])
     "['a.tar', 'b.tar']"
     >>> describe([f"{i}.tar" for i in range(1000)])
     "['0.tar', …, '999.tar' (1000 shards, caf2ea25)]"
     """
+    urls = [as_checkpoint(url) for url in urls]  # also, a signed address is another one every day
     if len(urls) <= 3:
         return repr(urls)
     return f"[{urls[0]!r}, …, {urls[-1]!r} ({len(urls)} shards, {digest(*urls) & 0xFFFFFFFF:08x})]"

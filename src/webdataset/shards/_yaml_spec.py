@@ -1,17 +1,24 @@
-"""Shard lists described by a YAML file: several datasets, each with a number of shards per epoch."""
+"""Shard lists described by a YAML file: several datasets, each with a number of shards per epoch.
+
+Addresses out of a file are marked as read from data: local files must be below the folder of the file or the current
+directory, commands are refused, and environment variables with secrets are not substituted. A spec that is passed as
+a dict is code.
+"""
 
 from __future__ import annotations
 
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from webdataset import config
-from webdataset.errors import MissingDependency, ObsoleteException, SpecError, UnsafeContent, Where
+from webdataset import config, stores
+from webdataset.address import Address, Birth, in_use
+from webdataset.errors import MissingDependency, ObsoleteException, SpecError
 from webdataset.flow import Drawn, Pass, digest
+from webdataset.redact import redacted
 
 from ._expand import expand_urls
 from ._shard_list import SimpleShardList
@@ -21,9 +28,9 @@ _TOP_KEYS = frozenset({"prefix", "datasets", "buckets"})
 _DATASET_KEYS = frozenset({"buckets", "name", "shards", "resample", "choose"})
 
 
-@dataclass
+@dataclass(repr=False)
 class MSSource:
-    """One dataset of a spec: its shards, and how many of them an epoch takes.
+    """One dataset of a spec: its shards, and how many of them are used per epoch.
 
     >>> MSSource("a", perepoch=2, urls=["x.tar", "y.tar", "z.tar"])
     MSSource(name='a', perepoch=2, resample=False, urls=['x.tar', 'y.tar', 'z.tar'])
@@ -34,10 +41,14 @@ class MSSource:
     resample: bool = False
     urls: list[str] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self))
+        return redacted(f"MSSource({parts})")
+
 
 @dataclass(repr=False, eq=False)  # not frozen: `set_epoch` is part of its interface
 class MultiShardSample(ShardSource):
-    """The shards of a YAML spec (or of the same thing as a dict), shuffled together.
+    """The shards of a YAML spec (a file or a dict), shuffled together.
 
     >>> import os; os.environ["ALLOW_OBSOLETE"] = "1"
     >>> spec = {"datasets": [{"name": "a", "buckets": ["gs://b"], "shards": ["x-{0..2}.tar"], "choose": 2}]}
@@ -67,11 +78,11 @@ class MultiShardSample(ShardSource):
         self.seed = seed
 
     def start(self, during: Pass) -> Taken:
-        """Nothing taken yet."""
+        """The start of a pass."""
         return Taken(during, available=sum(len(source.urls) for source in self.sources))
 
     def run(self, items: Iterator[Any], at: Taken, /) -> Iterator[dict[str, Any]]:
-        """This pass's shards behind the first `at.taken`."""
+        """The shards of this pass after the first `at.taken`."""
         for url in self._sample(at.during)[at.taken :]:
             yield at.hand_on(Drawn(url, at.taken))
 
@@ -101,14 +112,15 @@ def shardspec(spec: Any) -> ShardSource:
 
 
 def parse_spec(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Iterator[MSSource]:
-    """The datasets of a spec, checked word by word.
+    """The datasets of a spec; unknown keys are errors.
 
     >>> list(parse_spec({"prefix": "s3://b/", "datasets": [{"buckets": ["t"], "shards": ["{0..1}.tar"]}]}))
     [MSSource(name='', perepoch=-1, resample=False, urls=['s3://b/t/0.tar', 's3://b/t/1.tar'])]
     """
+    in_code = isinstance(spec, Mapping)
     content = spec if isinstance(spec, Mapping) else _read(spec)
     _check_keys(content, _TOP_KEYS, "the spec")
-    prefix = config.expand_path(content.get("prefix", ""))
+    prefix = config.expand_path(content.get("prefix", ""), secrets=in_code)
     datasets = content.get("datasets")
     if not isinstance(datasets, list) or not datasets:
         raise SpecError("the spec has no list of datasets", hint="write datasets: [{shards: […]}, …]")
@@ -117,25 +129,34 @@ def parse_spec(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Iterator[MSS
         buckets = dataset.get("buckets", content.get("buckets", [""]))
         buckets = [buckets] if isinstance(buckets, str) else buckets
         if len(buckets) != 1:
-            raise SpecError(f"a dataset has {len(buckets)} buckets: {buckets}", hint="give exactly one")
-        source = _source(dataset, prefix, config.expand_path(buckets[0]))
+            raise SpecError(f"expected one bucket per dataset, got {buckets}")
+        source = _source(dataset, prefix, config.expand_path(buckets[0], secrets=in_code), in_code=in_code)
         if not isinstance(spec, Mapping):
-            _refuse_commands(source.urls, os.fspath(spec))
+            source.urls = [_from_file(url, os.fspath(spec)) for url in source.urls]
         yield source
 
 
-def _source(dataset: Mapping[str, Any], prefix: str, bucket: str) -> MSSource:
+def _from_file(url: str, spec: str) -> str:
+    """An address out of a spec file, if it may be opened. A relative path is relative to the current directory."""
+    is_relative = stores.scheme_of(url) == "" and not Path(url).is_absolute()
+    address = Address(url, Birth.SPEC, "." if is_relative else str(Path(spec).parent))
+    stores.permitted(address)
+    return in_use(address)
+
+
+def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bool) -> MSSource:
     shards = dataset.get("shards", [])
-    names = expand_urls([config.expand_path(each) for each in ([shards] if isinstance(shards, str) else shards)])
+    patterns = [shards] if isinstance(shards, str) else shards
+    names = expand_urls([config.expand_path(each, secrets=in_code) for each in patterns])
     urls = [prefix + posixpath.join(bucket, name) for name in names]
     name = dataset.get("name", "")
     if not urls:
         raise SpecError(f"the dataset {name!r} of the spec has no shards", hint="write shards: [a-{000..009}.tar]")
     resample, choose = dataset.get("resample", -1), dataset.get("choose", -1)
     if resample >= 0 and choose >= 0:
-        raise SpecError(f"the dataset {name!r} has both resample and choose", hint="say one of them")
+        raise SpecError(f"the dataset {name!r} has both resample and choose", hint="give one of them")
     if choose > len(urls):
-        raise SpecError(f"the dataset {name!r} has {len(urls)} shards and is asked for {choose}", hint="use resample")
+        raise SpecError(f"the dataset {name!r} has {len(urls)} shards, and choose is {choose}", hint="use resample")
     return MSSource(name=name, perepoch=max(resample, choose), resample=resample >= 0, urls=urls)
 
 
@@ -149,15 +170,7 @@ def _read(name: str | os.PathLike[str]) -> Any:
 
 def _check_keys(content: Any, allowed: frozenset[str], what: str) -> None:
     if not isinstance(content, Mapping):
-        raise SpecError(f"{what} is a {type(content).__name__}", hint="write a mapping")
+        raise SpecError(f"expected a mapping for {what}, got {type(content).__name__}")
     unknown = sorted(set(content) - allowed)
     if unknown:
-        raise SpecError(f"{what} has unknown words: {', '.join(unknown)}", hint=f"known: {', '.join(sorted(allowed))}")
-
-
-def _refuse_commands(urls: list[str], name: str) -> None:
-    for url in urls:
-        if url.lstrip().startswith("pipe:"):
-            raise UnsafeContent(
-                f"{url!r} in a spec file would run a command", Where(shard=name), hint="give it in code"
-            )
+        raise SpecError(f"{what} has unknown keys: {', '.join(unknown)}", hint=f"known: {', '.join(sorted(allowed))}")

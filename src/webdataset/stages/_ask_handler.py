@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import WebDatasetError, add_where
 from webdataset.flow import DROP, EndOfStreamError
+from webdataset.redact import redacted, scrub
 
 from ._rng import current
 
@@ -96,4 +97,5 @@ def locate(exn: Exception, stage: Any, item: Any) -> None:
         add_where(exn, stage=repr(stage), key=key, shard=url)
         return
     words = [f"in {stage}", *([f"sample {key}"] if key is not None else []), *([str(url)] if url is not None else [])]
-    exn.add_note(", ".join(words))
+    scrub(exn)
+    exn.add_note(redacted(", ".join(words)))

@@ -1,30 +1,36 @@
-"""Bytes, from wherever they lie, and to there.
+"""Bytes from and to anywhere.
 
 In: an address (a path, or a URL of any scheme). Out: a binary stream, a range of bytes, a size, a list of addresses.
-This room knows connections, commands, ranges, retries and secrets; it does not know what is inside the bytes.
+This package knows connections, commands, ranges, retries and credentials. It does not know what the bytes contain.
 
-Every end of a stream is verified, every fault is healed or raised as one typed error that names shard and offset, and
-what is written appears at its address complete or not at all.
+The end of every stream is verified. A failure is retried, or raised as one typed error with shard and offset. What is
+written appears at its address complete or not at all.
 
-    _open         the verbs: open_read, open_write, read_range, stat, list_urls, is_local, gopen
-    _registry     which store serves which scheme; users add theirs to `schemes`
-    _store        what a store is                    _byte_stream     what a stream is
-    _upload       what writing is                    _address    schemes and local paths
-    _rewrite      GOPEN_REWRITE                      _address_guard      secure mode, untrusted addresses
-    _globs        patterns                           _redact     addresses without secrets
-    _resuming_stream       the only file that waits, tries again and goes on from the next byte
-    _local_files  _memory_store  _standard  _pipe  _http         one kind of place each
-    _object_store       s3, gs, az                         _broker, _broker_server  the same for forked children
-    _huggingface  hf                                 _ais        AIStore
-    _fsspec       everything else
-    _user_opener      a user's own opener
-    _request  _connection_pool  _auth  _wire  _index_page       what HTTP needs
-    _read_ahead        the next shards, read while the current one is used
-    _counters     bytes, retries, rates
+    _open               open_read, open_write, read_range, stat, list_urls, is_local, gopen
+    _trust              who may open what: one table, secure mode
+    _registry           which store serves which scheme; users add theirs to `schemes`
+    _address            schemes and local paths
+    _rewrite            GOPEN_REWRITE
+    _globs              patterns
+    _store              the interface of a store
+    _byte_stream        the base class of streams for reading
+    _upload             the base class of streams for writing
+    _resuming_stream    retries, and resumes a broken stream at the next byte
+    _local_files, _memory_store, _standard, _pipe, _http     one store each
+    _object_store       s3, gs, az
+    _broker, _broker_server      the same for forked children
+    _huggingface        hf
+    _ais                AIStore
+    _fsspec             every other scheme
+    _user_opener        a user's own opener
+    _request, _connection_pool, _auth, _wire, _index_page    used by the HTTP stores
+    _read_ahead         opens and reads the next shards while the current one is used
+    _counters           bytes, retries, rates
 """
 
-from ._address import scheme_of
-from ._address_guard import refuse_untrusted
+from webdataset.redact import redacted
+
+from ._address import local_file, scheme_of
 from ._ais import AisStore
 from ._byte_stream import Stream
 from ._connection_pool import close_connections
@@ -36,10 +42,9 @@ from ._huggingface import HuggingFaceStore
 from ._local_files import LocalStore, process_lives
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
-from ._open import gopen, is_local, list_urls, open_read, open_write, read_range, stat
+from ._open import gopen, is_local, list_urls, open_read, open_write, permitted, read_range, stat
 from ._pipe import Pipe, PipeStore
 from ._read_ahead import ReadAhead, read_ahead
-from ._redact import redacted
 from ._registry import schemes, store_for
 from ._resuming_stream import Backoff, Patience, ResumingStream, abandonable, pause
 from ._rewrite import rewrite_url
@@ -75,15 +80,16 @@ __all__ = [
     "is_local",
     "is_pattern",
     "list_urls",
+    "local_file",
     "open_read",
     "open_write",
     "pause",
+    "permitted",
     "process_lives",
     "rates",
     "read_ahead",
     "read_range",
     "redacted",
-    "refuse_untrusted",
     "rewrite_url",
     "scheme_of",
     "schemes",

@@ -1,11 +1,12 @@
-"""What kind of place an address names, and the path of a local one."""
+"""The scheme of an address, and the path of a local one."""
 
 from __future__ import annotations
 
 import os
 import re
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
+from webdataset.address import Address, Birth, birth_of
 from webdataset.errors import SpecError
 
 # A single letter is a Windows drive, not a scheme.
@@ -13,7 +14,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 
 
 def text(url: str | os.PathLike[str]) -> str:
-    """The address as a string; a path object is a local name.
+    """The address as a string; a path object is a local file, whatever its name looks like.
 
     >>> from pathlib import PurePosixPath
     >>> text(PurePosixPath("data/a.tar"))
@@ -22,10 +23,18 @@ def text(url: str | os.PathLike[str]) -> str:
     if isinstance(url, str):
         return url
     if isinstance(url, os.PathLike):
-        path = os.fspath(url)
-        # A file may be called "pipe:x": a path object always means the file.
-        return path if scheme_of(path) == "" and path != "-" else f"./{path}"
-    raise SpecError(f"an address must be a string or a path, not {type(url).__name__}", hint="for example 'data/a.tar'")
+        return local_file(os.fspath(url))
+    raise SpecError(f"expected an address as a string or a path, got {type(url).__name__}", hint="try 'data/a.tar'")
+
+
+def local_file(path: str) -> Address:
+    """The address of a local file, whose name is never parsed.
+
+    >>> local_file("pipe:touch x.tar"), scheme_of(local_file("pipe:touch x.tar"))
+    ('./pipe:touch x.tar', '')
+    """
+    # The text alone must be harmless too, wherever it ends up.
+    return Address(path if _SCHEME.match(path) is None and path != "-" else f"./{path}", Birth.FILE)
 
 
 def scheme_of(url: str, known: frozenset[str] | set[str] | None = None) -> str:
@@ -36,7 +45,7 @@ def scheme_of(url: str, known: frozenset[str] | set[str] | None = None) -> str:
     >>> scheme_of("note:1.tar")
     ''
     """
-    found = _SCHEME.match(url)
+    found = None if birth_of(url) is Birth.FILE else _SCHEME.match(url)
     if found is None:
         return ""
     scheme = found[1].lower()
@@ -45,7 +54,7 @@ def scheme_of(url: str, known: frozenset[str] | set[str] | None = None) -> str:
 
 
 def local_path(url: str) -> str:
-    """The path that a local address means; `file:` is percent-decoded, a plain name is taken as it is.
+    """The path of a local address; `file:` is percent-decoded, a plain name is used as it is.
 
     >>> local_path("a#1?.tar"), local_path("file:///data/a%20b.tar"), local_path("file:a.tar")
     ('a#1?.tar', '/data/a b.tar', 'a.tar')
@@ -57,8 +66,26 @@ def local_path(url: str) -> str:
         host, slash, rest = path[2:].partition("/")
         if host not in {"", "localhost"}:
             raise SpecError(
-                f"file: URLs name files of this machine, not of {host!r}", hint=f"write file:///{host}/{rest}"
+                f"file: URLs name files of this machine, got the host {host!r}", hint=f"write file:///{host}/{rest}"
             )
         path = slash + rest
     # file:///C:/data.tar
     return path[1:] if re.match(r"/[A-Za-z]:[/\\]", path) else path
+
+
+def origin(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host (or bucket) and port of a URL: two addresses with the same origin are served by the same server.
+
+    >>> origin("https://me:secret@h/a.tar") == origin("HTTPS://H:443/b.tar"), origin("s3://bucket/a.tar")
+    (True, ('s3', 'bucket', None))
+
+    A host with a backslash is equal to nothing: libraries disagree where it ends.
+    """
+    parts = urlsplit(url)
+    try:
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return "", url, -1
+    if re.search(r"[\\\s\x00-\x1f]", parts.netloc) or "\\" in url[: len(parts.scheme) + 4 + len(parts.netloc)]:
+        return "", url, -1
+    return parts.scheme, parts.hostname or "", port

@@ -1,6 +1,6 @@
-"""`ais://`: NVIDIA AIStore by its REST interface, and other clouds through it (`USE_AIS_FOR`).
+"""`ais://`: NVIDIA AIStore through its REST interface, and other clouds through it (`USE_AIS_FOR`).
 
-The proxy at `AIS_ENDPOINT` redirects every request for an object to the machine that has it.
+The proxy at `AIS_ENDPOINT` redirects every request for an object to the node that stores it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _PROVIDERS = {
     "azure": "azure",
     "oc": "oci",
 }
-# What may follow an object's name as a query.
+# Query parameters that may follow the name of an object.
 _OPTIONS = {"etl_name", "etl_args", "etl_pipeline", "archpath", "archregx", "archmode", "latest-ver"}
 
 
 class AisStore(HttpStore):
-    """AIStore: reading with resume, writing, listing, and transformation on the way (`?etl_name=…`).
+    """AIStore: reading with resume, writing, listing, and transformations by the server (`?etl_name=…`).
 
     >>> AisStore()
     AisStore()
@@ -46,7 +46,7 @@ class AisStore(HttpStore):
     def target(self, url: str, method: str = "GET") -> Request:
         bucket, name, query = parse(url)
         if not name:
-            raise SpecError("there is no object in this address", Where(shard=url), hint="write ais://bucket/object")
+            raise SpecError("the address names no object", Where(shard=url), hint="write ais://bucket/object")
         return self._request(f"objects/{quote(bucket)}/{quote(name)}", query)
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -92,13 +92,13 @@ def parse(url: str) -> tuple[str, str, dict[str, str]]:
     found = dict(parse_qsl(options))
     if set(found) - _OPTIONS:
         raise SpecError(
-            f"AIStore has no options {sorted(set(found) - _OPTIONS)}",
+            f"unknown options for AIStore: {sorted(set(found) - _OPTIONS)}",
             Where(shard=url),
-            hint=f"there are {sorted(_OPTIONS)}",
+            hint=f"known: {sorted(_OPTIONS)}",
         )
     bucket, _, name = rest.partition("/")
     if not bucket:
-        raise SpecError("there is no bucket in this address", Where(shard=url), hint="write ais://bucket/object")
+        raise SpecError("the address names no bucket", Where(shard=url), hint="write ais://bucket/object")
     return bucket, name, {**query, **found}
 
 
@@ -109,7 +109,7 @@ def _page(wanted: Request, value: dict[str, Any]) -> dict[str, Any]:
         try:
             page = json.loads(response.read())
         except ValueError as error:
-            raise retryable(StoreError("the list of objects cannot be read")) from error
+            raise retryable(StoreError("AIStore sent a list of objects that is not JSON")) from error
     if not isinstance(page, dict):
-        raise StoreError("the list of objects is not what AIStore sends", hint="check AIS_ENDPOINT")
+        raise StoreError("expected a list of objects, got something else", hint="check AIS_ENDPOINT")
     return page

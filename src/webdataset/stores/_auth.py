@@ -1,4 +1,8 @@
-"""Which secrets go with a request: from the address, the environment's header table, or the netrc file."""
+"""The credentials of a request: from the address, from `WDS_HTTP_HEADERS`, or from the netrc file.
+
+Credentials that the user keeps for a host are sent for addresses that the user wrote. For an address that was read
+from data they are sent only if the document it was read from is on the same host (`_trust.may_send_credentials`).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from webdataset import config
 from webdataset.errors import SpecError
 
+from ._trust import may_send_credentials
+
 
 def without_userinfo(url: str) -> tuple[str, str | None]:
-    """The address without `user:password@`, and the header that says the same.
+    """The address without `user:password@`, and the `Authorization` header made of it.
 
     >>> without_userinfo("https://me:secret@h:8080/a.tar")
     ('https://h:8080/a.tar', 'Basic bWU6c2VjcmV0')
@@ -25,16 +31,17 @@ def without_userinfo(url: str) -> tuple[str, str | None]:
 
 
 def secrets_for(url: str) -> tuple[str, dict[str, str]]:
-    """The address to ask, and the headers that prove who asks.
+    """The address to request, and the headers with credentials.
 
     >>> secrets_for("https://me:secret@h/a.tar")
     ('https://h/a.tar', {'Authorization': 'Basic bWU6c2VjcmV0'})
     """
     plain, basic = without_userinfo(url)
-    headers = _from_table(plain)
+    stored = may_send_credentials(url)
+    headers = _from_table(plain) if stored else {}
     if basic is not None:
         headers["Authorization"] = basic
-    if "authorization" not in {name.lower() for name in headers}:
+    if stored and "authorization" not in {name.lower() for name in headers}:
         headers.update(_from_netrc(urlsplit(plain).hostname or "", config.netrc_path()))
     return plain, headers
 
@@ -44,7 +51,7 @@ def _basic(user: str, password: str) -> str:
 
 
 def _from_table(url: str) -> dict[str, str]:
-    """`WDS_HTTP_HEADERS` maps the beginning of an address to headers; the longest beginning that fits wins."""
+    """`WDS_HTTP_HEADERS` maps the beginning of an address to headers; the longest one that matches is used."""
     table = config.read("WDS_HTTP_HEADERS")
     fitting = [prefix for prefix in table if _begins(url, prefix)]
     return dict(table[max(fitting, key=len)]) if fitting else {}
@@ -66,7 +73,7 @@ def _from_netrc(host: str, path: str | None) -> dict[str, str]:
         entry = netrc.netrc(path).authenticators(host)
     except (OSError, netrc.NetrcParseError) as error:
         raise SpecError(
-            f"the netrc file {path} cannot be read: {error}", hint="fix it, or point NETRC elsewhere"
+            f"the netrc file {path} cannot be read: {error}", hint="fix it, or name another file in NETRC"
         ) from error
     if entry is None:
         return {}

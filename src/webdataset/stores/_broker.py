@@ -1,8 +1,10 @@
-"""A fresh process that reads and writes for one that cannot.
+"""A helper process that reads and writes object stores for a forked process.
 
-obstore runs threads of its own. They do not survive a fork: in a child of a process that has used it (a DataLoader
-worker, say), every call would wait for ever. Such a child lets a freshly started process do the work and talks to it
-over pipes, one request and one answer at a time. A broker serves one stream at once and is used again for the next.
+obstore runs threads of its own, which do not survive a fork: in a child of a process that has used it (a DataLoader
+worker, for example), every call would hang. Such a child starts a helper process, the broker, and talks to it over
+pipes: one request, one answer. A broker serves one stream at a time and is reused for the next.
+
+A broker ends with the process that started it, also in the middle of a request (`webdataset.lifetime`).
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ import struct
 import subprocess
 import sys
 import threading
+import weakref
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from webdataset.errors import StoreError
+from webdataset.lifetime import Lifeline
 
 from ._byte_stream import Stream
 from ._store import PIECE, Stat, Store
@@ -25,19 +29,29 @@ from ._upload import Upload
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from webdataset.stores._broker_server import serve; serve()"
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from webdataset.stores._broker_server import serve; serve({lifeline})"
 
 _idle: list[Broker] = []
+_brokers: weakref.WeakSet[Broker] = weakref.WeakSet()
 _lock = threading.Lock()
 
 
 class Broker:
-    """The near end: `ask(verb, *args)` returns the answer, or raises what went wrong there."""
+    """The client: `ask(verb, *args)` returns the answer, or raises the error of the broker."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
-            [sys.executable, "-c", _PROGRAM.format(path=sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        self._lifeline = Lifeline()
+        program = _PROGRAM.format(path=sys.path, lifeline=self._lifeline.child_end)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
+                [sys.executable, "-c", program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=[self._lifeline.child_end],
+            )
+        finally:
+            self._lifeline.started()
+        _brokers.add(self)
 
     def ask(self, *request: Any) -> Any:
         """One request, one answer."""
@@ -48,7 +62,7 @@ class Broker:
             good, answer = receive(self._process.stdout)
         except (OSError, EOFError) as error:
             self.close()
-            raise StoreError("the process that reads the cloud for this one ended", hint="see its messages") from error
+            raise StoreError("the broker process for object stores ended", hint="see its messages above") from error
         if not good:
             raise answer
         return answer
@@ -59,18 +73,20 @@ class Broker:
             with suppress(OSError):
                 if pipe is not None:
                     pipe.close()
+        self._lifeline.close()
         self._process.wait()
 
     def forget(self) -> None:
         """In a forked child: close our copies of the parent's pipes."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
-        self._process.returncode = 0  # it is the parent's child, not ours to wait for
+                with suppress(OSError):
+                    pipe.close()
+        self._process.returncode = 0  # it is a child of the parent
 
 
 class BrokeredStore(Store):
-    """The same verbs, done by a broker."""
+    """The interface of a store, served by a broker."""
 
     def open_read(self, url: str, start: int = 0) -> Stream:
         return _BrokeredStream(url, start)
@@ -142,7 +158,7 @@ def take() -> Broker:
 
 
 def give_back(broker: Broker) -> None:
-    """The broker has no stream any more; whatever it had open is dropped there."""
+    """The stream of the broker is done; if it is still open there, it is dropped."""
     try:
         broker.ask("drop")
     except StoreError:
@@ -189,8 +205,9 @@ def receive(pipe: IO[bytes]) -> Any:
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent's lock may have been held by a thread that does not exist here
     _lock = threading.Lock()
-    for broker in _idle:
+    for broker in list(_brokers):  # those with an open stream too
         broker.forget()
+    _brokers.clear()
     _idle.clear()
 
 

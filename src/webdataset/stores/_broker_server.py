@@ -1,4 +1,4 @@
-"""The far end of a broker: a fresh process that answers requests until there are no more."""
+"""The program of a broker process: answers requests until its client closes the pipe or ends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from webdataset.lifetime import end_with_lifeline
+
 from ._broker import receive, send
 from ._registry import store_for
 
@@ -14,23 +16,24 @@ if TYPE_CHECKING:
     from ._store import Stat
 
 
-def serve() -> None:
-    """The far end: answer requests until there are no more."""
+def serve(lifeline: int) -> None:
+    """Answer requests until there are no more."""
+    end_with_lifeline(lifeline)
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not get between the answers
-    desk = _Desk()
+    os.dup2(2, 1)  # what a library prints must not be mixed with the answers
+    requests = _Requests()
     with suppress(EOFError):
         while True:
             verb, *arguments = receive(source)
             try:
-                answer = (True, getattr(desk, verb)(*arguments))
-            except Exception as error:  # it is raised at the near end
+                answer = (True, getattr(requests, verb)(*arguments))
+            except Exception as error:  # raised in the client
                 answer = (False, error)
             send(target, answer)
 
 
-class _Desk:
-    """What a broker has open at the moment: one stream or nothing."""
+class _Requests:
+    """One method per request; a broker has at most one stream open."""
 
     stream: Any = None
 

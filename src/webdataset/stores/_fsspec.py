@@ -1,4 +1,4 @@
-"""Every other scheme that fsspec knows: sftp, ssh, ftp, hdfs, webdav, github, …"""
+"""Every other scheme that fsspec supports: sftp, ssh, ftp, hdfs, webdav, github, …"""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
+from webdataset.redact import redacted
 
 from ._address import scheme_of
-from ._address_guard import refuse_local
-from ._redact import redacted
 from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
 from ._store import Stat, Store
+from ._trust import refuse_local
 from ._upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _OURS = "http, https, s3, gs, az, hf, ais, file, pipe, memory"
-# Schemes of fsspec that lead to local files by another name.
+# Schemes of fsspec that open local files.
 _DISGUISES = {"local", "dir", "simplecache", "filecache", "blockcache"}
 
 
 class FsspecStore(Store):
-    """Whatever fsspec can open.
+    """Everything that fsspec can open.
 
     >>> FsspecStore().open_read("nonsense://x")
     Traceback (most recent call last):
-    webdataset.errors.UnknownScheme: nobody knows the scheme 'nonsense' – nonsense://x, byte 0 – ...
+    webdataset.errors.UnknownScheme: unknown URL scheme 'nonsense' – nonsense://x, byte 0 – ...
     """
 
     kind = "fsspec"
@@ -49,7 +49,7 @@ class FsspecStore(Store):
     def list(self, prefix: str) -> Iterator[str]:
         fs, path = _place(prefix)
         if prefix.endswith("/") and not path.endswith("/"):
-            path += "/"  # some file systems take it off
+            path += "/"  # some file systems remove it
         folder, _, _ = path.rpartition("/")
         start = prefix[: len(prefix) - len(path)] if prefix.endswith(path) else f"{scheme_of(prefix)}://"
         with explained(prefix):
@@ -74,18 +74,18 @@ class _FsspecBody(Body):
         return piece
 
     def close(self) -> None:
-        with suppress(Exception):  # a broken connection may not even close; it is being given up
+        with suppress(Exception):  # a broken connection may fail to close
             self._file.close()
 
 
 class _FsspecUpload(Upload):
-    """Written beside the target and moved over it where the place can move, else sent in one go."""
+    """Written next to the target and moved over it where the server can move files."""
 
     def __init__(self, url: str) -> None:
         self._finished = True  # until there is something to publish or discard
         self._url = url
         self._fs, self._path = _place(url)
-        self._temporary = f"{self._path}.{secrets.token_hex(4)}.part"  # two writers never share one
+        self._temporary = f"{self._path}.{secrets.token_hex(4)}.part"  # a name of its own for every writer
         with explained(url):
             self._file: Any = self._fs.open(self._temporary, "wb")
         self._finished = False
@@ -100,7 +100,7 @@ class _FsspecUpload(Upload):
             self._file.close()
             try:
                 self._fs.mv(self._temporary, self._path)
-            except Exception:  # what each library raises; some places do not move over what is there
+            except Exception:  # each library raises its own; some servers do not replace files by moving
                 if not self._fs.exists(self._path):
                     raise
                 self._fs.rm_file(self._path)
@@ -118,14 +118,14 @@ def _stat(url: str) -> Stat:
         found = fs.info(path)
     if found.get("type") == "directory":
         raise StoreError(
-            "this is a directory", Where(shard=redacted(url)), hint="end it with / to mean the files in it"
+            "this is a directory", Where(shard=redacted(url)), hint="add / at the end to name the files in it"
         )
     version = found.get("ETag") or found.get("etag") or found.get("mtime") or found.get("modify")
     return Stat(found.get("size"), None if version is None else str(version))
 
 
 def _place(url: str) -> tuple[Any, str]:
-    """The file system of an address and the path in it."""
+    """The file system of an address, and the path in it."""
     try:
         import fsspec
     except ImportError as error:
@@ -140,9 +140,9 @@ def _place(url: str) -> tuple[Any, str]:
         ) from error
     except ValueError as error:
         raise UnknownScheme(
-            f"nobody knows the scheme {scheme_of(url)!r}",
+            f"unknown URL scheme {scheme_of(url)!r}",
             Where(shard=redacted(url)),
-            hint=f"use one of {_OURS}, one that fsspec knows, or add yours to stores.schemes",
+            hint=f"use one of {_OURS}, one that fsspec supports, or add yours to stores.schemes",
         ) from error
     except OSError as error:
         raise _meaning(error, url) from error
@@ -153,7 +153,7 @@ def _place(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def explained(url: str) -> Iterator[None]:
-    """Turn what file systems raise into ours."""
+    """Turn exceptions of file systems into ours."""
     try:
         yield
     except StoreError:
@@ -161,16 +161,16 @@ def explained(url: str) -> Iterator[None]:
     except (OSError, EOFError, io.UnsupportedOperation) as error:
         raise _meaning(error, url) from error
     except Exception as error:
-        # Each file system brings a library with exceptions of its own (paramiko, ftplib, …): treated as passing.
+        # Each file system brings a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
         raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=redacted(url)))) from error
 
 
 def _meaning(error: BaseException, url: str) -> StoreError:
     where = Where(shard=redacted(url))
     if isinstance(error, FileNotFoundError):
-        return ShardNotFound("there is no such object", where, hint="check the address")
+        return ShardNotFound("file not found", where, hint="check the address")
     if isinstance(error, PermissionError):
-        return AccessDenied(f"no access: {error}", where, hint="check the credentials for this place")
+        return AccessDenied(f"permission denied: {error}", where, hint="check the credentials for this server")
     if isinstance(error, io.UnsupportedOperation | NotImplementedError | IsADirectoryError):
-        return StoreError(f"this place cannot do that: {error}", where, hint="use another kind of address")
+        return StoreError(f"this file system cannot do that: {error}", where, hint="use another kind of address")
     return retryable(StoreError(f"the connection failed: {error or type(error).__name__}", where))

@@ -1,4 +1,4 @@
-"""Patterns over addresses: which part is literal, and which addresses match the rest."""
+"""Patterns of addresses: the literal part, and which addresses match."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def is_pattern(url: str) -> bool:
-    """Whether the address names many: a glob, or everything in a directory.
+    """Whether the address is a pattern: a glob, or every file in a directory.
 
     >>> is_pattern("s3://b/train-*.tar"), is_pattern("dir/"), is_pattern("a.tar")
     (True, True, False)
@@ -22,7 +22,7 @@ def is_pattern(url: str) -> bool:
 
 
 def prefix_of(pattern: str) -> str:
-    """The literal part that all matching addresses begin with.
+    """The literal part with which all matching addresses begin.
 
     >>> prefix_of("s3://b/train-*.tar")
     's3://b/train-'

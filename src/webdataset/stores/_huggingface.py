@@ -1,6 +1,6 @@
-"""`hf://`: datasets, models, spaces and buckets of the Hugging Face hub, by its own HTTP.
+"""`hf://`: datasets, models, spaces and buckets of the Hugging Face hub, through its HTTP interface.
 
-The token goes into a header of the requests to the hub, never into a command line, a log or a request to another host.
+The token is sent in a header of requests to the hub, never in a command line, a log or a request to another host.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class HubAddress:
-    """An `hf://` address taken apart.
+    """The parts of an `hf://` address.
 
     >>> HubAddress.parse("hf://datasets/me/cats@refs/pr/1/train/0.tar")
     HubAddress(kind='datasets', repository='me/cats', revision='refs/pr/1', path='train/0.tar')
@@ -44,11 +44,11 @@ class HubAddress:
 
     @classmethod
     def parse(cls, url: str) -> HubAddress:
-        """Take an address apart."""
+        """Parse an address."""
         found = _ADDRESS.fullmatch(url)
         if found is None:
             raise SpecError(
-                "this is no address of the hub",
+                "malformed hf:// address",
                 Where(shard=url),
                 hint="write hf://datasets/NAMESPACE/NAME[@REVISION]/PATH, hf://NAMESPACE/MODEL/PATH or hf://buckets/…",
             )
@@ -63,14 +63,14 @@ class HubAddress:
         return f"hf://{kind}{self.repository}{revision}/"
 
     def download(self) -> str:
-        """Where the hub sends the file from."""
+        """The web address of the file."""
         if self.kind == "buckets":
             return f"{_hub()}/buckets/{self.repository}/resolve/{quote(self.path, safe='')}"
         kind = "" if self.kind == "models" else f"{self.kind}/"
         return f"{_hub()}/{kind}{self.repository}/resolve/{quote(self.revision, safe='')}/{quote(self.path)}"
 
     def tree(self, folder: str) -> str:
-        """Where the hub lists the files below a folder."""
+        """The web address of the list of files below a folder."""
         base = f"{_hub()}/api/{self.kind}/{self.repository}/tree"
         if self.kind == "buckets":
             return f"{base}{'/' + quote(folder, safe='') if folder else ''}?recursive=true"
@@ -78,20 +78,20 @@ class HubAddress:
 
 
 class HuggingFaceStore(HttpStore):
-    """The hub; `HF_TOKEN`, `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` mean what they mean to its own library."""
+    """The hub; `HF_TOKEN`, `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` work as in its own library."""
 
     kind = "hf"
 
     def target(self, url: str, method: str = "GET") -> Request:
         address = HubAddress.parse(url)
         if not address.path:
-            raise SpecError("there is no file in this address", Where(shard=url), hint=f"write {address.root}PATH")
+            raise SpecError("the address names no file", Where(shard=url), hint=f"write {address.root}PATH")
         return Request.to(address.download(), _authorization(url))
 
     def open_write(self, url: str) -> SpooledUpload:
         address = HubAddress.parse(url)
         if not address.path:
-            raise SpecError("there is no file in this address", Where(shard=url), hint=f"write {address.root}PATH")
+            raise SpecError("the address names no file", Where(shard=url), hint=f"write {address.root}PATH")
 
         def send(spool: IO[bytes], size: int) -> None:
             _upload(address, spool, url)
@@ -116,7 +116,7 @@ def _page(url: str, prefix: str) -> tuple[list[dict[str, str]], str | None]:
         try:
             items = json.loads(response.read())
         except ValueError as error:
-            raise retryable(StoreError("the hub's list cannot be read")) from error
+            raise retryable(StoreError("the hub sent a list that is not JSON")) from error
         following = re.search(r'<([^>]+)>;\s*rel="next"', response.headers.get("Link", ""))
     return items, following[1] if following else None
 
@@ -132,7 +132,7 @@ def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:
             hub.batch_bucket_files(address.repository, add=[(spool.read(), address.path)])
         else:
             hub.upload_file(
-                path_or_fileobj=getattr(spool, "_file", spool),  # the library wants a file of `io`, not one that spools
+                path_or_fileobj=getattr(spool, "_file", spool),  # the library expects a file of `io`
                 path_in_repo=address.path,
                 repo_id=address.repository,
                 repo_type=address.kind.removesuffix("s"),
@@ -140,7 +140,7 @@ def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:
                 commit_message=f"Add {address.path}",
             )
     except (OSError, ValueError) as error:
-        raise StoreError(f"the hub did not take the file: {error}", Where(shard=url), hint="check HF_TOKEN") from error
+        raise StoreError(f"the hub rejected the file: {error}", Where(shard=url), hint="check HF_TOKEN") from error
 
 
 def _hub() -> str:

@@ -1,4 +1,4 @@
-"""Files of this machine. A file that is written appears under its name complete, or not at all."""
+"""Local files. A file that is written appears under its name complete, or not at all."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from webdataset import config
 from webdataset.errors import AccessDenied, ShardNotFound, StoreError, Where
 
 from ._address import local_path
-from ._address_guard import refuse_local
 from ._globs import is_pattern
 from ._store import Stat, Store
+from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _WRITE_BUFFER = 1 << 20
 
 
 class LocalStore(Store):
-    """Local files; `#` and `?` in a name are just characters.
+    """Local files; `#` and `?` in a name are ordinary characters.
 
     >>> import tempfile
     >>> name = tempfile.mkdtemp() + "/a#1?.tar"
@@ -88,14 +88,14 @@ class _LocalUpload(Upload):
     """A file beside the target, renamed over it once it is complete and on the disk."""
 
     def __init__(self, path: str) -> None:
-        self._finished = True  # until there is something to publish or discard
+        self._finished = True  # until there is a file to publish or discard
         self._path = path
         self._temporary = _temporary_name(path)
         _sweep(path)
-        # O_EXCL: never somebody else's file. 0o666: the user's umask decides, as for any file they create.
+        # O_EXCL: never the file of another process. 0o666: the user's umask decides, as for any file they create.
         descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._file = os.fdopen(descriptor, "wb", buffering=_WRITE_BUFFER)
-        with suppress(OSError):  # a file system without locks: the sweep then goes by process numbers alone
+        with suppress(OSError):  # a file system without locks: the sweep then relies on process ids alone
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._finished = False
 
@@ -108,7 +108,7 @@ class _LocalUpload(Upload):
             with explained(self._path), self._file as file:
                 file.flush()
                 os.fsync(file.fileno())
-                # Renamed while the lock is still held, so that no sweep can come between.
+                # Renamed while the lock is still held, so that no sweep removes it.
                 os.replace(self._temporary, self._path)
         except BaseException:
             self._remove()
@@ -117,7 +117,7 @@ class _LocalUpload(Upload):
 
     def discard(self) -> None:
         self._remove()
-        with suppress(OSError):  # what could not be flushed to a full disk is being thrown away
+        with suppress(OSError):  # data that could not be flushed to a full disk is discarded
             self._file.close()
 
     def disown(self) -> None:
@@ -144,7 +144,7 @@ def _temporary_name(path: str) -> str:
 
 
 def _sweep(path: str) -> None:
-    """Remove what writers of this very target left behind when they were killed."""
+    """Remove temporary files of writers of this target that were killed."""
     folder, name = os.path.split(path)
     ours = re.compile(rf"{re.escape(f'.{name[:180]}.{_host()}')}-(\d+)-[0-9a-f]{{8}}\.part")
     for entry in os.listdir(folder or "."):
@@ -163,7 +163,7 @@ def process_lives(process: object) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # a number that no process can have: somebody else's file
+    except (ProcessLookupError, OverflowError):  # not a possible process id: the file is not ours
         return False
     except PermissionError:
         return True
@@ -171,7 +171,7 @@ def process_lives(process: object) -> bool:
 
 
 def _remove_unlocked(path: str) -> None:
-    # The process number may belong to another container with our host name; its lock tells.
+    # The process id may belong to another container with our host name; the lock decides.
     with suppress(OSError):
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -189,12 +189,12 @@ def _sync_directory(path: str) -> None:
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turn the operating system's errors into ours.
+    """Turn errors of the operating system into ours.
 
     >>> with explained("a.tar"):
     ...     open("/no/such/file")
     Traceback (most recent call last):
-    webdataset.errors.ShardNotFound: there is no such file – a.tar – check the name and the directory
+    webdataset.errors.ShardNotFound: file not found – a.tar – check the name and the directory
     """
     where = Where(shard=path)
     try:
@@ -202,16 +202,16 @@ def explained(path: str) -> Iterator[None]:
     except StoreError:
         raise
     except FileNotFoundError as error:
-        raise ShardNotFound("there is no such file", where, hint="check the name and the directory") from error
+        raise ShardNotFound("file not found", where, hint="check the name and the directory") from error
     except PermissionError as error:
         raise AccessDenied(
             "permission denied", where, hint="check the owner and mode of the file and its directory"
         ) from error
     except IsADirectoryError as error:
-        raise StoreError("this is a directory", where, hint="end it with / to mean the files in it") from error
+        raise StoreError("this is a directory", where, hint="add / at the end to name the files in it") from error
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise StoreError("the disk is full", where, hint="free some space or write elsewhere") from error
         if error.errno == errno.EROFS:
             raise AccessDenied("the file system is read-only", where, hint="write elsewhere") from error
-        raise StoreError(f"the operating system says: {error.strerror or error}", where) from error
+        raise StoreError(f"the operating system reports: {error.strerror or error}", where) from error

@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 from webdataset import config
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
+from webdataset.redact import redacted
 
 from ._broker import BrokeredStore
-from ._redact import redacted
 from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, changed, persist, retryable
 from ._store import Stat, Store, checked_range, read_fully
 from ._upload import Upload

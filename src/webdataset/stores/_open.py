@@ -1,4 +1,4 @@
-"""The verbs: every address of the package is opened, measured and listed here."""
+"""Open, measure and list: every address that the package opens comes through here."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from webdataset import config
+from webdataset.address import Address, Birth, is_from_data
 from webdataset.errors import SpecError
+from webdataset.redact import redacted
 
-from ._address import local_path, text
-from ._address_guard import refuse_local, refuse_untrusted
+from ._address import local_file, local_path, text
 from ._globs import is_pattern
-from ._redact import redacted
 from ._registry import scheme, store_for
 from ._rewrite import rewrite_url
+from ._trust import check, check_rewritten, refuse_local
 from ._user_opener import HandlerStore
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ _log = logging.getLogger(__name__)
 def open_read(url: str | os.PathLike[str], *, start: int = 0, trusted: bool = True) -> Any:
     """A binary stream of what is stored at `url`, from byte `start` on.
 
-    >>> with open_write("memory://door/a.tar") as stream:
+    >>> with open_write("memory://open/a.tar") as stream:
     ...     _ = stream.write(b"hello")
-    >>> with open_read("memory://door/a.tar", start=1) as stream:
+    >>> with open_read("memory://open/a.tar", start=1) as stream:
     ...     stream.read(3)
     b'ell'
 
@@ -37,35 +38,36 @@ def open_read(url: str | os.PathLike[str], *, start: int = 0, trusted: bool = Tr
 
     Args:
         url: A path or an address of any scheme in `schemes`.
-        start: The first byte wanted.
-        trusted: False for an address that came out of downloaded data: `pipe:` is then refused.
+        start: The first byte to read.
+        trusted: False for an address that was read from data (a member of a shard, say): commands and local files are
+            then refused, and no stored credentials are sent.
     """
     name, store = _resolve(url, trusted=trusted)
     return store.open_read(name, start)
 
 
 def open_write(url: str | os.PathLike[str]) -> Any:
-    """A binary stream that is published at `url` when it is closed, and discarded by `abort()` or an exception.
+    """A binary stream whose bytes appear at `url` when it is closed, and never after `abort()` or an exception.
 
-    >>> with open_write("memory://door/b.tar") as stream:
+    >>> with open_write("memory://open/b.tar") as stream:
     ...     _ = stream.write(b"hello")
-    >>> stat("memory://door/b.tar").size
+    >>> stat("memory://open/b.tar").size
     5
     """
-    name, store = _resolve(url)
+    name, store = _resolve(url, writing=True)
     return store.open_write(name)
 
 
 def read_range(url: str | os.PathLike[str], start: int, length: int, *, trusted: bool = True) -> bytes:
     """Exactly `length` bytes from `start` on.
 
-    >>> with open_write("memory://door/c.tar") as stream:
+    >>> with open_write("memory://open/c.tar") as stream:
     ...     _ = stream.write(b"hello")
-    >>> read_range("memory://door/c.tar", 1, 3)
+    >>> read_range("memory://open/c.tar", 1, 3)
     b'ell'
     """
     if start < 0 or length < 0:
-        raise SpecError(f"the range {start}+{length} is not possible", hint="count from 0, forwards")
+        raise SpecError(f"expected start >= 0 and length >= 0, got {start} and {length}")
     name, store = _resolve(url, trusted=trusted)
     return store.read_range(name, start, length)
 
@@ -73,9 +75,9 @@ def read_range(url: str | os.PathLike[str], start: int, length: int, *, trusted:
 def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:
     """Size, etag and time of change of what is stored at `url`.
 
-    >>> with open_write("memory://door/d.tar") as stream:
+    >>> with open_write("memory://open/d.tar") as stream:
     ...     _ = stream.write(b"hello")
-    >>> stat("memory://door/d.tar").size
+    >>> stat("memory://open/d.tar").size
     5
     """
     name, store = _resolve(url, trusted=trusted)
@@ -83,7 +85,7 @@ def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:
 
 
 def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
-    """The addresses that a pattern stands for, sorted.
+    """The addresses that match a pattern, sorted.
 
     >>> for name in "ab":
     ...     with open_write(f"memory://list/{name}.tar") as stream:
@@ -92,25 +94,45 @@ def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
     ['memory://list/a.tar', 'memory://list/b.tar']
 
     `*` and `?` stay inside one directory, `**` does not, and a trailing slash means every file in that directory. An
-    address that is no pattern stands for itself, whether it exists or not.
+    address that is not a pattern is returned as it is, whether it exists or not.
+
+    A local file is returned as a path: whatever its name looks like, it is opened as a file. What a server lists is
+    marked as read from data, and opened on that server alone.
     """
     name, store = _resolve(pattern)
-    # A local name without a trailing slash may still be a directory; only the store can tell.
-    names_many = is_pattern(name) or scheme(name) in {"", "file"}
-    return sorted(store.glob(name)) if names_many else [name]
+    if scheme(name) in {"", "file"}:  # without a trailing slash it may still be a directory; only the store can tell
+        return [local_file(path) for path in sorted(store.glob(name))]
+    if not is_pattern(name):
+        return [name]
+    home = name if name.endswith("/") else name[: name.rfind("/") + 1]
+    return [Address(found, Birth.LISTING, home) for found in sorted(store.glob(name))]
 
 
 def is_local(url: str | os.PathLike[str]) -> str | None:
-    """The path to open, if `url` is a file of this machine (after rewriting); in secure mode that is refused.
+    """The path to open, if `url` is a local file (after rewriting); in secure mode that is refused.
 
     >>> is_local("data/a#1.tar"), is_local("file:a%20b.tar"), is_local("https://h/a.tar")
     ('data/a#1.tar', 'a b.tar', None)
     """
-    name = rewrite_url(text(url))
+    name = permitted(text(url))
     if scheme(name) not in {"", "file"} or isinstance(store_for(name), HandlerStore):
         return None
     refuse_local(name)
     return local_path(name)
+
+
+def permitted(url: str, *, writing: bool = False) -> str:
+    """The address after rewriting, if the table of `_trust` allows to open it; otherwise `UnsafeContent` is raised.
+
+    >>> permitted("data/a.tar")
+    'data/a.tar'
+    """
+    name = rewrite_url(url)
+    if name != url:
+        check_rewritten(name, scheme(name))
+    elif is_from_data(url):
+        check(name, scheme(name), writing=writing)
+    return name
 
 
 def gopen(url: str | os.PathLike[str], mode: str = "rb", bufsize: int = 8192, **_: Any) -> Any:
@@ -120,18 +142,18 @@ def gopen(url: str | os.PathLike[str], mode: str = "rb", bufsize: int = 8192, **
     b'hello\n'
     """
     if mode not in {"rb", "wb"}:
-        raise SpecError(f"the mode {mode!r} is not known", hint='use "rb" or "wb"')
-    name, store = _resolve(url)
+        raise SpecError(f"expected mode 'rb' or 'wb', got {mode!r}")
+    name, store = _resolve(url, writing=mode == "wb")
     if isinstance(store, HandlerStore):
         store = HandlerStore(store.function, bufsize)
     return store.open_read(name) if mode == "rb" else store.open_write(name)
 
 
-def _resolve(url: str | os.PathLike[str], *, trusted: bool = True) -> tuple[str, Store]:
+def _resolve(url: str | os.PathLike[str], *, trusted: bool = True, writing: bool = False) -> tuple[str, Store]:
     name = text(url)
     if not trusted:
-        refuse_untrusted(name)
-    name = rewrite_url(name)
+        name = Address(name, Birth.CONTENT)
+    name = permitted(name, writing=writing)
     if config.read("GOPEN_VERBOSE"):
         _log.info("opening %s", redacted(name))
     return name, store_for(name)

@@ -1,29 +1,42 @@
 """`pipe:command`: the output of a shell command, or its input.
 
-A child is always reaped. Read to its end, the stream waits for the child and checks its status: a command that fails
-late cannot pass for a complete shard. Closed early, the child is ended quietly, whatever it then says.
+The command runs in bash with `pipefail`, so that `pipe:a | b` fails if `a` fails. Where there is no bash it runs in
+`sh`, which reports the status of the last command only; a warning says so once for a command that contains `|`. A
+command that ends by SIGPIPE because the next one stopped reading (`a | head -c 100`) has not failed.
+
+The child is always waited for. A stream that is read to its end checks the exit status: a command that fails late is
+not mistaken for a complete shard. A stream that is closed early kills the command, and its status does not matter.
+When this process ends, whatever ended it, the command is killed (`webdataset.lifetime`).
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import warnings
+import weakref
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any
+from functools import cache
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from webdataset.errors import CommandFailed, SpecError, StoreTimeout, Where
+from webdataset.lifetime import Guard
+from webdataset.redact import redacted
 
-from ._address_guard import refuse_command
 from ._byte_stream import Stream
 from ._store import Store, skip
+from ._trust import refuse_command
+from ._upload import point_nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-# How long a child may go on after it closed its output; the public library waits two hours.
+# Seconds that a child may run after it closed its output; the public library waits two hours.
 _LINGER = 60.0
+_ENDED_BY_SIGPIPE = 128 + signal.SIGPIPE
 
 
 class Pipe(Stream):
@@ -35,8 +48,8 @@ class Pipe(Stream):
 
     Args:
         args: The command, as `subprocess.Popen` takes it.
-        mode: "rb" reads what the child writes, "wb" writes what the child reads.
-        timeout: Seconds to wait for the child's end after its output ended.
+        mode: "rb" reads the output of the child, "wb" writes to its input.
+        timeout: Seconds to wait for the end of the child after the end of its output.
         ignore_errors: Accept every exit status.
         ignore_status: Exit statuses to accept besides 0.
         options: More arguments for `subprocess.Popen`.
@@ -53,23 +66,16 @@ class Pipe(Stream):
     ) -> None:
         super().__init__()
         if mode not in {"rb", "wb", "r", "w"}:
-            raise SpecError(f"the mode {mode!r} is not known", hint='use "rb" or "wb"')
+            raise SpecError(f"expected mode 'rb' or 'wb', got {mode!r}")
         self.mode, self.timeout = mode[0] + "b", timeout
         self.ignore_errors, self.ignore_status = ignore_errors, {0, *ignore_status}
         self.command = args[0] if len(args) == 1 else args
         self.status: int | None = None
+        self._guard: Guard | None = None
         channel = "stdout" if self.mode == "rb" else "stdin"
-        if os.name == "posix":
-            # A group of its own, so that an early close ends the whole command line and not only its shell.
-            options.setdefault("process_group", 0)
-        options = {"bufsize": -1, **options, channel: subprocess.PIPE}
-        try:
-            self.proc = subprocess.Popen(*args, **options)  # noqa: S603 - the user wrote the command; _guard decides
-        except OSError as error:
-            raise CommandFailed(
-                f"the command cannot be started: {error.strerror}", Where(shard=self._name()), hint="is it installed?"
-            ) from error
+        self._start(args, {"bufsize": -1, **options, channel: subprocess.PIPE})
         self.stream: IO[bytes] = getattr(self.proc, channel)
+        _open.add(self)
 
     def readable(self) -> bool:
         return self.mode == "rb"
@@ -79,9 +85,9 @@ class Pipe(Stream):
 
     def fill(self, view: memoryview) -> int:
         if self.mode != "rb":
-            raise SpecError("this pipe is written to, not read", Where(shard=self._name()))
+            raise SpecError("this pipe is open for writing, not for reading", Where(shard=self._name()))
         if self.status is not None:
-            self._check()  # who asks once more after a failure must not take it for the end
+            self._check()  # a failed command fails again: this is not the end of the data
             return 0
         count: int = self.stream.readinto1(view)  # type: ignore[attr-defined]  # Popen's pipe is a BufferedReader
         if not count:
@@ -91,33 +97,47 @@ class Pipe(Stream):
 
     def write(self, data: Any, /) -> int:
         if self.mode != "wb":
-            raise SpecError("this pipe is read, not written to", Where(shard=self._name()))
+            raise SpecError("this pipe is open for reading, not for writing", Where(shard=self._name()))
         try:
             count = self.stream.write(data)
         except BrokenPipeError:
-            self._wait()
-            self._check(hint="the command ended before it had read everything")
-            raise CommandFailed("the command stopped reading", self._where(), hint="it must read all input") from None
+            self._raise_stopped_reading()
         self.position += count
         return count
 
+    def flush(self) -> None:
+        """Send what is buffered; a command that reads no more is an error here as in `write`."""
+        if self.mode == "wb" and self.status is None and not self.closed:
+            try:
+                self.stream.flush()
+            except BrokenPipeError:
+                self._raise_stopped_reading()
+
     def close(self) -> None:
-        """Reading: end the child if it still runs. Writing: end its input, wait, and check its status."""
+        """Reading: kill the child if it still runs. Writing: end its input, wait for it, and check its status."""
         if self.closed:
             return
         try:
-            if self.mode == "wb":
-                self._finish_writing()
-            else:
+            if self.mode == "rb":
                 self._end()
+            elif self.status is None:
+                self._finish_writing()
         finally:
             super().close()
 
     def abort(self) -> None:
-        """End the child without waiting for a good result."""
+        """Kill the child; its status does not matter."""
         if not self.closed:
             self._end()
             super().close()
+
+    def disown(self) -> None:
+        """In a forked child: the command belongs to the parent, and nothing may be written to it from here."""
+        self.proc.returncode, self._guard = 0, None
+        if self.mode == "wb":
+            with suppress(OSError, ValueError):  # closed already
+                point_nowhere(self.stream.fileno())
+            self.status = 0
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -132,42 +152,71 @@ class Pipe(Stream):
             self.abort()
 
     def __repr__(self) -> str:
-        return f"<Pipe {self._name()}>"
+        return f"<Pipe {redacted(self._name())}>"
+
+    def _start(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        if os.name == "posix":
+            # A process group of its own: closing early kills the whole command line and not only its shell.
+            options.setdefault("process_group", 0)
+            self._guard = Guard()
+        try:
+            self.proc = subprocess.Popen(*args, **options)  # noqa: S603 - the user wrote the command; _trust decides
+        except OSError as error:
+            self._release()
+            raise CommandFailed(
+                f"the command cannot be started: {error.strerror}", Where(shard=self._name()), hint="is it installed?"
+            ) from error
+        except BaseException:
+            self._release()
+            raise
+        if self._guard is not None and options["process_group"] == 0:
+            self._guard.watch(self.proc.pid)
+
+    def _raise_stopped_reading(self) -> NoReturn:
+        self._wait()
+        self._check(hint="the command ended before it had read everything")
+        raise CommandFailed("the command stopped reading", self._where(), hint="it must read all input") from None
 
     def _finish_writing(self) -> None:
-        broken = False
+        is_complete = self._close_stream()
+        self._wait()
+        self._check()
+        if not is_complete and not self.ignore_errors:
+            raise CommandFailed("the command stopped reading", self._where(), hint="it must read all input")
+
+    def _close_stream(self) -> bool:
+        """Close our end; False if buffered data could not be sent any more."""
         try:
             self.stream.close()
         except BrokenPipeError:
-            broken = True
-        self._wait()
-        self._check()
-        if broken and not self.ignore_errors:
-            raise CommandFailed("the command stopped reading", self._where(), hint="it must read all input")
+            return False
+        return True
 
     def _wait(self) -> None:
+        self._close_stream()  # the command may wait for the end of its input
         try:
             self.status = self.proc.wait(self.timeout)
         except subprocess.TimeoutExpired as error:
             self._end()
             raise StoreTimeout(
-                f"the command closed its output and did not end within {self.timeout:g} s",
+                f"the command closed its pipe and did not end within {self.timeout:g} s",
                 self._where(),
                 hint="let it end, or give Pipe a longer timeout",
             ) from error
-        self.stream.close()
+        self._release()
 
-    def _check(self, hint: str = "run it by hand to see what it says") -> None:
+    def _check(self, hint: str = "run it by hand to see its messages") -> None:
         if self.status not in self.ignore_status and not self.ignore_errors:
             raise CommandFailed(f"the command ended with status {self.status}", self._where(), hint=hint)
 
     def _end(self) -> None:
-        """Kill and reap; a child that we stop early may say what it likes (SIGPIPE is -13, or 141 from a shell)."""
+        """Kill and wait; the status of a child that is stopped early does not matter."""
         if self.proc.poll() is None:
             self._kill()
-        with suppress(OSError):  # unflushed input of a child that is being thrown away
+        with suppress(OSError):  # input that could not be sent to a child that is being stopped
             self.stream.close()
         self.status = self.proc.wait()
+        self._release()
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -175,6 +224,11 @@ class Pipe(Stream):
                 os.killpg(self.proc.pid, signal.SIGKILL)
             else:
                 self.proc.kill()
+
+    def _release(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.release()
 
     def _name(self) -> str:
         return self.command if isinstance(self.command, str) else " ".join(map(str, self.command))
@@ -191,7 +245,7 @@ class PipeStore(Store):
     """
 
     def open_read(self, url: str, start: int = 0) -> Pipe:
-        stream = Pipe(_command(url), shell=True, mode="rb")  # noqa: S604 - that is what pipe: means; _guard decides
+        stream = _ShellPipe(_command(url), mode="rb")
         try:
             skip(stream, start, url)
         except BaseException:
@@ -200,7 +254,36 @@ class PipeStore(Store):
         return stream
 
     def open_write(self, url: str) -> Pipe:
-        return Pipe(_command(url), shell=True, mode="wb")  # noqa: S604 - the same
+        return _ShellPipe(_command(url), mode="wb")
+
+
+class _ShellPipe(Pipe):
+    """A command line, with the failure of every part of a pipeline noticed where the shell can do that."""
+
+    def __init__(self, command: str, mode: str) -> None:
+        self._line = command
+        accepted = {_ENDED_BY_SIGPIPE} if "|" in command else set()
+        super().__init__([*_shell(command), command], mode=mode, ignore_status=accepted)
+        self.command = command
+
+    def _name(self) -> str:
+        return self._line
+
+
+def _shell(command: str) -> list[str]:
+    bash = _bash()
+    if bash is not None:
+        return [bash, "-o", "pipefail", "-c"]
+    if "|" in command:
+        warnings.warn(
+            "bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2
+        )
+    return ["/bin/sh", "-c"]
+
+
+@cache
+def _bash() -> str | None:
+    return shutil.which("bash")
 
 
 def _command(url: str) -> str:
@@ -209,3 +292,16 @@ def _command(url: str) -> str:
     if not command.strip():
         raise SpecError("there is no command after pipe:", hint="for example pipe:ssh host cat /data/a.tar")
     return command
+
+
+_open: weakref.WeakSet[Pipe] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for pipe in list(_open):
+        pipe.disown()
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

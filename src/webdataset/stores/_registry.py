@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from webdataset import config
-from webdataset.errors import SpecError
+from webdataset.address import Birth, birth_of
+from webdataset.errors import MissingDependency, SpecError
 
 from ._address import scheme_of
 from ._ais import AisStore
@@ -50,7 +52,7 @@ schemes: dict[str, Store | Handler] = {
     "hdfs": _other,
     "__default__": _other,
 }
-"""Scheme → a `Store`, or a function `f(url, mode, bufsize)` that returns a binary file. Change it to your liking."""
+"""Scheme → a `Store`, or a function `f(url, mode, bufsize)` that returns a binary file. Add your own."""
 
 
 def scheme(url: str) -> str:
@@ -59,7 +61,7 @@ def scheme(url: str) -> str:
     >>> scheme("-"), scheme("data/a.tar"), scheme("https://h/a.tar")
     ('-', '', 'https')
     """
-    return "-" if url == "-" else scheme_of(url, set(schemes))
+    return "-" if url == "-" and birth_of(url) is not Birth.FILE else scheme_of(url, set(schemes))
 
 
 def store_for(url: str) -> Store:
@@ -72,6 +74,8 @@ def store_for(url: str) -> Store:
     if name in config.read("USE_AIS_FOR"):
         name = "ais"
     found = schemes.get(name, schemes.get("__default__"))
+    if isinstance(found, CloudStore):
+        _require_obstore(name)
     if isinstance(found, Store):
         return found
     if callable(found):
@@ -79,3 +83,8 @@ def store_for(url: str) -> Store:
     raise SpecError(
         f"stores.schemes[{name!r}] is {found!r}", hint="it must be a Store or a function f(url, mode, bufsize)"
     )
+
+
+def _require_obstore(scheme: str) -> None:
+    if find_spec("obstore") is None:
+        raise MissingDependency("obstore", extra="cloud", why=f"to open {scheme}:// addresses")

@@ -1,19 +1,30 @@
-"""One HTTP request, and what its failures mean: the table of the transport's exceptions and of status codes."""
+"""One HTTP request with its redirects, and the errors for exceptions of urllib3 and for status codes.
+
+Redirects are followed here and not by urllib3, for every method alike: a redirect is data that a server sent. It leads
+to http or https only. Credentials are sent on to the same scheme, host and port, or from http to https of the same
+host; never to another host, and never from https to http.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from webdataset import config
+from webdataset.address import Address, Birth
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout
+from webdataset.redact import redacted
 
+from ._address import origin, scheme_of
 from ._auth import secrets_for
 from ._connection_pool import manager
 from ._resuming_stream import PastTheEnd, retryable
+from ._trust import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +33,18 @@ if TYPE_CHECKING:
     import urllib3
 
 _REDIRECTS = 10
-# Too early, too many, timed out, and whatever a server says of itself when it is in trouble.
+_MOVED = {301, 302, 303, 307, 308}
+_MOVED_WITH_BODY = {307, 308}  # the others may turn a PUT into a GET
+_ALWAYS_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
+# The body of a redirect that is read to keep its connection.
+_SMALL = 64 << 10
+# Temporary: too early, too many requests, timeout, and errors of the server itself.
 _PASSING = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524, 529}
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Where to send a request, with which headers; `secret` names those that must not follow a redirect elsewhere."""
+    """The address and headers of a request; `secret` names the headers that must not follow a redirect elsewhere."""
 
     url: str
     headers: dict[str, str] = field(default_factory=dict)
@@ -36,7 +52,7 @@ class Request:
 
     @classmethod
     def to(cls, url: str, secrets: dict[str, str] | None = None) -> Request:
-        """A request to an address, with the secrets that the user keeps for it, or those given."""
+        """A request to an address, with the stored credentials for it, or those given."""
         plain, found = secrets_for(url) if secrets is None else (url, secrets)
         return cls(plain, dict(found), frozenset(name.lower() for name in found))
 
@@ -44,72 +60,82 @@ class Request:
         """The same with more headers."""
         return replace(self, headers={**self.headers, **headers})
 
-    def moved(self, url: str) -> Request:
-        """The same to another address; secrets stay behind when it is another host."""
-        if urlsplit(url).netloc == urlsplit(self.url).netloc:
+    def moved(self, location: str) -> Request:
+        """The same request to the target of a redirect, without the credentials if it is another host."""
+        url = Address(urljoin(self.url, location), Birth.REDIRECT, self.url)
+        check(url, scheme_of(url))
+        if _may_follow(self.url, url):
             return replace(self, url=url)
-        return replace(self, url=url, headers={k: v for k, v in self.headers.items() if k.lower() not in self.secret})
+        kept = {name: value for name, value in self.headers.items() if name.lower() not in self.secret | _ALWAYS_SECRET}
+        return replace(self, url=url, headers=kept)
 
 
 def request(method: str, wanted: Request, body: IO[bytes] | bytes | None = None) -> urllib3.BaseHTTPResponse:
-    """Ask once; the body of a good answer is not read yet, a bad answer is an error."""
-    response = (
-        _ask(method, wanted, body) if body is None or isinstance(body, bytes) else _ask_with(method, wanted, body)
-    )
-    if response.status >= 300:
-        raise _bad(response)
-    return response
-
-
-def _ask_with(method: str, wanted: Request, body: IO[bytes]) -> urllib3.BaseHTTPResponse:
-    """Follow redirects by hand: urllib3 does not rewind a file that it has sent to the first address."""
-    for _ in range(_REDIRECTS):
-        body.seek(0)
-        response = _ask(method, wanted, body, redirects=0)
+    """Send a request and follow redirects. The body of a good answer is not read yet; a bad answer is an error."""
+    for _ in range(_REDIRECTS + 1):
+        if body is not None and not isinstance(body, bytes):
+            body.seek(0)
+        response = _ask(method, wanted, body)
         location = response.headers.get("Location")
-        if response.status not in {307, 308} or not location:
+        if not location or response.status not in (_MOVED if method in {"GET", "HEAD"} else _MOVED_WITH_BODY):
+            if response.status >= 300:
+                raise _bad(response)
             return response
+        _finish(response)
+        wanted = wanted.moved(location)
+    raise StoreError(f"more than {_REDIRECTS} redirects", hint="check the address")
+
+
+def _may_follow(source: str, target: str) -> bool:
+    """Whether credentials may be sent on: to the same origin, or from http to https of the same host."""
+    upgraded = source.startswith("http://") and origin(f"https{source[4:]}") == origin(target)
+    return upgraded or origin(source) == origin(target)
+
+
+def _finish(response: urllib3.BaseHTTPResponse) -> None:
+    """Give the connection back if that costs little; the page of a redirect may be of any length."""
+    length = response.headers.get("Content-Length", "")
+    if length.isdigit() and int(length) <= _SMALL:
         response.drain_conn()
-        wanted = wanted.moved(urljoin(wanted.url, location))
-    raise StoreError("the server redirects in a circle", hint="check the address")
+    response.close()
 
 
-def _ask(
-    method: str, wanted: Request, body: IO[bytes] | bytes | None, redirects: int = _REDIRECTS
-) -> urllib3.BaseHTTPResponse:
+def _ask(method: str, wanted: Request, body: IO[bytes] | bytes | None) -> urllib3.BaseHTTPResponse:
     import urllib3
 
-    hidden = frozenset({"authorization", "cookie", "proxy-authorization"}) | wanted.secret
-    policy = urllib3.Retry(
-        total=None,
-        connect=0,
-        read=0,
-        status=0,
-        other=0,
-        redirect=redirects,
-        remove_headers_on_redirect=hidden,
-        respect_retry_after_header=False,
-    )
+    _redact_logs()
     patience = config.read("WDS_TIMEOUT")
     # Bytes as they are stored: an encoding added on the way could not be resumed in the middle.
     headers = {"Accept-Encoding": "identity", "User-Agent": "webdataset", **wanted.headers}
     with explained():
         return manager(wanted.url).request(
             method,
-            wanted.url,
+            str(wanted.url),
             headers=headers,
             body=body,
             preload_content=False,
             decode_content=False,
-            redirect=redirects > 0,
-            retries=policy,
+            redirect=False,
+            retries=False,
             timeout=urllib3.Timeout(connect=min(patience, 30), read=patience),
         )
 
 
+@cache
+def _redact_logs() -> None:
+    """At level DEBUG urllib3 logs the path and query of every request: they pass the redactor too."""
+    for name in ("connectionpool", "poolmanager", "util.retry"):
+        logging.getLogger(f"urllib3.{name}").addFilter(_without_secrets)
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    record.msg, record.args = redacted(record.getMessage()), None
+    return True
+
+
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn urllib3's exceptions into ours; a test checks that none is missing."""
+    """Turn exceptions of urllib3 into ours; a test checks that none is missing."""
     import urllib3.exceptions as theirs
 
     try:
@@ -123,22 +149,22 @@ def explained() -> Iterator[None]:
 
 
 def meaning(error: BaseException) -> StoreError | SpecError:
-    """What an exception of the transport means."""
+    """The error for an exception of urllib3."""
     return _fault_of_the_request(error) or _fault_of_the_network(error)
 
 
 def _fault_of_the_request(error: BaseException) -> StoreError | SpecError | None:
-    """What trying again cannot heal."""
+    """Errors that a retry cannot fix."""
     import urllib3.exceptions as theirs
 
     if isinstance(error, theirs.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
         return AccessDenied(
-            f"the server's certificate is not trusted: {error}", hint="SSL_CERT_FILE names more authorities"
+            f"the server's certificate is not trusted: {error}", hint="name its authority in SSL_CERT_FILE"
         )
     if isinstance(error, theirs.ResponseError) and "redirect" in str(error):
-        return StoreError("the server redirects in a circle", hint="check the address")
+        return StoreError("too many redirects", hint="check the address")
     if isinstance(error, theirs.LocationValueError | theirs.URLSchemeUnknown):
-        return SpecError(f"this is not a web address: {error}", hint="write http(s)://host/path")
+        return SpecError(f"malformed web address: {error}", hint="write http(s)://host/path")
     return None
 
 
@@ -146,9 +172,9 @@ def _fault_of_the_network(error: BaseException) -> StoreError:
     import urllib3.exceptions as theirs
 
     if isinstance(error, theirs.ProxyError) and error.original_error is not None:
-        return retryable(StoreError(f"the proxy does not work: {error.original_error}", hint="check HTTPS_PROXY"))
+        return retryable(StoreError(f"the proxy failed: {error.original_error}", hint="check HTTPS_PROXY"))
     if isinstance(error, theirs.NameResolutionError):
-        return retryable(StoreError(f"the host name is not known: {error}", hint="check the address and the network"))
+        return retryable(StoreError(f"unknown host name: {error}", hint="check the address and the network"))
     if isinstance(error, theirs.NewConnectionError):  # which urllib3 counts among the time-outs
         return retryable(StoreError(f"no connection: {error}", hint="check host and port, and whether the server runs"))
     if isinstance(error, theirs.TimeoutError | TimeoutError):
@@ -157,9 +183,9 @@ def _fault_of_the_network(error: BaseException) -> StoreError:
 
 
 def _bad(response: urllib3.BaseHTTPResponse) -> StoreError:
-    """What a status code means; the connection is given up."""
+    """The error for a status code; the connection is closed."""
     status, excerpt = response.status, _excerpt(response)
-    error = _by_status(status, f"the server says {status} {response.reason or ''}".rstrip() + excerpt)
+    error = _by_status(status, f"the server answered {status} {response.reason or ''}".rstrip() + excerpt)
     if isinstance(error, PastTheEnd):
         found = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", ""))
         error.size = int(found[1]) if found else None
@@ -174,22 +200,24 @@ def _by_status(status: int, what: str) -> StoreError:
         return ShardNotFound(what, hint="check the address")
     if status in {401, 403, 407}:
         return AccessDenied(
-            what, hint="give credentials by ~/.netrc, WDS_HTTP_HEADERS or user:password@ in the address"
+            what,
+            hint="give credentials by ~/.netrc, WDS_HTTP_HEADERS or user:password@ in the address; for shards of a "
+            "description they are sent only to the host of the description",
         )
     if status == 416:
         return PastTheEnd(what)
     if status in {408, 504}:
         return StoreTimeout(what)
     if 300 <= status < 400:
-        return StoreError(what, hint="the redirect leads nowhere: check the address")
-    return StoreError(what, hint="check the address and what the server allows")
+        return StoreError(what, hint="the redirect cannot be followed: check the address")
+    return StoreError(what, hint="check the address and the permissions on the server")
 
 
 def _excerpt(response: urllib3.BaseHTTPResponse) -> str:
-    """The first words of an error page: servers say there what they mind."""
+    """The first words of an error page, which say why the server rejected the request."""
     try:
         words = response.read(300, decode_content=False).decode("utf-8", "replace")
-    except Exception:  # the status alone must do
+    except Exception:  # the status alone is enough
         words = ""
     finally:
         response.close()

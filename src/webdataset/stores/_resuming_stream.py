@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from webdataset import config
 from webdataset.errors import SpecError, StoreError, Where, add_where
+from webdataset.redact import redacted
 
 from ._byte_stream import Stream
 from ._counters import counters
-from ._redact import redacted
 from ._store import PIECE, past_the_end
 
 if TYPE_CHECKING:

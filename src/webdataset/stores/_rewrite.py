@@ -7,10 +7,11 @@ import re
 from functools import lru_cache
 
 from webdataset import config
+from webdataset.address import Birth, birth_of, like
 from webdataset.errors import SpecError
+from webdataset.redact import redacted
 
-from ._address_guard import refuse_rewriting
-from ._redact import redacted
+from ._trust import refuse_rewriting
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ def rewrite_url(url: str) -> str:
     >>> del os.environ["GOPEN_REWRITE"]
     """
     rules = config.read("GOPEN_REWRITE")
-    if not rules:
+    if not rules or birth_of(url) is Birth.FILE:  # a path is not parsed
         return url
     refuse_rewriting()
     for expression, replacement in _parse(rules):
@@ -38,7 +39,7 @@ def rewrite_url(url: str) -> str:
         if changed != url:
             if config.read("GOPEN_VERBOSE"):
                 _log.info("rewrote %s to %s", redacted(url), redacted(changed))
-            return changed
+            return like(url, changed)
     return url
 
 
@@ -56,5 +57,5 @@ def _rule(text: str) -> Rule:
         expression = re.compile(pattern)
         expression.sub(replacement, "")
     except (re.error, IndexError) as error:
-        raise SpecError(f"the rewrite rule {text!r} cannot be used: {error}", hint=hint) from error
+        raise SpecError(f"the rewrite rule {text!r} is invalid: {error}", hint=hint) from error
     return expression, replacement

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError, StoreError, Where
+from webdataset.redact import redacted
 
 from ._globs import matches, prefix_of
-from ._redact import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,12 +9,12 @@ from ._store import Store, skip
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The public library's default, which handlers written for it expect to see.
+# The default of the public library, which handlers written for it expect.
 _BUFSIZE = 8192
 
 
 class HandlerStore(Store):
-    """Whatever a user's function opens; the object it returns is handed on untouched.
+    """Opens with a function of the user; the object that it returns is not changed.
 
     >>> import io
     >>> HandlerStore(lambda url, mode, bufsize: io.BytesIO(b"abc")).open_read("x://y", 1).read()

@@ -1,0 +1,138 @@
+"""An address, and where it comes from: written by the user, or read from data.
+
+A plain `str` was written by the user, in code, on the command line or in the environment. Everything that was read
+from data is an `Address`: a `str` that also knows its `birth` and its `home`. It behaves as text everywhere
+(`sample["__url__"]`, dictionary keys, JSON, logging) and survives pickling and copying. `str(address)` and every other
+operation on text returns plain text; `like` makes an address of it again. The text alone is harmless as well, because
+an address is checked when it is read, not only when it is opened.
+
+`webdataset.stores` decides, by one table, who may open what (`stores/_trust.py`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Self
+from weakref import WeakValueDictionary
+
+from webdataset.redact import redacted
+
+
+class Birth(Enum):
+    """Where an address was read."""
+
+    USER = "written by the user"
+    FILE = "a local path"  # a path object, or a file found in a local directory: never parsed
+    MAPPING = "a description that a program passed as a dict"
+    DESCRIPTION = "a dataset description"
+    SPEC = "a YAML spec"
+    LISTING = "a remote listing"
+    REDIRECT = "an HTTP redirect"
+    CONTENT = "the contents of a shard"
+
+
+class Address(str):
+    """An address with its birth, and with its home: the folder, bucket or host of the document it was read from.
+
+    >>> shard = Address("https://h/a.tar", Birth.DESCRIPTION, home="https://h/")
+    >>> shard == "https://h/a.tar", shard.birth.name
+    (True, 'DESCRIPTION')
+    """
+
+    __slots__ = ("__weakref__", "birth", "home")
+    birth: Birth
+    home: str
+
+    def __new__(cls, text: str, birth: Birth | None = None, home: str = "") -> Self:
+        """An address made of another one keeps its birth and home unless others are given."""
+        self = super().__new__(cls, text)
+        if birth is None:
+            birth, home = birth_of(text), home_of(text)
+        self.birth, self.home = birth, home
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return restored, (str.__str__(self), self.birth.name, self.home)
+
+
+def restored(text: str, birth: str, home: str) -> Address:
+    """An address out of a pickle.
+
+    >>> restored("a.tar", "FILE", "").birth.name
+    'FILE'
+    """
+    return Address(text, Birth[birth], home)
+
+
+def birth_of(url: str) -> Birth:
+    """Where an address was read; a plain string was written by the user.
+
+    >>> birth_of("a.tar").name
+    'USER'
+    """
+    return url.birth if isinstance(url, Address) else Birth.USER
+
+
+def home_of(url: str) -> str:
+    """The folder, bucket or host of the document that an address was read from.
+
+    >>> home_of("a.tar")
+    ''
+    """
+    return url.home if isinstance(url, Address) else ""
+
+
+def is_from_data(url: str) -> bool:
+    """Whether the text of an address was chosen by somebody else than the user.
+
+    >>> is_from_data("a.tar"), is_from_data(Address("a.tar", Birth.FILE)), is_from_data(Address("a", Birth.CONTENT))
+    (False, False, True)
+    """
+    return birth_of(url) not in {Birth.USER, Birth.FILE}
+
+
+def like(url: str, text: str) -> str:
+    """A text made of an address (the name of its index, say), with the birth and home of the address.
+
+    >>> like("a.tar", "a.idx"), like(Address("b.tar", Birth.CONTENT), "b.idx").birth.name
+    ('a.idx', 'CONTENT')
+    """
+    return Address(text, url.birth, url.home) if isinstance(url, Address) else text
+
+
+_in_use: WeakValueDictionary[str, Address] = WeakValueDictionary()
+
+
+def in_use(url: str) -> str:
+    """The address, known from now on by its redacted text as long as a dataset has it in its list.
+
+    A checkpoint contains redacted addresses. `from_checkpoint` finds the address again, with its secrets and its birth.
+
+    >>> shard = in_use("https://me:secret@h/a.tar")
+    >>> as_checkpoint(shard), from_checkpoint("https://***@h/a.tar") == shard
+    ('https://***@h/a.tar', True)
+    """
+    clean = redacted(url)
+    if clean == url and not is_from_data(url):
+        return url
+    address = url if isinstance(url, Address) else Address(url)
+    _in_use[clean] = address
+    return address
+
+
+def as_checkpoint(url: str) -> str:
+    """The text of an address for a checkpoint: plain and without secrets.
+
+    >>> as_checkpoint("https://h/a.tar?token=abc")
+    'https://h/a.tar?token=***'
+    """
+    return redacted(str(url))
+
+
+def from_checkpoint(text: str) -> str:
+    """The address of the dataset that a checkpoint means.
+
+    >>> from_checkpoint("a.tar")
+    'a.tar'
+    """
+    return _in_use.get(text, text)

@@ -1,0 +1,157 @@
+"""Text without secrets. Everything that a person or a file gets to see passes through here.
+
+Messages, notes and causes of errors, warnings, log lines, `repr`, checkpoints and names of cached files are made of
+addresses, and an address may contain a password, a token or a signature. `redacted` replaces them in any text;
+`scrub` does the same in place for an exception of another library and for its whole chain of causes.
+
+What counts as a secret:
+
+* the user part of a URL (`user:password@`, `token@`), whatever it contains;
+* the fragment of a web address;
+* a value `name=value` or `--name value` whose name says so (token, sig, key, password, credential, …);
+* the value of an `Authorization`, cookie, token or key header, and whatever follows `Bearer` or `Basic`;
+* `-u user:password` of curl and wget;
+* a query value, or the form of a known token, that looks random.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+MASK = "***"
+
+# Names of values: AWSAccessKeyId, X-Amz-Signature, sig, access_token, client_secret, passwd, jwt, …
+_NAME = (
+    r"[\w.\-]*(?:token|secret|signature|credential|passw|passphrase|api[_-]?key|access[_-]?key|private|authorization|"
+    r"jwt|cookie)[\w.\-]*|(?:[\w.\-]*[_.\-])?(?:sig|pwd|hmac)"
+)
+# Names that are secret in the query of a URL and ordinary words elsewhere (`/data/key=7/a.tar`).
+_NAME_IN_QUERY = r"(?:[\w.\-]*[_.\-])?(?:key[\w.\-]*|auth|pass|policy|code|session|sid|otp|pin)"
+_QUOTED = r"\"[^\"]*\"|'[^']*'"
+_HEADER = (
+    r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|(?:\w+-)+(?:token|secret|key|auth)(?:-\w+)*"
+    r"|(?<=['\"])\w*(?:token|secret|passw)\w*(?=\\?['\"]))"
+    rf"(\\?['\"]?\s*:\s*)(?!//)(?:{_QUOTED}|(?:(?:bearer|basic|digest|token)\s+)?[^\s'\"|;,]+)"
+)
+_KNOWN_FORM = (
+    r"(?-i:\b(?:eyJ[\w\-]{8,}\.[\w\-]{8,}(?:\.[\w\-]*)?|hf_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|"
+    r"github_pat_\w{16,}|glpat-[\w\-]{12,}|xox[abprs]-[\w\-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|sk-[\w\-]{16,}|"
+    r"ya29\.[\w\-]{10,}))"
+)
+_RANDOM = "random"
+
+# What to replace, and by what. Every pattern takes linear time: the text may be hostile.
+_RULES = (
+    # Up to the last "@" of the authority, because a password may contain "@"; then a password that contains a slash.
+    (r"(?<=://)[^/?#\s'\"|]+@", f"{MASK}@"),
+    (r"(?<=://)[^/?#@\s'\"|]{0,256}:(?!\d*(?:[/?#\s'\"|]|$))[^@\s'\"|]{0,256}@", f"{MASK}@"),
+    (r"(\bhttps?://[^\s#'\"|]*#)[^\s'\"|]+", rf"\1{MASK}"),
+    # Headers, as curl and as Python write them.
+    (_HEADER, rf"\1\2{MASK}"),
+    (r"\b(bearer|basic)\s+[\w+/.=~\-]{4,}", rf"\1 {MASK}"),
+    # name=value in a URL or a command, --name value, -u user:password.
+    (rf"(?<![\w.\-])({_NAME})(=)(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s))+)", rf"\1\2{MASK}"),
+    (rf"(?<=[?&;])({_NAME_IN_QUERY})(=)(?:[^&;\s'\"|#,]|,(?!\s))+", rf"\1\2{MASK}"),
+    (rf"((?<!\S)--(?:{_NAME}))(\s+)(?:{_QUOTED}|[^\s|;]+)", rf"\1\2{MASK}"),
+    (
+        rf"((?<!\S)(?:-u|--user|--proxy-user|--http-user)(?:\s+|=|(?=['\"])))(?:{_QUOTED}|[^\s|;]+)",
+        rf"\1{MASK}",
+    ),
+    (r"(?<=[?&;=])[A-Za-z0-9+/_%.~\-]{20,}={0,2}", _RANDOM),
+    # Tokens with a known form: JSON web tokens, Hugging Face, GitHub, GitLab, Slack, AWS, OpenAI, Google.
+    (_KNOWN_FORM, MASK),
+)
+# A text without any of these has no secret: an ordinary path is searched once and returned.
+_FIRST_LOOK = re.compile(
+    r"[@=#]|:(?!//|\d)|(?<!\S)-u|--|[Bb](?:earer|asic)\s|hf_|gh[pousr]_|eyJ|AKIA|ASIA|sk-|glpat|xox|ya29|github_pat"
+)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when first needed: most programs never make a message."""
+    return re.compile(pattern, re.IGNORECASE)
+
+
+def redacted(text: str) -> str:
+    """The text with passwords, tokens and signatures replaced by `***`.
+
+    >>> redacted("https://me:secret@h/a.tar?sig=abc&part=2")
+    'https://***@h/a.tar?sig=***&part=2'
+    >>> redacted("pipe:curl -H 'Authorization: Bearer abcdef' https://h/a.tar")
+    "pipe:curl -H 'Authorization: ***' https://h/a.tar"
+    """
+    if _FIRST_LOOK.search(text) is None:
+        return text
+    for pattern, replacement in _RULES:
+        text = _compiled(pattern).sub(_mask_random if replacement is _RANDOM else replacement, text)
+    return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, parameter or option of this name holds a secret.
+
+    >>> is_secret_name("AWS_SECRET_ACCESS_KEY"), is_secret_name("X-Amz-Signature"), is_secret_name("WDS_BUCKET")
+    (True, True, False)
+    """
+    return _compiled(f"(?:{_NAME}|{_NAME_IN_QUERY})").fullmatch(name) is not None
+
+
+def scrub(error: BaseException) -> None:
+    """Redact an exception of another library in place, with its notes, causes and context.
+
+    >>> error = ValueError("cannot open https://me:secret@h/a.tar")
+    >>> scrub(error)
+    >>> error
+    ValueError('cannot open https://***@h/a.tar')
+    """
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        found = waiting.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        _scrub_one(found)
+        waiting += [found.__cause__, found.__context__, *_inside(found)]
+
+
+def _scrub_one(error: BaseException) -> None:
+    cleaned = tuple(_clean(part) for part in error.args)
+    if cleaned != error.args:
+        error.args = cleaned
+    for name in ("filename", "filename2", "strerror", "msg", "reason", "message", "url"):
+        # OSError and some libraries write their text from attributes, not from args.
+        value = getattr(error, name, None)
+        if isinstance(value, str) and (clean := redacted(value)) != value:
+            _set(error, name, clean)
+    notes = getattr(error, "__notes__", None)
+    if notes:
+        error.__notes__ = [redacted(str(note)) for note in notes]
+
+
+def _inside(error: BaseException) -> list[BaseException]:
+    """Exceptions that an exception carries in its arguments or attributes, and shows as part of its text."""
+    carried = [*error.args, getattr(error, "reason", None), getattr(error, "original_error", None)]
+    carried += getattr(error, "exceptions", ())
+    return [value for value in carried if isinstance(value, BaseException)]
+
+
+def _set(error: BaseException, name: str, value: str) -> None:
+    try:
+        setattr(error, name, value)
+    except (AttributeError, TypeError):
+        return  # read-only: such an attribute is computed from args, which are clean already
+
+
+def _clean(value: object) -> object:
+    return redacted(value) if isinstance(value, str) else value
+
+
+def _mask_random(found: re.Match[str]) -> str:
+    """Only what looks random: a file name or a number stays."""
+    value = found[0]
+    kinds = sum(any(test(sign) for sign in value) for test in (str.isdigit, str.islower, str.isupper))
+    looks_random = kinds >= 2 and not re.search(r"[a-z]{7,}|\.\w{2,5}$", value)
+    return MASK if looks_random else value

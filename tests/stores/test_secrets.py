@@ -1,0 +1,430 @@
+"""No secret leaves: a secret in every position of an address, through every stage that can fail.
+
+Everything that a person or a file gets to see is searched: messages, notes, the whole chain of causes and contexts,
+tracebacks, warnings, log lines, `repr`, checkpoints, counters and names of cached files.
+"""
+
+import base64
+import json
+import logging
+import pickle
+import shutil
+import socket
+import traceback
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import webdataset as wds
+from fakes import answer, send_object
+from webdataset import handlers, shards, stores
+from webdataset.errors import StoreError, WebDatasetError
+from webdataset.index import read_description
+from webdataset.redact import redacted, scrub
+from webdataset.testing import LoopbackServer
+
+SECRET = "Zq7S3cr3tW0rd"  # noqa: S105
+LONG = "Zq7S3cr3tW0rd9fKq81mPpL0xYvB2n"
+
+# {s} is the secret, {h} host:port. Every position of an address that people put secrets into.
+POSITIONS = {
+    "user name": "http://{s}@{h}/a.tar",
+    "password": "http://me:{s}@{h}/a.tar",
+    "password with @": "http://me:x@{s}@{h}/a.tar",
+    "escaped password": "http://me:%40{s}@{h}/a.tar",
+    "?token=": "http://{h}/a.tar?token={s}",
+    "?access_token=": "http://{h}/a.tar?x=1&access_token={s}&y=2",
+    "X-Amz-Signature": "http://{h}/a.tar?X-Amz-Algorithm=A&X-Amz-Credential={s}&X-Amz-Signature={s}",
+    "X-Goog-Signature": "http://{h}/a.tar?X-Goog-Signature={s}",
+    "SAS": "http://{h}/a.tar?sv=2020&se=2021&sr=b&sp=r&sig={s}%3D",
+    "CloudFront": "http://{h}/a.tar?Expires=1&Signature={s}&Key-Pair-Id={s}&Policy={s}",
+    "key in the query": "http://{h}/a.tar?key={s}",
+    "unknown name": "http://{h}/a.tar?q={long}",
+    "fragment": "http://{h}/a.tar#{s}",
+    "fragment with a name": "http://{h}/a.tar#token={s}",
+    "path": "http://{h}/sig={s}/a.tar",
+    "path parameter": "http://{h}/a.tar;token={s}",
+    "known form": "http://{h}/hf_{long}/a.tar",
+    "header of curl": "pipe:curl -sf -H 'Authorization: Bearer {s}' http://{h}/a.tar",
+    "own header": 'pipe:curl -sf -H "X-Auth-Token: {s}" http://{h}/a.tar',
+    "curl -u": "pipe:curl -sf -u me:{s} http://{h}/a.tar",
+    "variable of a command": "pipe:TOKEN={s} false",
+    "option": "pipe:false --token {s}",
+    "option with =": "pipe:false --password={s} x",
+    "address in a command": "pipe:curl -sf http://me:{s}@{h}/a.tar | cat",
+    "s3": "s3://{s}:{s}@bucket/a.tar",
+    "sftp": "sftp://me:{s}@127.0.0.1:1/a.tar",
+    "ftp": "ftp://me:{s}@127.0.0.1:1/a.tar",
+    "unknown scheme": "nonsense://me:{s}@h/a.tar?token={s}",
+}
+FORMS = {SECRET, LONG, base64.b64encode(f"me:{SECRET}".encode()).decode(), base64.b64encode(SECRET.encode()).decode()}
+
+
+def chain(error, seen=None):
+    """An exception and everything that hangs on it."""
+    seen = {} if seen is None else seen
+    if error is None or id(error) in seen:
+        return seen
+    seen[id(error)] = error
+    for other in (error.__cause__, error.__context__, *(x for x in error.args if isinstance(x, BaseException))):
+        chain(other, seen)
+    return seen
+
+
+def shown(error):
+    """Every text by which an exception may reach a person, a log or another process."""
+    for one in chain(error).values():
+        yield from (str(one), repr(one), *map(str, getattr(one, "__notes__", ())))
+        if isinstance(one, WebDatasetError):
+            yield from (repr(one.where), str(one.hint), one.what)
+    lines = traceback.TracebackException.from_exception(error).format()
+    # A traceback shows source lines, and those of this test name no secret.
+    yield from lines
+
+
+def assert_clean(texts):
+    for text in texts:
+        assert not [form for form in FORMS if form in str(text)], text
+
+
+@pytest.fixture
+def listening(caplog):
+    """Log lines and warnings of everything that the test does."""
+    caplog.set_level(logging.DEBUG)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield lambda: (
+            [record.getMessage() for record in caplog.records]
+            + [str(record.exc_info) for record in caplog.records]
+            + [str(each.message) for each in caught]
+        )
+
+
+FAULTS = [404, 500, "drop", "garbage"]
+
+
+@contextmanager
+def broken(fault):
+    """A server that fails in one of the ways that servers fail in."""
+
+    def respond(handler):
+        if isinstance(fault, int):
+            answer(handler, fault, b"no " + handler.path.encode())
+        elif fault == "drop":
+            handler.connection.shutdown(socket.SHUT_RDWR)
+        else:
+            send_object(handler, b"this is not a tar file, " * 100)
+
+    with LoopbackServer(respond) as server:
+        yield server.url("").removeprefix("http://").rstrip("/")
+    stores.close_connections()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setenv("WDS_RETRIES", "1")
+    monkeypatch.setenv("GOPEN_VERBOSE", "1")
+    monkeypatch.setenv("WDS_TIMEOUT", "5")
+    monkeypatch.setattr("webdataset.stores._resuming_stream.time.sleep", lambda seconds: None)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "1")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "1")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+
+
+def address(position, host):
+    return POSITIONS[position].format(s=SECRET, long=LONG, h=host)
+
+
+def read_all(url):
+    with stores.open_read(url) as stream:
+        return stream.read()
+
+
+VERBS = {
+    "open": read_all,
+    "stat": stores.stat,
+    "range": lambda url: stores.read_range(url, 5, 1 << 30),
+    "write": lambda url: write(url),
+    "list": lambda url: shards.expand(url.replace("a.tar", "*.tar") if "*" not in url else url) and read_all(url),
+    "dataset": lambda url: list(wds.WebDataset(url, index=False)),
+    "resampled": lambda url: next(iter(wds.WebDataset(url, resampled=True))),
+    "index": lambda url: len(wds.IndexedDataset(url)),
+    "description": read_description,
+    "braces": lambda url: shards.expand(url + "{0..3"),
+    "too many": lambda url: shards.expand(url + "{0..999999999}"),
+    "no such variable": lambda url: shards.expand(url + "${NOPE}"),
+    "empty entry": lambda url: shards.expand(url + "::"),
+    "not an address": lambda url: shards.expand([url, 7, {url: url}]),
+}
+
+
+def write(url):
+    with stores.open_write(url) as stream:
+        for _ in range(100):
+            stream.write(bytes(100_000))
+
+
+NEEDS_NO_SERVER = [name for name, text in POSITIONS.items() if "{h}" not in text]
+
+
+def attempt(url, verbs=VERBS):
+    """Do everything that can be done with an address, and look at what comes of it."""
+    for verb in verbs:
+        try:
+            VERBS[verb](url)
+        except Exception as error:
+            assert_clean(shown(error))
+            if isinstance(error, WebDatasetError):
+                assert_clean(shown(pickle.loads(pickle.dumps(error))))
+
+
+NEEDS_SERVER = [name for name in POSITIONS if name not in NEEDS_NO_SERVER]
+# Every position with one fault, every fault with many positions; all pairs in the long run.
+PAIRS = [
+    pytest.param(name, fault, id=f"{name}-{fault}", marks=[] if turn % 4 == number else [pytest.mark.long])
+    for turn, name in enumerate(NEEDS_SERVER)
+    for number, fault in enumerate(FAULTS)
+]
+
+
+@pytest.mark.parametrize(("position", "fault"), PAIRS)
+def test_secrets_in_failures_of_stores_and_shards(listening, position, fault):
+    with broken(fault) as host:
+        attempt(address(position, host))
+    assert_clean(listening())
+
+
+@pytest.mark.leaks_allowed  # obstore keeps its threads
+@pytest.mark.parametrize("position", NEEDS_NO_SERVER)
+def test_secrets_in_addresses_of_other_kinds(listening, position):
+    attempt(address(position, ""), [verb for verb in VERBS if verb != "write" or "s3" not in position])
+    assert_clean(listening())
+
+
+# --- stages: the shard itself is good, and its address has a secret ------------------------------------------------
+
+
+def fails(sample):
+    raise ValueError(f"cannot use {sample['__url__']}")
+
+
+STAGES = {
+    "map": lambda ds: ds.map(fails),
+    "map in a word": lambda ds: ds.map(lambda sample: 1 / 0),
+    "select": lambda ds: ds.select(fails),
+    "decode": lambda ds: ds.decode("pil"),
+    "map_dict": lambda ds: ds.map_dict(txt=lambda value: 1 / 0),
+    "to_tuple": lambda ds: ds.to_tuple("nothing"),
+    "rename": lambda ds: ds.rename(x="nothing"),
+    "rename_files": lambda ds: ds.associate(lambda key: 1 / 0),
+}
+HANDLERS = [wds.reraise_exception, wds.warn_and_continue, wds.warn_and_stop]
+
+
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory):
+    path = tmp_path_factory.mktemp("shard") / "a.tar"
+    with wds.TarWriter(str(path)) as writer:
+        for number in range(5):
+            writer.write({"__key__": str(number), "txt": b"x", "jpg": b"not a picture"})
+    return path.read_bytes()
+
+
+@pytest.fixture
+def site(shard):
+    with LoopbackServer(lambda handler: send_object(handler, shard)) as server:
+        yield server.url("").removeprefix("http://").rstrip("/")
+    stores.close_connections()
+
+
+# One of each kind in the ordinary run, all of them in the long one.
+SHORT = {"user name", "password with @", "X-Amz-Signature", "fragment", "path", "header of curl"}
+GOOD = [
+    pytest.param(name, marks=[] if name in SHORT else [pytest.mark.long])
+    for name, text in POSITIONS.items()
+    if text.startswith("http") or "curl" in text
+]
+
+
+@pytest.mark.parametrize("position", GOOD)
+def test_secrets_in_failures_of_stages(site, listening, position):
+    needs_curl(position)
+    url = address(position, site)
+    for stage in STAGES.values():
+        dataset = stage(wds.WebDataset(url, index=False))
+        assert_clean([repr(dataset)])
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - of many kinds
+            list(dataset)
+        assert_clean(shown(caught.value))
+    assert_clean(listening())
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("position", ["password", "?token=", "fragment"])
+def test_secrets_in_what_handlers_say(site, listening, position, handler, monkeypatch):
+    monkeypatch.setattr("webdataset.handlers._tally", type(handlers._tally)())  # the first ten of a kind are shown
+    url = address(position, site)
+    stages = [wds.SimpleShardList(url), wds.tarfile_to_samples(handler=handler), wds.map(fails, handler=handler)]
+    try:
+        list(wds.DataPipeline(*stages))
+    except ValueError as error:
+        assert_clean(shown(error))
+    said = listening()
+    assert handler is wds.reraise_exception or any("cannot use" in text for text in said)
+    assert_clean(said)
+
+
+def needs_curl(position):
+    if "curl" in POSITIONS[position] and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+
+
+@pytest.mark.parametrize("position", GOOD)
+@pytest.mark.parametrize("resampled", [False, True])
+def test_secrets_in_checkpoints(site, position, resampled):
+    """And the checkpoint is as good as one with the secret: the dataset knows it."""
+    needs_curl(position)
+    url = address(position, site)
+    make = lambda: wds.WebDataset([url, url + "&x" if "?" in url else url], index=False, resampled=resampled, seed=3).shuffle(3)  # noqa: E501
+    dataset = make()
+    rows = iter(dataset)
+    head = [next(rows)["__key__"] for _ in range(3)]
+    saved = json.dumps(dataset.state_dict())
+    rows.close()
+    assert_clean([saved, repr(dataset)])
+    again = make()
+    again.load_state_dict(json.loads(saved))
+    others = iter(again)
+    rest = [next(others)["__key__"] for _ in range(4)]
+    others.close()
+    whole = iter(make())
+    assert head + rest == [next(whole)["__key__"] for _ in range(7)]
+    whole.close()
+
+
+@pytest.mark.parametrize("position", GOOD)
+def test_secrets_in_the_cache(site, listening, position, tmp_path, monkeypatch):
+    needs_curl(position)
+    monkeypatch.setenv("WDS_VERBOSE_CACHE", "1")
+    url = address(position, site)
+    list(wds.WebDataset(url, index=False, cache_dir=str(tmp_path)))
+    found = list(tmp_path.rglob("*"))
+    assert found
+    assert_clean(map(str, found))
+    assert_clean(path.read_bytes().decode("latin1") for path in found if path.is_file() and "a.tar" not in path.name)
+    assert_clean(listening())
+
+
+# --- redirects -----------------------------------------------------------------------------------------------------
+
+
+def test_credentials_do_not_follow_a_redirect_to_clear_text():
+    """Decided without a connection: what would be sent after a redirect, for every pair of origins."""
+    from webdataset.stores._request import Request
+
+    start = Request("https://h/a", {"Authorization": "Basic x", "X-Own": "y", "Range": "bytes=0-"}, frozenset({"x-own"}))
+    kept = {
+        "https://h/b": True, "/b": True, "https://h:443/b": True, "HTTPS://H/b": True,
+        "http://h/b": False, "http://h:443/b": False, "https://h:444/b": False, "https://h.evil.org/b": False,
+        "https://evil/b": False, "//evil/b": False, "https://h@evil/b": False, "https://evil\\@h/b": False,
+    }  # fmt: skip
+    for location, expected in kept.items():
+        headers = start.moved(location).headers
+        assert ("Authorization" in headers, "X-Own" in headers) == (expected, expected), location
+        assert headers["Range"] == "bytes=0-"
+    assert "Authorization" in Request("http://h/a", {"Authorization": "x"}).moved("https://h/a").headers
+    for location in ("file:///etc/passwd", "pipe:true", "ftp://h/a", "PIPE:x", "memory://x", "data:,x"):
+        with pytest.raises(wds.errors.UnsafeContent):
+            start.moved(location)
+
+
+@pytest.mark.parametrize("verb", [read_all, stores.stat, lambda url: stores.read_range(url, 0, 1), write])
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_credentials_do_not_reach_another_port(verb, status):
+    seen = []
+
+    def note(handler):
+        seen.append(handler.headers.get("Authorization"))
+        if handler.command == "PUT":
+            handler.rfile.read(int(handler.headers["Content-Length"]))
+            answer(handler, 201, b"")
+        else:
+            send_object(handler, b"hello")
+
+    with LoopbackServer(note) as other:
+
+        def redirect(handler):
+            assert handler.headers.get("Authorization")
+            if handler.command == "PUT":
+                handler.rfile.read(int(handler.headers["Content-Length"]))
+            answer(handler, status, b"", Location=other.url("a"))
+
+        with LoopbackServer(redirect) as first:
+            url = first.url("a").replace("http://", f"http://me:{SECRET}@")
+            if verb is write and status in {301, 302}:
+                with pytest.raises(StoreError):
+                    verb(url)
+            else:
+                verb(url)
+                assert seen and set(seen) == {None}
+            stores.close_connections()
+
+
+# --- the redactor itself -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_redacted_text_stays_redacted(position):
+    once = redacted(address(position, "h:80"))
+    assert SECRET not in once and LONG not in once and redacted(once) == once
+    assert SECRET not in redacted(f"cannot open '{address(position, 'h:80')}' (twice: {address(position, 'h:80')})")
+
+
+@pytest.mark.parametrize("text", [
+    "data/a.tar", "/data/key=7/a.tar", "s3://b/a#1.tar", "hf://datasets/me/cats@refs/pr/1/train/0.tar", "a=b.tar",
+    "ais://@cluster#space/b/a.tar", "https://h:8080/a@b/c.tar", "https://h/a.tar?part=2&versionId=abc", "train-{000..999}.tar",
+    "https://h/get?file=imagenet-train-000123.tar", "sample 0001, a.tar, byte 5", "ais://b/a.tar?etl_name=resize",
+    "pipe:awk '{print $1}' < x | tar c *.jpg", "map(f, key='x')", "the server answered 401 Unauthorized: because of this",
+    "expected 3, got 4", "unexpected token: '<'", "C:\\data\\a.tar",
+])  # fmt: skip
+def test_ordinary_text_stays_as_it_is(text):
+    assert redacted(text) == text
+
+
+def test_an_exception_of_another_library_is_redacted_with_all_its_causes():
+    url = f"https://me:{SECRET}@h/a.tar"
+    try:
+        try:
+            try:
+                open(f"/nowhere/{url}")
+            except OSError as error:
+                raise KeyError(url) from error
+        except KeyError:
+            raise RuntimeError(ValueError(f"GET {url}?token={SECRET}"))  # noqa: B904
+    except RuntimeError as error:
+        error.add_note(url)
+        scrub(error)
+        assert_clean(shown(error))
+    group = ExceptionGroup(f"of {url}", [ValueError(url)])
+    scrub(group)
+    assert SECRET not in str(group.exceptions[0])
+
+
+def test_the_sources_know_one_redactor():
+    """No second list of secret words anywhere: the boundary is one file."""
+    source = Path(wds.__file__).parent
+    others = [p for p in source.rglob("*.py") if "x-amz" in p.read_text().lower() and p.name != "redact.py"]
+    assert others == []
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_secrets_in_representations(position):
+    url = address(position, "h:80")
+    things = [shards.SimpleShardList(url), shards.ResampledShards(url), shards.MSSource(urls=[url]), wds.errors.Where(shard=url)]
+    if not url.startswith("pipe:"):
+        things.append(read_description({"wids_version": 1, "shardlist": [{"url": url, "nsamples": 1}]}))
+    assert_clean(map(repr, things))
+    assert_clean(map(str, things))

