@@ -13,6 +13,7 @@ what is written appears at its address complete or not at all.
     _rewrite      GOPEN_REWRITE                      _address_guard      secure mode, untrusted addresses
     _globs        patterns                           _redact     addresses without secrets
     _resuming_stream       the only file that waits, tries again and goes on from the next byte
+    _same_object  when bytes of two requests may be joined: the only rule
     _local_files  _memory_store  _standard  _pipe  _http         one kind of place each
     _object_store       s3, gs, az                         _broker, _broker_server  the same for forked children
     _huggingface  hf                                 _ais        AIStore
@@ -43,6 +44,7 @@ from ._redact import redacted
 from ._registry import schemes, store_for
 from ._resuming_stream import Backoff, Patience, ResumingStream, abandonable, pause
 from ._rewrite import rewrite_url
+from ._same_object import BytesRead, is_strong
 from ._standard import StandardStore
 from ._store import Stat, Store, skip
 from ._upload import Upload
@@ -50,6 +52,7 @@ from ._upload import Upload
 __all__ = [
     "AisStore",
     "Backoff",
+    "BytesRead",
     "CloudStore",
     "Counters",
     "FsspecStore",
@@ -74,6 +77,7 @@ __all__ = [
     "growth",
     "is_local",
     "is_pattern",
+    "is_strong",
     "list_urls",
     "open_read",
     "open_write",
