@@ -56,8 +56,10 @@ def open_write(url: str | os.PathLike[str]) -> Any:
     return store.open_write(name)
 
 
-def read_range(url: str | os.PathLike[str], start: int, length: int, *, trusted: bool = True) -> bytes:
-    """Exactly `length` bytes from `start` on.
+def read_range(
+    url: str | os.PathLike[str], start: int, length: int, *, version: str | None = None, trusted: bool = True
+) -> bytes:
+    """Exactly `length` bytes from `start` on; an error if the object is not of the given version (`stat(url).etag`).
 
     >>> with open_write("memory://door/c.tar") as stream:
     ...     _ = stream.write(b"hello")
@@ -67,7 +69,7 @@ def read_range(url: str | os.PathLike[str], start: int, length: int, *, trusted:
     if start < 0 or length < 0:
         raise SpecError(f"the range {start}+{length} is not possible", hint="count from 0, forwards")
     name, store = _resolve(url, trusted=trusted)
-    return store.read_range(name, start, length)
+    return store.read_range(name, start, length) if version is None else store.read_range(name, start, length, version)
 
 
 def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:

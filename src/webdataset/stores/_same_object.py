@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from webdataset.errors import StoreError, Where
 
 from ._redact import redacted
-from ._store import PIECE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_PIECE = 1 << 20
 
 
 def is_strong(version: str | None) -> bool:
@@ -83,7 +84,7 @@ class BytesRead:
         checksum, missing = 0, self.position - offset
         unknown = self.start - offset  # a server without ranges begins at 0, before the first byte that we know
         while missing > 0:
-            piece = read(min(missing, unknown if unknown > 0 else PIECE, PIECE))
+            piece = read(min(missing, unknown if unknown > 0 else _PIECE, _PIECE))
             if not piece:
                 break
             checksum = 0 if unknown > 0 else zlib.crc32(piece, checksum)
