@@ -107,8 +107,41 @@ def test_a_forked_child_can_do_everything_its_parent_can():
         assert stream.read() == b"from the child"
 
 
-ODD = ["sp ace", "ünï", "日本", "a#1", "a?b", "a%20b", "a b", "a%2520b", "%", "%zz", "a+b", "a%2Bb", "a&b=c", "a*b", "a[1]"]
-ODD += ["a~b", "a'b", 'a"b', "a\\b", "a{b}", "a:b", "a@b", "a;b", "a,b", "a|b", "a<b>", "a^b", "a`b", "$HOME", "..a", "a.."]
+ODD = [
+    "sp ace",
+    "ünï",
+    "日本",
+    "a#1",
+    "a?b",
+    "a%20b",
+    "a b",
+    "a%2520b",
+    "%",
+    "%zz",
+    "a+b",
+    "a%2Bb",
+    "a&b=c",
+    "a*b",
+    "a[1]",
+]
+ODD += [
+    "a~b",
+    "a'b",
+    'a"b',
+    "a\\b",
+    "a{b}",
+    "a:b",
+    "a@b",
+    "a;b",
+    "a,b",
+    "a|b",
+    "a<b>",
+    "a^b",
+    "a`b",
+    "$HOME",
+    "..a",
+    "a..",
+]
 REFUSED = ["new\nline", "tab\tx", "a//b", "/a", "a/", ".", "..", "x/../y", "a\x7f"]
 
 
