@@ -230,6 +230,7 @@ class ReadAhead:
         opener: Opens one item.
         budget_bytes: How many bytes may wait in memory, over all streams.
         depth: How many streams are open at once, the one in use included.
+        skip: Items for which this is true are not opened; `None` takes their place.
     """
 
     def __init__(
@@ -238,25 +239,27 @@ class ReadAhead:
         opener: Callable[[Any], Any] = open_read,
         budget_bytes: int = 256 << 20,
         depth: int = 4,
+        skip: Callable[[Any], bool] | None = None,
     ) -> None:
         if depth < 1 or budget_bytes < 1:
             raise SpecError(f"depth={depth}, budget_bytes={budget_bytes}", hint="both must be at least 1")
         self._items: Iterator[Any] = iter(items)
-        self._opener, self._depth = opener, depth
+        self._opener, self._depth, self._skip = opener, depth, skip
         self._shared = _Shared(budget_bytes)
-        self._ahead: deque[AheadStream] = deque()
+        self._ahead: deque[AheadStream | None] = deque()
         self._current: AheadStream | None = None
 
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> AheadStream:
+    def __next__(self) -> AheadStream | None:
         self._finish_current()
         self._top_up(self._depth)
         if not self._ahead:
             raise StopIteration
         current = self._ahead.popleft()
-        current.begin()
+        if current is not None:
+            current.begin()
         self._current = current
         return current
 
@@ -264,7 +267,9 @@ class ReadAhead:
         """End all threads and close all streams."""
         self._finish_current()
         while self._ahead:
-            self._ahead.popleft().close()
+            waiting = self._ahead.popleft()
+            if waiting is not None:
+                waiting.close()
 
     def __enter__(self) -> Self:
         return self
@@ -283,7 +288,8 @@ class ReadAhead:
                 item = next(self._items)
             except StopIteration:
                 return
-            self._ahead.append(AheadStream(item, self._opener, self._shared))
+            skipped = self._skip is not None and self._skip(item)
+            self._ahead.append(None if skipped else AheadStream(item, self._opener, self._shared))
 
 
 read_ahead = ReadAhead
