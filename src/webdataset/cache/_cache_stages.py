@@ -62,8 +62,8 @@ class FileCache:
     >>> [os.path.getsize(shard["local_path"]) for shard in cache(["memory://files/a.tar"])]
     [10240]
 
-    Here `local_path` is a complete file, as in the public library; `WebDataset(cache_dir=...)` reads a shard while it is
-    fetched.
+    Here `local_path` is a complete file, as in the public library. `WebDataset(cache_dir=...)` reads a shard while it
+    is fetched.
 
     Args:
         cache_dir: The directory; `WDS_CACHE`, else `./_cache`, if none is given.
