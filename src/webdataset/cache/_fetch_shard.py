@@ -111,8 +111,8 @@ class Fill:
         records, best = self._place.records, None
         for name, token in list(records.parts(self.name)):
             claim = records.claim(name, token)
-            if claim is not None and claim.is_live:
-                continue
+            if claim is not None and claim.is_live and claim.process != os.getpid():
+                continue  # although we hold the lock; one of ours is left from a failure
             size = file_size(records.part(name, token))
             if best is None and size and claim is not None and self._can_continue(claim):
                 best = (token, claim, size)

@@ -61,11 +61,11 @@ class Follower(Stream):
 
     def close(self) -> None:
         if not self.closed:
-            self._leave()
             self._close_file()
             if self._origin is not None:
                 self._origin.close()
-        super().close()
+            super().close()
+            self._leave()
 
     def _from_origin(self, view: memoryview) -> int:
         # Not readinto: the opener of a user may return less than a file.
@@ -101,21 +101,15 @@ class Follower(Stream):
             return False
         read = self._read_so_far
         read.check(version, None, self.position if is_strong(version) else 0)
-        if not is_strong(version):
-            self._compare(lambda size, at: os.pread(self._descriptor or 0, size, at))
+        if self.position and not is_strong(version):
+            with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
+                file.seek(0)
+                self._compare(0, file)
         return True
 
-    def _compare(self, read_at: Any) -> None:
-        """Read what was read before again, and compare."""
-        at = 0
-
-        def read(size: int) -> bytes:
-            nonlocal at
-            piece: bytes = read_at(size, at)
-            at += len(piece)
-            return piece
-
-        if self._read_so_far.reread(0, read) < self.position:
+    def _compare(self, offset: int, source: Any) -> None:
+        """Read what was read before again, from `offset` on, and compare."""
+        if offset + self._read_so_far.reread(offset, source.read) < self.position:
             raise StoreError("the shard is shorter than before", hint="read it again from the start")
 
     def _look_again(self) -> None:
@@ -159,11 +153,10 @@ class Follower(Stream):
         self._leave()
         self._close_file()
         read = self._read_so_far
-        start = read.join_at
+        start = max(0, read.join_at - 1)  # at the end of the object itself, a server does not say its version
         self._origin = open_read(self._url, start=start)
         read.check(getattr(self._origin, "version", None), getattr(self._origin, "size", None), start)
-        if start < self.position:
-            self._compare(lambda size, _: self._origin.read(size))
+        self._compare(start, self._origin)
 
     def _leave(self) -> None:
         fill, self._fill = self._fill, None

@@ -192,7 +192,9 @@ class ShardCache:
 
     def detach(self, fill: Fill) -> None:
         """One reader less; a fill without readers stops."""
-        at = self._at()
+        at = self._runtime
+        if at is None or at.process != os.getpid():
+            return  # the fill is of the process that this one was forked from
         with at.mutex:
             fill.readers -= 1
             if fill.readers or at.fills.get(fill.name) is not fill:

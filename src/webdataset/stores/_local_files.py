@@ -6,6 +6,7 @@ import errno
 import fcntl
 import glob
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -44,7 +45,7 @@ class LocalStore(Store):
     def open_read(self, url: str, start: int = 0) -> IO[bytes]:
         path = _allowed(url)
         with explained(path):
-            stream: IO[bytes] = open(path, "rb", buffering=config.read("GOPEN_BUFFER"))  # noqa: SIM115 - handed to the caller
+            stream = _open_file(path, config.read("GOPEN_BUFFER"))
             if start:
                 stream.seek(start)
             return stream
@@ -82,6 +83,23 @@ class LocalStore(Store):
         else:
             found = sorted(glob.glob(path, recursive=True))
         return (name for name in found if not os.path.isdir(name))
+
+
+class _LocalFile(io.FileIO):
+    """A file whose read errors are ours. Called once per buffer, not per read."""
+
+    def readinto(self, buffer: Any, /) -> int:
+        with explained(str(self.name)):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        with explained(str(self.name)):
+            return super().readall()
+
+
+def _open_file(path: str, buffering: int) -> Any:
+    file = _LocalFile(path)
+    return file if buffering == 0 else io.BufferedReader(file, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
 
 
 class _LocalUpload(Upload):
