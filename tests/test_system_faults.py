@@ -78,7 +78,10 @@ def written(folder, urls):
         for number in range(4):
             sink.write({"__key__": f"{number}", "bin": bytes(5000)})
     names = sorted(path.name for path in folder.glob("*") if not path.name.startswith("."))
-    complete = [tarfile.open(pattern % number).getnames() for number in range(2)]
+    complete = []
+    for number in range(2):
+        with tarfile.open(pattern % number) as tar:
+            complete.append(tar.getnames())
     return complete == [["0.bin", "1.bin"], ["2.bin", "3.bin"]] and names == [
         "all.json", "w-0.idx", "w-0.tar", "w-1.idx", "w-1.tar",
     ]  # fmt: skip

@@ -155,8 +155,8 @@ def netrc_path() -> str | None:
     True
     >>> del os.environ["NETRC"]
     """
-    path = Path(read("NETRC")).expanduser()
-    return str(path) if path.is_file() else None
+    path = os.path.expanduser(read("NETRC"))  # noqa: PTH111 - a path that cannot be read is none here
+    return path if os.path.isfile(path) else None  # noqa: PTH113 - Path.is_file raises what is not about the file
 
 
 def proxy(url: str) -> str | None:

@@ -98,7 +98,9 @@ class LocalFile:
         self._name, self._url = path, url
         self._identity: tuple[int, ...] | None = None
         self._file: _Descriptor | None = None
-        self.size = os.fstat(self._open().number).st_size
+        self._open()
+        assert self._identity is not None
+        self.size: int = self._identity[2]
 
     def read(self, start: int, length: int) -> bytes:
         """Exactly these bytes."""

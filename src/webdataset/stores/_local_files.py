@@ -45,7 +45,7 @@ class LocalStore(Store):
     def open_read(self, url: str, start: int = 0) -> IO[bytes]:
         path = _allowed(url)
         with explained(path):
-            stream = _open_file(path, config.read("GOPEN_BUFFER"))
+            stream: IO[bytes] = _open_file(path, config.read("GOPEN_BUFFER"))
             if start:
                 stream.seek(start)
             return stream
@@ -112,7 +112,12 @@ class _LocalUpload(Upload):
         _sweep(path)
         # O_EXCL: never somebody else's file. 0o666: the user's umask decides, as for any file they create.
         descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self._file = os.fdopen(descriptor, "wb", buffering=_WRITE_BUFFER)
+        try:
+            self._file = os.fdopen(descriptor, "wb", buffering=_WRITE_BUFFER)
+        except BaseException:
+            os.close(descriptor)
+            self._remove()
+            raise
         with suppress(OSError):  # a file system without locks: the sweep then goes by process numbers alone
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._finished = False

@@ -21,10 +21,21 @@ if TYPE_CHECKING:
 
 # What the kernel may answer to nearly every call.
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.ENOMEM)
-_CALLS = (
-    *((os, name) for name in "open read pread preadv write pwrite fsync rename replace unlink link mkdir".split()),
-    *((os, name) for name in "listdir scandir stat lstat fstat utime truncate ftruncate readlink dup dup2".split()),
+_READING = ("open", "read", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat", "readlink")
+_WRITING = (
+    "write",
+    "pwrite",
+    "fsync",
+    "rename",
+    "replace",
+    "unlink",
+    "link",
+    "mkdir",
+    "utime",
+    "truncate",
+    "ftruncate",
 )
+_DESCRIPTORS = ("dup", "dup2")
 _PACKAGES = ("webdataset.", "wids.")
 _TOOLS = ("webdataset.testing.", "importlib.", "threading")
 # How far from the system call a function of the package may be: filelock, pathlib and tempfile are in between.
@@ -56,8 +67,8 @@ class SystemFaults:
         self._saved: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> Self:
-        for module, name in _CALLS:
-            self._replace(module, name, self._failing(getattr(module, name)))
+        for name in (*_READING, *_WRITING, *_DESCRIPTORS):
+            self._replace(os, name, self._failing(getattr(os, name)))
         self._replace(builtins, "open", self._open)
         self._replace(io, "open", self._open)
         self._replace(os, "fdopen", self._open)
@@ -101,7 +112,9 @@ class SystemFaults:
 
         return call
 
-    def _open(self, file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, *rest: Any, **kw: Any) -> Any:
+    def _open(
+        self, file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, *rest: Any, **kw: Any
+    ) -> Any:
         """`open` in Python, so that reading and writing through its object can fail as well."""
         self.check("open")
         raw = _FaultyFile(file, mode.replace("b", "").replace("t", ""), *rest[2:], **kw)

@@ -58,7 +58,8 @@ def _file_to_lock(url: str) -> str | None:
     path = is_local(url)
     if path is None or url == "-":
         return None
-    target = Path(path).resolve()
-    if (target.exists() and not target.is_file()) or not target.parent.is_dir():
-        return None
-    return str(target.with_name(f".{target.name[:200]}.lock"))
+    with suppress(OSError):  # opening the archive says so
+        target = Path(path).resolve()
+        if (target.is_file() or not target.exists()) and target.parent.is_dir():
+            return str(target.with_name(f".{target.name[:200]}.lock"))
+    return None
