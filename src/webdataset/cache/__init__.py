@@ -20,7 +20,7 @@ deletes a file that it did not make.
     _file_names       file names for addresses
     _sniff            the kind of a file by its first bytes
     _prefetch_shards  OpenAhead: the next shards while the current one is used
-    _memory_cache     shards in memory, shared by workers
+    _memory_cache     shards in memory (/dev/shm), shared by workers
     _download         one address to one file
     _download_bar     a progress bar for a download
     _cleanup          the public library's cleaner

@@ -59,8 +59,10 @@ class FileCache:
     >>> with stores.open_write("memory://files/a.tar") as stream:
     ...     tarfile.open(fileobj=stream, mode="w|").close()
     >>> cache = FileCache(tempfile.mkdtemp())
-    >>> [os.path.getsize(shard["local_path"]) for shard in cache(["memory://files/a.tar"])]
-    [10240]
+    >>> for shard in cache(["memory://files/a.tar"]):
+    ...     with shard["stream"]:
+    ...         os.path.getsize(shard["local_path"])
+    10240
 
     Here `local_path` is a complete file, as in the public library. `WebDataset(cache_dir=...)` reads a shard while it
     is fetched.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import FormatError, StoreError, Where
-from webdataset.stores import abandonable, counters, is_strong, open_read, redacted, stat
+from webdataset.stores import abandonable, counters, is_strong, redacted, stat
 
 from ._boot_id import machine
 from ._disk_errors import disk_errors
@@ -45,6 +45,7 @@ class Place:
     locks: Locks
     room: Room
     validator: Callable[[str], Any] | None
+    opener: Callable[..., Any]
 
 
 class Fill:
@@ -132,7 +133,7 @@ class Fill:
         if claim.size == offset:
             self._publish(token, claim, self._checksum(token))
             return True
-        with closing(open_read(self._url, start=offset)) as stream:
+        with closing(self._place.opener(self._url, start=offset)) as stream:
             if getattr(stream, "version", None) != claim.version:
                 records.remove_part(self.name, token)
                 return False
@@ -143,7 +144,7 @@ class Fill:
         return True
 
     def _begin(self) -> None:
-        with closing(open_read(self._url)) as stream:
+        with closing(self._place.opener(self._url)) as stream:
             size: int | None = getattr(stream, "size", None)
             claim = Claim(
                 url_hash=url_hash(self._url),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 from webdataset.errors import StoreError
-from webdataset.stores import BytesRead, Stream, counters, is_strong, open_read, pause
+from webdataset.stores import BytesRead, Stream, counters, is_strong, pause
 
 from ._disk_errors import disk_errors
 from ._fetch_shard import NoRoom, Stopped
@@ -154,7 +154,7 @@ class Follower(Stream):
         self._close_file()
         read = self._read_so_far
         start = max(0, read.join_at - 1)  # at the end of the object itself, a server does not say its version
-        self._origin = open_read(self._url, start=start)
+        self._origin = self._cache.opener(self._url, start=start)
         read.check(getattr(self._origin, "version", None), getattr(self._origin, "size", None), start)
         self._compare(start, self._origin)
 

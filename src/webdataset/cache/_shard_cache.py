@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from webdataset import config
 from webdataset.errors import SpecError, StoreError, Where
-from webdataset.stores import counters, redacted
+from webdataset.stores import counters, open_read, redacted
 
 from ._disk_errors import disk_errors
 from ._fetch_shard import Fill, NoRoom, Place, Stopped, file_checksum
@@ -56,6 +56,7 @@ class ShardCache:
         verbose: Log hits and downloads at INFO, as `WDS_VERBOSE_CACHE=1` does.
         revalidate: When a copy is compared with its origin: `never`, `size+version` (on open, if the origin answers) or
             `always` (on open, with its checksum; the origin must answer). None takes `WDS_CACHE_REVALIDATE`.
+        opener: Opens the origin: `opener(url, start=...)`.
     """
 
     folder: str
@@ -65,6 +66,7 @@ class ShardCache:
     interval: float = 30.0
     verbose: bool = False
     revalidate: str | None = None
+    opener: Callable[..., Any] = open_read
     _runtime: _Runtime | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -183,7 +185,7 @@ class ShardCache:
                 if not at.locks.try_acquire(fill_lock(name)):
                     return None
                 try:
-                    fill = at.fills[name] = Fill(at.place(self.validator), url, name)
+                    fill = at.fills[name] = Fill(at.place(self.validator, self.opener), url, name)
                 except BaseException:  # no thread could be started
                     at.locks.release(fill_lock(name))
                     raise
@@ -279,8 +281,8 @@ class _Runtime:
         self.fills: dict[str, Fill] = {}
         self.origins = Revalidation()
 
-    def place(self, validator: Callable[[str], Any] | None) -> Place:
-        return Place(self.records, self.locks, self.room, validator)
+    def place(self, validator: Callable[[str], Any] | None, opener: Callable[..., Any]) -> Place:
+        return Place(self.records, self.locks, self.room, validator, opener)
 
     def maintain(self, interval: float) -> None:
         """Make a directory again that was removed, and remove now and then what killed processes left."""

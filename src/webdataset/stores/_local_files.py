@@ -90,7 +90,7 @@ class _LocalFile(io.FileIO):
 
     def readinto(self, buffer: Any, /) -> int:
         with explained(str(self.name)):
-            return super().readinto(buffer)
+            return os.readv(self.fileno(), [buffer])
 
     def readall(self) -> bytes:
         with explained(str(self.name)):
@@ -98,7 +98,7 @@ class _LocalFile(io.FileIO):
 
 
 def _open_file(path: str, buffering: int) -> Any:
-    file = _LocalFile(path)
+    file = _LocalFile(path, opener=os.open)
     return file if buffering == 0 else io.BufferedReader(file, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
 
 

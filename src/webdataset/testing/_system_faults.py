@@ -21,21 +21,9 @@ if TYPE_CHECKING:
 
 # What the kernel may answer to nearly every call.
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.ENOMEM)
-_READING = ("open", "read", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat", "readlink")
-_WRITING = (
-    "write",
-    "pwrite",
-    "fsync",
-    "rename",
-    "replace",
-    "unlink",
-    "link",
-    "mkdir",
-    "utime",
-    "truncate",
-    "ftruncate",
-)
-_DESCRIPTORS = ("dup", "dup2")
+_READING = ("open", "read", "readv", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat")
+_WRITING = ("write", "pwrite", "fsync", "rename", "replace", "unlink", "link", "mkdir", "utime", "truncate")
+_OTHERS = ("dup", "dup2", "ftruncate", "readlink")
 _PACKAGES = ("webdataset.", "wids.")
 _TOOLS = ("webdataset.testing.", "importlib.", "threading")
 # How far from the system call a function of the package may be: filelock, pathlib and tempfile are in between.
@@ -67,7 +55,7 @@ class SystemFaults:
         self._saved: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> Self:
-        for name in (*_READING, *_WRITING, *_DESCRIPTORS):
+        for name in (*_READING, *_WRITING, *_OTHERS):
             self._replace(os, name, self._failing(getattr(os, name)))
         self._replace(builtins, "open", self._open)
         self._replace(io, "open", self._open)
