@@ -164,6 +164,20 @@ def test_odd_keys_are_listed_and_opened_as_the_same_object_each_once(s3):
         assert s3.get_object(Bucket="shards", Key=f"odd/{key}")["Body"].read() == b"again"
 
 
+def test_odd_keys_of_google_are_listed_and_opened_as_the_same_object(s3, monkeypatch):
+    for key in ODD:
+        s3.put_object(Bucket="shards", Key=f"google/{key}", Body=key.encode())
+    for name in [name for name in os.environ if name.startswith("GOOGLE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GOOGLE_BASE_URL", os.environ["AWS_ENDPOINT_URL"])
+    monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "token")
+    listed = list(CloudStore().list("gs://shards/google/"))
+    assert sorted(listed) == sorted(f"gs://shards/google/{key}" for key in ODD)
+    for url in listed:
+        with stores.open_read(url) as stream:
+            assert stream.read() == url.removeprefix("gs://shards/google/").encode()
+
+
 @pytest.mark.parametrize("key", REFUSED)
 def test_keys_that_would_open_another_object_are_refused(s3, key):
     s3.put_object(Bucket="shards", Key="a", Body=b"another object")

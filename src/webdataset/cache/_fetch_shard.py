@@ -38,7 +38,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CacheDirectory:
     """What a fill needs to know about a cache directory."""
 
     records: Records
@@ -51,8 +51,8 @@ class Place:
 class Fill:
     """Fetches a shard. The caller has taken its lock; the fill releases it when it ends, however it ends."""
 
-    def __init__(self, place: Place, url: str, name: str) -> None:
-        self._place, self._url, self.name = place, url, name
+    def __init__(self, directory: CacheDirectory, url: str, name: str) -> None:
+        self._directory, self._url, self.name = directory, url, name
         # The lock itself is taken, not the condition: Ctrl-C inside Condition.__enter__, which is Python code, would
         # leave it locked.
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class Fill:
     def _run(self) -> None:
         for step in (self._fetch, self._disown_parts, self._release):
             try:
-                with disk_errors(self._place.records.folder, self._url), abandonable(self._stop):
+                with disk_errors(self._directory.records.folder, self._url), abandonable(self._stop):
                     step()
             except BaseException as error:  # readers raise it; the lock is released in any case
                 self.error = self.error or error
@@ -90,10 +90,10 @@ class Fill:
             self._changed.notify_all()
 
     def _release(self) -> None:
-        self._place.locks.release(fill_lock(self.name))
+        self._directory.locks.release(fill_lock(self.name))
 
     def _fetch(self) -> None:
-        if self._place.records.entry(self.name) is not None:
+        if self._directory.records.entry(self.name) is not None:
             return  # published by another process between our look and our lock
         left = self._part_of_ended_process()
         if left is None or not self._continue(*left):
@@ -101,7 +101,7 @@ class Fill:
 
     def _disown_parts(self) -> None:
         """An unfinished part of ours must not be followed until a process has compared its version with the origin."""
-        records = self._place.records
+        records = self._directory.records
         for name, token in list(records.parts(self.name)):
             claim = records.claim(name, token)
             if claim is not None and claim.machine == machine() and claim.process == os.getpid():
@@ -109,7 +109,7 @@ class Fill:
 
     def _part_of_ended_process(self) -> tuple[str, Claim, int] | None:
         """A part that can be continued; other parts of processes that have ended are removed."""
-        records, best = self._place.records, None
+        records, best = self._directory.records, None
         for name, token in list(records.parts(self.name)):
             claim = records.claim(name, token)
             if claim is not None and claim.is_live and claim.process != os.getpid():
@@ -123,17 +123,17 @@ class Fill:
 
     def _can_continue(self, claim: Claim) -> bool:
         """The rule of `stores._same_object`: only under a strong version, which the origin still has."""
-        if claim.url_hash != url_hash(self._url) or not is_strong(claim.version) or self._place.locks.soft:
+        if claim.url_hash != url_hash(self._url) or not is_strong(claim.version) or self._directory.locks.soft:
             return False
         return stat(self._url).etag == claim.version
 
     def _continue(self, token: str, claim: Claim, offset: int) -> bool:
         """Fetch the rest of a part; False if the origin has another version by now."""
-        records = self._place.records
+        records = self._directory.records
         if claim.size == offset:
             self._publish(token, claim, self._checksum(token))
             return True
-        with closing(self._place.opener(self._url, start=offset)) as stream:
+        with closing(self._directory.opener(self._url, start=offset)) as stream:
             if getattr(stream, "version", None) != claim.version:
                 records.remove_part(self.name, token)
                 return False
@@ -144,7 +144,7 @@ class Fill:
         return True
 
     def _begin(self) -> None:
-        with closing(self._place.opener(self._url)) as stream:
+        with closing(self._directory.opener(self._url)) as stream:
             size: int | None = getattr(stream, "size", None)
             claim = Claim(
                 url_hash=url_hash(self._url),
@@ -154,7 +154,7 @@ class Fill:
                 machine=machine(),
                 process=os.getpid(),
             )
-            token = self._place.room.begin(self.name, claim)
+            token = self._directory.room.begin(self.name, claim)
             if token is None:
                 raise NoRoom
             self._copy(stream, token, claim)
@@ -165,7 +165,7 @@ class Fill:
         checksum = self._checksum(token)
         read = getattr(stream, "read1", stream.read)
         with (
-            open(self._place.records.part(self.name, token), "ab", buffering=0) as part,
+            open(self._directory.records.part(self.name, token), "ab", buffering=0) as part,
             download_bar(self._url, claim.size) as bar,
         ):
             while piece := read(_PIECE):
@@ -181,9 +181,9 @@ class Fill:
         self._publish(token, claim, checksum)
 
     def _grow(self, token: str, claim: Claim, needed: int) -> Claim:
-        larger = self._place.room.grow(self.name, token, claim, max(needed, claim.reserved + STEP))
+        larger = self._directory.room.grow(self.name, token, claim, max(needed, claim.reserved + STEP))
         if larger is None:
-            self._place.records.remove_part(self.name, token)
+            self._directory.records.remove_part(self.name, token)
             raise NoRoom
         return larger
 
@@ -198,18 +198,18 @@ class Fill:
                     self._changed.notify_all()
         except OSError:
             with suppress(OSError):  # free the disk
-                self._place.records.remove_part(self.name, token)
+                self._directory.records.remove_part(self.name, token)
             raise
 
     def _checksum(self, token: str) -> int:
-        return file_checksum(self._place.records.part(self.name, token))
+        return file_checksum(self._directory.records.part(self.name, token))
 
     def _publish(self, token: str, claim: Claim, checksum: int) -> None:
         """Validate, describe, rename: a reader finds the shard complete and described, or not at all."""
-        records = self._place.records
+        records = self._directory.records
         part, data = records.part(self.name, token), records.data(self.name)
         try:
-            validate(self._place.validator, part, self._url)
+            validate(self._directory.validator, part, self._url)
         except BaseException:
             records.remove_part(self.name, token)
             raise

@@ -15,7 +15,7 @@ from webdataset.errors import SpecError, StoreError, Where
 from webdataset.stores import counters, open_read, redacted
 
 from ._disk_errors import disk_errors
-from ._fetch_shard import Fill, NoRoom, Place, Stopped, file_checksum
+from ._fetch_shard import CacheDirectory, Fill, NoRoom, Stopped, file_checksum
 from ._file_names import safe_name, url_hash, url_to_hashed_name
 from ._follow_fetch import Follower, Wait
 from ._locks import Locks
@@ -185,7 +185,7 @@ class ShardCache:
                 if not at.locks.try_acquire(fill_lock(name)):
                     return None
                 try:
-                    fill = at.fills[name] = Fill(at.place(self.validator, self.opener), url, name)
+                    fill = at.fills[name] = Fill(at.directory(self.validator, self.opener), url, name)
                 except BaseException:  # no thread could be started
                     at.locks.release(fill_lock(name))
                     raise
@@ -281,8 +281,8 @@ class _Runtime:
         self.fills: dict[str, Fill] = {}
         self.origins = Revalidation()
 
-    def place(self, validator: Callable[[str], Any] | None, opener: Callable[..., Any]) -> Place:
-        return Place(self.records, self.locks, self.room, validator, opener)
+    def directory(self, validator: Callable[[str], Any] | None, opener: Callable[..., Any]) -> CacheDirectory:
+        return CacheDirectory(self.records, self.locks, self.room, validator, opener)
 
     def maintain(self, interval: float) -> None:
         """Make a directory again that was removed, and remove now and then what killed processes left."""

@@ -39,7 +39,7 @@ class ShardWriter:
     it will be written to.
 
     Args:
-        pattern: names of the shards with a place for the number, `"train-%06d.tar"`: a path or a URL.
+        pattern: names of the shards with a placeholder for the number, `"train-%06d.tar"`: a path or a URL.
         maxcount: most samples in a shard.
         maxsize: a shard is full when its payloads have at least so many bytes.
         post: called with the name of each shard after it has been published.
@@ -107,7 +107,7 @@ class ShardWriter:
         self.total += 1
 
     def next_stream(self) -> None:
-        """Publish the current shard and go on with the next number; a shard without samples keeps its number."""
+        """Publish the current shard and continue with the next number; a shard without samples keeps its number."""
         self._require_open()
         self.finish()
         if self._finished:
@@ -150,7 +150,7 @@ class ShardWriter:
         self._records.close()
 
     def abort(self) -> None:
-        """Throw the current shard away and end; what has been published stays."""
+        """Discard the current shard and end; published shards stay."""
         self._discard()
         self._closed = True
 
@@ -207,7 +207,7 @@ def _checked_pattern(pattern: Any) -> str:
     except (TypeError, ValueError) as error:
         raise SpecError(
             f"{pattern!r} cannot number shards: {error}",
-            hint="put one place for the number into it, like 'train-%06d.tar', and write '%%' for any other '%'",
+            hint="use one placeholder for the number, like 'train-%06d.tar', and '%%' for any other '%'",
         ) from error
     return text
 
@@ -215,9 +215,9 @@ def _checked_pattern(pattern: Any) -> str:
 def _check_arguments(*, maxcount: Any, maxsize: Any, start_shard: Any, post: Any, opener: Any) -> None:
     for name, value in (("maxcount", maxcount), ("maxsize", maxsize)):
         if not isinstance(value, int | float) or not value > 0:
-            raise SpecError(f"{name}={value!r} cannot limit a shard", hint="take a number greater than 0")
+            raise SpecError(f"{name}={value!r} is not a limit", hint="use a number greater than 0")
     if not isinstance(start_shard, int) or start_shard < 0:
-        raise SpecError(f"start_shard={start_shard!r} cannot number a shard", hint="take a whole number from 0 on")
+        raise SpecError(f"start_shard={start_shard!r} is not a shard number", hint="use an integer, 0 or greater")
     for name, value in (("post", post), ("opener", opener)):
         if value is not None and not callable(value):
             raise SpecError(f"{name}={value!r} is not callable", hint="it is called with the name of a shard")

@@ -36,19 +36,19 @@ class Sink:
     state = "new"
 
     def __init__(self, target: Any, compress: bool | str | None) -> None:
-        place = os.fspath(target) if isinstance(target, os.PathLike) else target
-        self.owned = isinstance(place, str)
-        if not self.owned and not callable(getattr(place, "write", None)):
+        named = os.fspath(target) if isinstance(target, os.PathLike) else target
+        self.owned = isinstance(named, str)
+        if not self.owned and not callable(getattr(named, "write", None)):
             raise SpecError(f"{target!r} cannot be written to", hint="give a path, a URL or a binary stream")
-        kind = find_compression(place, compress)
+        kind = find_compression(named, compress)
         self._compressor = open_compressor(kind) if kind else None
         self._blocks: list[bytes] = []
         self._gathered = 0
         self._failure: BaseException | None = None
         self.watch: Callable[[bytes], None] | None = None  # called with all bytes as they are stored
         self._process = os.getpid()
-        self.name: str | None = place if self.owned else getattr(place, "name", None)
-        self.stream = self._open(place) if self.owned else place
+        self.name: str | None = named if self.owned else getattr(named, "name", None)
+        self.stream = self._open(named) if self.owned else named
         self.state = "open"
 
     def _open(self, url: str) -> Any:
