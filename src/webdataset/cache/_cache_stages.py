@@ -120,7 +120,7 @@ class FileCache:
             return {"url": url, "stream": open_read(path), "local_path": path}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CachedOpener:
     """Opens one shard through a cache, and reads it while it is fetched: an `opener` for readers of samples.
 
@@ -135,6 +135,9 @@ class CachedOpener:
     """
 
     cache: ShardCache
+
+    def __repr__(self) -> str:
+        return "CachedOpener()"  # part of a checkpoint, which may be loaded on a machine with another directory
 
     def __call__(self, url: str, *, start: int = 0) -> Any:
         """A stream of the shard from byte `start` on; local files are opened directly."""

@@ -32,7 +32,7 @@ class _Waiting(Progress):
         self.shards = deque(saved)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OpenAhead(Resumable):
     """Opens shards and reads the next ones ahead by threads; their order is unchanged.
 
@@ -61,6 +61,11 @@ class OpenAhead(Resumable):
     def __post_init__(self) -> None:
         if self.depth < 1 or self.budget_bytes < 1:
             raise SpecError(f"{self}: depth and budget_bytes must be at least 1")
+
+    def __repr__(self) -> str:
+        # Part of a checkpoint: names, which are the same in every process.
+        names = ", ".join(f"{name}={_named(getattr(self, name))}" for name in ("opener", "handler"))
+        return f"OpenAhead(depth={self.depth}, {names})"
 
     def start(self, during: Pass) -> _Waiting:
         """No shard was taken yet."""
@@ -98,6 +103,10 @@ class OpenAhead(Resumable):
                 at.shards.popleft()
                 if not self.handler(error):
                     return
+
+
+def _named(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)
 
 
 def _is_local_shard(shard: Shard) -> bool:
