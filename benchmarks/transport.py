@@ -67,10 +67,11 @@ def converse(connection, folder, latency, bandwidth):
                 name, _, value = field.partition(b":")
                 headers[name.lower()] = value.strip()
             time.sleep(latency)
-            answer(connection, folder / line.split()[1].decode().lstrip("/"), headers, bandwidth)
+            verb, name = line.split()[:2]
+            answer(connection, folder / name.decode().lstrip("/"), headers, bandwidth, body=verb != b"HEAD")
 
 
-def answer(connection, path, headers, bandwidth):
+def answer(connection, path, headers, bandwidth, *, body):
     size = path.stat().st_size
     start = int(headers[b"range"].split(b"=")[1].split(b"-")[0]) if b"range" in headers else 0
     status = (
@@ -78,6 +79,8 @@ def answer(connection, path, headers, bandwidth):
     )
     head = f'HTTP/1.1 {status}\r\nETag: "{path.name}-{size}"\r\nContent-Length: {size - start}\r\n\r\n'
     connection.sendall(head.encode())
+    if not body:
+        return
     began, sent = time.perf_counter(), 0
     with path.open("rb") as file:
         while start + sent < size:

@@ -37,6 +37,12 @@ def _headers(text: str) -> dict[str, dict[str, str]]:
     return table
 
 
+def _policy(text: str) -> str:
+    if text not in {"never", "size+version", "always"}:
+        raise ValueError(text)
+    return text
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(":") if word)
 
@@ -59,6 +65,12 @@ _TABLE = (
     Variable("WDS_SEED", "the seed of datasets that are given none", default=0, parse=int),
     Variable("WDS_CACHE", "directory of the shard cache for datasets that are given none"),
     Variable("WDS_CACHE_SIZE", "limit of the shard cache in bytes, 1e12 or -1 for none", default=-1, parse=_size),
+    Variable(
+        "WDS_CACHE_REVALIDATE",
+        "when cached shards are compared with their origin: never, size+version or always",
+        default="size+version",
+        parse=_policy,
+    ),
     Variable("WDS_VERBOSE_CACHE", "1 logs cache hits and downloads at INFO", default=False, parse=_flag),
     Variable("WDS_PROGRESS", "1 shows a progress bar for every shard that is downloaded", default=False, parse=_flag),
     Variable("WDS_INDEX_MEMORY", "limit of the indexes a dataset keeps in memory, bytes", default=2**29, parse=_size),
@@ -160,8 +172,8 @@ def netrc_path() -> str | None:
     True
     >>> del os.environ["NETRC"]
     """
-    path = Path(read("NETRC")).expanduser()
-    return str(path) if path.is_file() else None
+    path = os.path.expanduser(read("NETRC"))  # noqa: PTH111 - a path that cannot be read is none here
+    return path if os.path.isfile(path) else None  # noqa: PTH113 - Path.is_file raises what is not about the file
 
 
 def proxy(url: str) -> str | None:

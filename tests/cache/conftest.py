@@ -23,5 +23,5 @@ def folder(request, tmp_path, monkeypatch):
         def no_locks(*_):
             raise OSError(errno.ENOLCK, "no locks available")
 
-        monkeypatch.setattr("webdataset.cache._locks.fcntl.lockf", no_locks)
+        monkeypatch.setattr("filelock._unix.fcntl.flock", no_locks)
     return tmp_path / "cache"

@@ -3,11 +3,12 @@
 import io
 import json
 import tarfile
+import threading
 
 import pytest
 
 from webdataset import stores
-from webdataset.cache import OpenAhead
+from webdataset.cache import CachedOpener, MemoryOpener, OpenAhead, ShardCache
 from webdataset.errors import ShardNotFound, SpecError
 from webdataset.flow import Pass
 from webdataset.handlers import ignore_and_continue, ignore_and_stop
@@ -68,3 +69,46 @@ def test_local_files_are_left_to_the_reader(tmp_path, urls):
 def test_bad_settings():
     with pytest.raises(SpecError):
         OpenAhead(depth=0)
+
+
+@pytest.fixture
+def mixed(tmp_path, urls):
+    """Every second shard is a local file."""
+    found = list(urls)
+    for number in range(0, len(urls), 2):
+        with stores.open_read(urls[number]) as stream:
+            (tmp_path / f"{number}.tar").write_bytes(stream.read())
+        found[number] = str(tmp_path / f"{number}.tar")
+    return found
+
+
+@pytest.mark.parametrize("kind", ["plain", "cached", "in memory"])
+def test_a_mixed_list_keeps_its_order_and_fetches_once_through_a_cache(tmp_path, urls, mixed, kind):
+    opened = []
+
+    def note(url, *, start=0):
+        opened.append(url)
+        return stores.open_read(url, start=start)
+
+    cached = CachedOpener(ShardCache(tmp_path / "c", opener=note))
+    opener = {"plain": note, "cached": cached, "in memory": MemoryOpener(note)}[kind]
+    plain = keys(ReadSamples()({"url": url} for url in urls))
+    for _ in range(2):
+        assert keys(ReadSamples(opener=opener)(OpenAhead(3, opener=opener)({"url": url} for url in mixed))) == plain
+    remote = [url for url in mixed if url.startswith("memory:")]
+    assert sorted(url for url in opened if url in remote) == sorted(remote * (2 if kind == "plain" else 1))
+
+
+def test_through_a_cache_errors_come_in_their_turn_and_nothing_is_left(tmp_path, urls):
+    opener = CachedOpener(ShardCache(tmp_path / "c"))
+    wanted = [{"url": url} for url in (urls[0], "memory://stage/none.tar", *urls[1:])]
+    handled = OpenAhead(3, opener=opener, handler=ignore_and_continue)(wanted)
+    assert [shard["url"] for shard in handled] == urls
+    stream = OpenAhead(4, opener=opener)(wanted)
+    assert next(stream)["url"] == urls[0]
+    with pytest.raises(ShardNotFound):
+        next(stream)
+    stream = OpenAhead(4, opener=CachedOpener(ShardCache(tmp_path / "d")))({"url": url} for url in urls)
+    next(stream)
+    stream.close()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("webdataset")]

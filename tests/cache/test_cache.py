@@ -119,7 +119,7 @@ def test_a_part_of_an_older_version_is_not_continued(tmp_path):
 def test_D26_validated_before_it_is_published(folder, server):
     url = server.add("a.tar", b"<html>not found</html>" * 1000)
     cache = ShardCache(folder)
-    with pytest.raises(FormatError, match="no tar archive"), cache.open(url) as stream:
+    with pytest.raises(FormatError, match="not a tar archive"), cache.open(url) as stream:
         while stream.read(9999):
             pass
     with pytest.raises(ValueError, match="3c 68 74 6d 6c"):
@@ -163,7 +163,8 @@ def test_a_damaged_entry_is_found_and_fetched_again(tmp_path, server, damage):
             file.write(broken)
         if damage == "flip quietly":
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert read(ShardCache(tmp_path / "c").open(url)) == data  # a process that starts now
+    policy = "always" if damage == "flip quietly" else None
+    assert read(ShardCache(tmp_path / "c", revalidate=policy).open(url)) == data  # a process that starts now
     assert server.sent("a.tar") == 2 * len(data)
 
 

@@ -2,15 +2,18 @@ import dataclasses
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 import threading
 
 import pytest
 from torch.utils.data import DataLoader
 
 import webdataset as wds
+from tests.cache.shards import read
 from webdataset import stores
 from webdataset.cache import MemoryOpener
-from webdataset.errors import ShardNotFound, StoreError
+from webdataset.errors import ShardNotFound
 from webdataset.testing import make_shard
 
 SAMPLES = [{"__key__": f"{number:03}", "txt": f"text {number}" * 100} for number in range(20)]
@@ -60,7 +63,7 @@ def test_worker_processes_share_what_one_of_them_has_read(shard, tmp_path):
 def test_many_threads_read_it_once(shard, tmp_path):
     opener = MemoryOpener(Counting(tmp_path / "log"))
     found = []
-    threads = [threading.Thread(target=lambda: found.append(opener(shard).read())) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(read(opener(shard)))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -80,10 +83,10 @@ def test_a_worker_that_is_forked_while_a_shard_is_being_read_does_not_wait_for_t
         return stores.open_read(url, start=start)
 
     opener = MemoryOpener(slow)
-    reading = threading.Thread(target=opener, args=(shard,))
+    reading = threading.Thread(target=lambda: read(opener(shard)))
     reading.start()
     begun.wait()
-    worker = multiprocessing.get_context("fork").Process(target=lambda: opener(other).read())
+    worker = multiprocessing.get_context("fork").Process(target=lambda: read(opener(other)))
     worker.start()
     worker.join(20)
     code = worker.exitcode
@@ -106,35 +109,44 @@ def test_a_failure_is_not_kept(tmp_path):
     with pytest.raises(ShardNotFound):
         opener(late)
     make_shard(late, SAMPLES)
-    assert opener(late).read(1)
+    assert read(opener(late))
 
 
-def test_a_system_that_takes_less_than_it_is_given_loses_nothing(shard, monkeypatch):
-    opener, real = MemoryOpener(), os.pwrite
-
-    def half(descriptor, data, at):
-        return real(descriptor, data[: len(data) // 2 + 1] if descriptor == opener._data else data, at)
-
-    monkeypatch.setattr(os, "pwrite", half)
-    with stores.open_read(shard) as stream:
-        assert opener(shard).read() == stream.read()
+def test_what_does_not_fit_into_memory_is_read_from_its_store(shard, monkeypatch):
+    monkeypatch.setattr("webdataset.cache._memory_cache._SHARE", 0)
+    with stores.open_read(shard) as stream, MemoryOpener()(shard) as found:
+        assert found.read() == stream.read()
 
 
-def test_no_memory_is_an_error_with_a_remedy(shard, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
+PROGRAM = """
+import os, sys
+from webdataset import stores
+from webdataset.cache import MemoryOpener
+with stores.open_write("memory://a.tar") as stream:
+    stream.write(bytes(10_000))
+opener = MemoryOpener()
+opener("memory://a.tar").read()
+print(opener._folder, flush=True)
+sys.stdin.readline()
+"""
 
-    opener = MemoryOpener()
-    opener(shard)  # so that the table is written before
-    make_shard("memory://in-memory/b.tar", SAMPLES)
-    place = opener._place
-    monkeypatch.setattr(opener, "_place", lambda name: (place(name), monkeypatch.setattr(os, "pwrite", full))[0])
-    with pytest.raises(StoreError, match="no memory for this shard.*cache_dir"):
-        opener("memory://in-memory/b.tar")
+
+@pytest.mark.parametrize("end", ["exit", "kill"])
+def test_the_memory_is_given_back(end):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, text=True, **pipes) as user:
+        folder = user.stdout.readline().strip()
+        assert os.path.isdir(folder)
+        user.kill() if end == "kill" else user.stdin.write("\n")
+    if end == "kill":
+        opener = MemoryOpener()  # the next program
+        assert os.path.isdir(opener._folder)
+    assert not os.path.exists(folder)
 
 
 def test_a_copy_starts_empty_and_an_empty_shard_is_one(shard):
     opener = pickle.loads(pickle.dumps(MemoryOpener()))
     with stores.open_write("memory://in-memory/empty.tar"):
         pass
-    assert opener("memory://in-memory/empty.tar").read() == b""
+    assert read(opener("memory://in-memory/empty.tar")) == b""

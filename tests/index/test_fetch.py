@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 from tests.index.archives import make
 from hypothesis import given, strategies as st
@@ -6,6 +11,7 @@ from webdataset import stores
 from webdataset.errors import StoreError
 from webdataset.index import Range, ShardReader, build_index, coalesce, open_bytes
 from webdataset.testing import LoopbackServer
+from webdataset.testing._web_server import wanted_range
 
 RANGES = st.lists(st.builds(Range, st.integers(0, 20_000), st.integers(0, 3000)), max_size=12)
 
@@ -66,3 +72,97 @@ def test_projection_over_http_moves_only_what_was_asked_for(tmp_path):
         samples = reader.samples(range(40), ["json"])
     assert [s["json"] for s in samples] == [bytes(3000)] * 40
     assert sum(moved) <= 0.07 * len(data)
+
+
+def test_a_shard_that_changes_between_requests_is_an_error():
+    """Each kind of validator; the size, too, where there is nothing else."""
+    for before, after in (("ETag", '"%d"'), ("ETag", 'W/"%d"'), ("Last-Modified", "Sun, 06 Nov 1994 08:49:3%d GMT")):
+        state = {"version": 0}
+
+        def respond(handler, name=before, value=after):
+            data = bytes([state["version"]]) * 10_000
+            span = wanted_range(handler, len(data))
+            start, stop = span or (0, len(data))
+            handler.send_response(206 if span else 200)
+            handler.send_header(name, value % state["version"])
+            handler.send_header("Content-Length", str(stop - start))
+            if span:
+                handler.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(data)}")
+            handler.end_headers()
+            if handler.command == "GET":
+                handler.wfile.write(data[start:stop])
+
+        with LoopbackServer(respond) as server:
+            opened = open_bytes(server.url("a.tar"))
+            assert opened.read(0, 10) == bytes(10)
+            state["version"] = 1
+            with pytest.raises(StoreError, match="changed while it was read"):
+                opened.read(100, 10)
+        stores.close_connections()
+
+
+@pytest.mark.parametrize("how", ["truncate", "replace"])
+def test_a_local_shard_that_changes_is_an_error_and_no_crash(tmp_path, how):
+    path = tmp_path / "x"
+    path.write_bytes(bytes(100_000))
+    opened = open_bytes(str(path))
+    if how == "truncate":
+        os.truncate(path, 1000)
+    else:
+        opened.close()  # as it is when many others were opened since
+        (tmp_path / "y").write_bytes(bytes(100_000))
+        os.replace(tmp_path / "y", path)
+    for read in (lambda: opened.read(50_000, 10), lambda: opened.read_rows(np.array([0, 51_200]), 512)):
+        with pytest.raises(StoreError, match="shorter|replaced"):
+            read()
+
+
+@pytest.mark.parametrize("spread", [1, 20])
+def test_rows_are_the_bytes_at_their_offsets(tmp_path, spread):
+    data = np.random.default_rng(0).integers(0, 256, 400_000, np.uint8)
+    (tmp_path / "x").write_bytes(data.tobytes())
+    opened = open_bytes(str(tmp_path / "x"))
+    starts = np.array([5, 0, 7, 3]) * 1024 * spread
+    for length in (1, 512, 700, 1024):
+        assert (opened.read_rows(starts, length) == np.stack([data[s : s + length] for s in starts])).all()
+    opened.close()
+
+
+def test_more_shards_than_descriptors(tmp_path):
+    """80 shards under a limit of 64 open files, used in turn."""
+    program = """
+import os, resource, sys
+from webdataset.index import open_bytes
+from webdataset.errors import StoreError
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+opened = [open_bytes(f"{sys.argv[1]}/{n}") for n in range(80)]
+for _ in range(2):
+    for n, shard in enumerate(opened):
+        assert shard.read(0, 2) == b"%02d" % n
+others = []
+try:
+    while True:
+        others.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+os.close(others.pop())
+for n, shard in enumerate(opened):  # one descriptor is left, and ours can be given back
+    assert shard.read(0, 2) == b"%02d" % n
+for shard in opened:
+    shard.close()
+try:
+    while True:
+        others.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+try:
+    opened[0].read(0, 2)
+except StoreError as error:
+    assert "ulimit" in str(error), error
+else:
+    raise SystemExit("no error")
+"""
+    for n in range(80):
+        (tmp_path / str(n)).write_bytes(b"%02d" % n)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=True)

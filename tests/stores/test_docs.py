@@ -31,6 +31,7 @@ def test_every_variable_is_there(page):
         "WDS_HTTP_HEADERS",
         "WDS_CACHE",
         "WDS_CACHE_SIZE",
+        "WDS_CACHE_REVALIDATE",
         "WDS_VERBOSE_CACHE",
         "WDS_PROGRESS",
     }

@@ -107,12 +107,106 @@ def test_a_forked_child_can_do_everything_its_parent_can():
         assert stream.read() == b"from the child"
 
 
-def test_odd_names():
-    for name in ("sp ace.tar", "ünï.tar", "a#1.tar", "a?b.tar", "a%20b.tar"):
-        with stores.open_write(f"s3://shards/odd/{name}") as stream:
-            stream.write(name.encode())
-        with stores.open_read(f"s3://shards/odd/{name}") as stream:
-            assert stream.read() == name.encode()
+ODD = [
+    "sp ace",
+    "ünï",
+    "日本",
+    "a#1",
+    "a?b",
+    "a%20b",
+    "a b",
+    "a%2520b",
+    "%",
+    "%zz",
+    "a+b",
+    "a%2Bb",
+    "a&b=c",
+    "a*b",
+    "a[1]",
+]
+ODD += [
+    "a~b",
+    "a'b",
+    'a"b',
+    "a\\b",
+    "a{b}",
+    "a:b",
+    "a@b",
+    "a;b",
+    "a,b",
+    "a|b",
+    "a<b>",
+    "a^b",
+    "a`b",
+    "$HOME",
+    "..a",
+    "a..",
+]
+REFUSED = ["new\nline", "tab\tx", "a//b", "/a", "a/", ".", "..", "x/../y", "a\x7f"]
+
+
+def test_odd_keys_are_listed_and_opened_as_the_same_object_each_once(s3):
+    """Written by another client; by its list, by ours, and by writing again."""
+    for key in ODD:
+        s3.put_object(Bucket="shards", Key=f"odd/{key}", Body=key.encode())
+    listed = list(CloudStore().list("s3://shards/odd/"))
+    assert sorted(listed) == sorted(f"s3://shards/odd/{key}" for key in ODD)
+    for url in listed:
+        key = url.removeprefix("s3://shards/odd/").encode()
+        with stores.open_read(url) as stream:
+            assert stream.read() == key
+        assert stores.read_range(url, 0, len(key)) == key
+        assert stores.stat(url).size == len(key)
+        with stores.open_write(url) as stream:
+            stream.write(b"again")
+    assert sorted(CloudStore().list("s3://shards/odd/")) == sorted(listed)
+    for key in ODD:
+        assert s3.get_object(Bucket="shards", Key=f"odd/{key}")["Body"].read() == b"again"
+
+
+def test_odd_keys_of_google_are_listed_and_opened_as_the_same_object(s3, monkeypatch):
+    for key in ODD:
+        s3.put_object(Bucket="shards", Key=f"google/{key}", Body=key.encode())
+    for name in [name for name in os.environ if name.startswith("GOOGLE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GOOGLE_BASE_URL", os.environ["AWS_ENDPOINT_URL"])
+    monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "token")
+    listed = list(CloudStore().list("gs://shards/google/"))
+    assert sorted(listed) == sorted(f"gs://shards/google/{key}" for key in ODD)
+    for url in listed:
+        with stores.open_read(url) as stream:
+            assert stream.read() == url.removeprefix("gs://shards/google/").encode()
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_keys_that_would_open_another_object_are_refused(s3, key):
+    s3.put_object(Bucket="shards", Key="a", Body=b"another object")
+    for act in (stores.open_read, stores.open_write, stores.stat):
+        with pytest.raises(SpecError, match="cannot be opened"):
+            act(f"s3://shards/{key}")
+
+
+def test_a_directory_marker_is_listed_once_beside_an_object_of_the_same_name(s3):
+    for key in ("marked/d", "marked/d/", "marked/d/x"):
+        s3.put_object(Bucket="shards", Key=key, Body=b"")
+    assert sorted(CloudStore().list("s3://shards/marked/")) == ["s3://shards/marked/d", "s3://shards/marked/d/x"]
+
+
+def test_an_object_that_is_replaced_is_an_error_for_streams_and_ranges(s3):
+    s3.put_object(Bucket="shards", Key="replaced.tar", Body=bytes(20 * MB))
+    url = "s3://shards/replaced.tar"
+    version = stores.stat(url).etag
+    assert stores.read_range(url, 10, 10, version=version) == bytes(10)
+    with stores.open_read(url) as stream:
+        stream.read(MB)
+        s3.put_object(Bucket="shards", Key="replaced.tar", Body=b"x" * 20 * MB)
+        with pytest.raises(StoreError, match="changed while it was read"):
+            stores.read_range(url, 10, 10, version=version)
+        assert set(stream.read()) == {0}  # one answer is one version
+    body = stores._object_store._body(url, MB, None)
+    body.close()
+    with pytest.raises(StoreError, match="changed while it was read"):
+        stores._object_store._body(url, MB, version)
 
 
 def test_bad_input(monkeypatch):

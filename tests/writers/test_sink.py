@@ -54,7 +54,7 @@ def test_a_stream_that_takes_nothing_is_an_error():
     stuck = Hesitant()
     stuck.write = lambda data: 0
     sink = Sink(stuck, None)
-    with pytest.raises(StoreError, match="no more bytes"):
+    with pytest.raises(StoreError, match="not accept more bytes"):
         sink.write([MEGABYTE], len(MEGABYTE))
 
 

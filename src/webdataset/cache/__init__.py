@@ -1,21 +1,29 @@
-"""Shards kept on the local disk: a store around a store.
+"""Shards kept on the local disk.
 
-In: addresses. Out: streams and paths of local copies. This room knows names, sizes, versions, checksums and who is
-fetching; it does not know what is inside a shard beyond its first bytes.
+In: addresses. Out: streams and paths of local copies. This package knows names, sizes, versions, checksums and which
+process fetches; it knows nothing about the contents of a shard beyond its first bytes.
 
 Each shard is fetched once, by one process, while any number of readers follow it byte by byte; it is validated, then
-published by a rename. A process may be killed at any moment: what it had fetched is taken over from the last byte.
-Nothing that the cache did not make is ever deleted.
+published by a rename. A process may be killed at any moment: the next one continues from the last byte. The cache never
+deletes a file that it did not make.
 
-    _shard_cache     ShardCache: open, get, forget       _cache_stages    FileCache, StreamingOpen, CachedOpener
-    _fetch_shard      the one who fetches                 _follow_fetch    those who read meanwhile
-    _quota      the size limit and LRU              _records   files and notes on the disk
-    _locks     who may do what                     _leases    the same where there are no locks
-    _file_names     file names for addresses            _sniff     what kind of file this is
-    _cleanup   the public library's cleaner        _download  one address to one file
-    _prefetch_shards     OpenAhead: the next shards while the current one is used
-    _boot_id   host and boot                       _memory_cache    shards in memory, shared by workers
-    _download_bar       a progress bar for a download
+    _shard_cache      ShardCache: open, get, forget
+    _cache_stages     FileCache, StreamingOpen, CachedOpener: shards in, opened shards out
+    _fetch_shard      the thread that fetches a shard
+    _follow_fetch     the streams that read it meanwhile
+    _revalidate       whether a copy is still what its origin has
+    _quota            the size limit and LRU
+    _records          files and records on the disk
+    _locks            locks between processes
+    _disk_errors      errors of the disk, as typed errors
+    _boot_id          host, boot and process namespace
+    _file_names       file names for addresses
+    _sniff            the kind of a file by its first bytes
+    _prefetch_shards  OpenAhead: the next shards while the current one is used
+    _memory_cache     shards in memory (/dev/shm), shared by workers
+    _download         one address to one file
+    _download_bar     a progress bar for a download
+    _cleanup          the public library's cleaner
 """
 
 import importlib
@@ -54,12 +62,12 @@ __all__ = [
 ]
 
 
-# What this module held in the 0.2 series.
+# Names of this module in the 0.2 series.
 _OLDER = "cached_tarfile_samples cached_tarfile_to_samples cached_url_opener lru_cleanup"
 
 
 def __getattr__(name: str) -> Any:
-    """The public library's three constants, as the environment has them now, and its older names."""
+    """The public library's three constants, from the environment, and its older names."""
     constants: dict[str, Any] = {
         "default_cache_dir": lambda: config.read("WDS_CACHE") or DEFAULT_FOLDER,
         "default_cache_size": lambda: config.read("WDS_CACHE_SIZE"),
@@ -67,6 +75,6 @@ def __getattr__(name: str) -> Any:
     }
     if name in constants:
         return constants[name]()
-    if name in _OLDER.split():  # these read samples; by name, because a room does not know what is above it
+    if name in _OLDER.split():  # these read samples; imported by name, because layers import downwards only
         return getattr(importlib.import_module("webdataset.older"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

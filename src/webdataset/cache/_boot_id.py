@@ -1,4 +1,4 @@
-"""Which machine this is, since its last start: what a killed process left behind can be trusted only there."""
+"""The identity of this machine since its last boot: parts of killed processes can be trusted only there."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from functools import lru_cache
 def machine() -> str:
     """Host name, boot and process namespace.
 
-    Pages that were not on the disk when the power failed belong to another boot; in another namespace, as containers of
-    one host are, a number names another process.
+    After another boot a file may lack what was not written to the disk. In another namespace, as in containers of one
+    host, the same number is another process.
 
     >>> machine() == machine()
     True

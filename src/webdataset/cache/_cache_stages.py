@@ -1,4 +1,4 @@
-"""Shard addresses in, opened shards out: with a cache between, or without."""
+"""Shard addresses in, opened shards out: through a cache, or without."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 Shard = dict[str, Any]
 
-# Where the public library puts a cache that is given no directory.
+# The directory that the public library uses for a cache that is given none.
 DEFAULT_FOLDER = "./_cache"
 
 
 class StreamingOpen:
-    """Opens each shard where it lies.
+    """Opens each shard in its store.
 
     >>> from webdataset import stores
     >>> with stores.open_write("memory://open/a.tar") as stream:
@@ -33,8 +33,8 @@ class StreamingOpen:
     [b'hello']
 
     Args:
-        verbose: Kept for the public library's sake; opened addresses are logged with `GOPEN_VERBOSE=1`.
-        handler: What to do with a shard that cannot be opened.
+        verbose: Accepted as the public library does; opened addresses are logged with `GOPEN_VERBOSE=1`.
+        handler: Called for a shard that cannot be opened.
     """
 
     def __init__(self, verbose: bool = False, handler: Handler = reraise_exception) -> None:
@@ -52,24 +52,30 @@ class StreamingOpen:
 
 
 class FileCache:
-    """Opens each shard through a cache directory; local files are read where they are.
+    """Opens each shard from a cache directory, after it was fetched as a whole; local files are opened directly.
 
     >>> import tempfile, tarfile
     >>> from webdataset import stores
     >>> with stores.open_write("memory://files/a.tar") as stream:
     ...     tarfile.open(fileobj=stream, mode="w|").close()
     >>> cache = FileCache(tempfile.mkdtemp())
-    >>> [len(shard["stream"].read()) for shard in cache(["memory://files/a.tar"])]
-    [10240]
+    >>> for shard in cache(["memory://files/a.tar"]):
+    ...     with shard["stream"]:
+    ...         os.path.getsize(shard["local_path"])
+    10240
+
+    Here `local_path` is a complete file, as in the public library. `WebDataset(cache_dir=...)` reads a shard while it
+    is fetched.
 
     Args:
         cache_dir: The directory; `WDS_CACHE`, else `./_cache`, if none is given.
         url_to_name: The file name for an address; by default a hash of the full address and its last component.
         verbose: Log hits and downloads at INFO, as `WDS_VERBOSE_CACHE=1` does.
-        validator: A function of a path; what it does not approve of is not kept.
-        handler: Called once with what went wrong with a shard, after all retries.
-        cache_size: Limit in bytes, with what is on its way; -1 takes `WDS_CACHE_SIZE`, else none.
-        cache_cleanup_interval: Seconds between two looks for what killed processes left behind.
+        validator: A function of a path; a file that it refuses is not kept.
+        handler: Called once for a shard that failed, after all retries.
+        cache_size: Limit in bytes, with shards that are being fetched; -1 takes `WDS_CACHE_SIZE`, else none.
+        cache_cleanup_interval: Seconds between two searches for what killed processes left.
+        revalidate: When a copy is compared with its origin; see `ShardCache`.
     """
 
     def __init__(
@@ -82,10 +88,13 @@ class FileCache:
         handler: Handler = reraise_exception,
         cache_size: float = -1,
         cache_cleanup_interval: float = 30,
+        revalidate: str | None = None,
     ) -> None:
         folder = cache_dir if cache_dir is not None else config.read("WDS_CACHE") or DEFAULT_FOLDER
         limit = int(cache_size) if cache_size is not None and cache_size >= 0 else config.read("WDS_CACHE_SIZE")
-        self.cache = ShardCache(os.fspath(folder), limit, url_to_name, validator, cache_cleanup_interval, verbose)
+        self.cache = ShardCache(
+            os.fspath(folder), limit, url_to_name, validator, cache_cleanup_interval, verbose, revalidate
+        )
         self.cache_dir = self.cache.folder
         self.verbose, self.handler = verbose, handler
 
@@ -101,20 +110,19 @@ class FileCache:
         return _opened(urls, self._open, self.handler)
 
     def _open(self, url: str) -> Shard:
-        path = is_local(url)
-        if path is not None:
-            return {"url": url, "stream": open_read(url), "local_path": path}
-        stream = self.cache.open(url)
-        found: Shard = {"url": url, "stream": stream}
-        name = getattr(stream, "name", None)
-        if isinstance(name, str):
-            found["local_path"] = name
-        return found
+        path = self.get_file(url)
+        try:
+            return {"url": url, "stream": open_read(path), "local_path": path}
+        except FileNotFoundError:
+            if is_local(url) is not None:
+                raise
+            path = self.get_file(url)  # another process evicted it in between
+            return {"url": url, "stream": open_read(path), "local_path": path}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CachedOpener:
-    """Opens one shard through a cache: what a reader of samples is given for `opener`.
+    """Opens one shard through a cache, and reads it while it is fetched: an `opener` for readers of samples.
 
     >>> import tempfile, tarfile
     >>> from webdataset import stores
@@ -128,8 +136,11 @@ class CachedOpener:
 
     cache: ShardCache
 
+    def __repr__(self) -> str:
+        return "CachedOpener()"  # part of a checkpoint, which may be loaded on a machine with another directory
+
     def __call__(self, url: str, *, start: int = 0) -> Any:
-        """A stream of the shard from byte `start` on; local files are read where they are."""
+        """A stream of the shard from byte `start` on; local files are opened directly."""
         if is_local(url) is not None:
             return open_read(url, start=start)
         stream = self.cache.open(url)
@@ -143,13 +154,17 @@ class CachedOpener:
             raise
         return stream
 
+    def open_soon(self, url: str) -> Any:
+        """A stream of the shard that is being fetched from now on; `begin` waits for its first byte."""
+        return self.cache.open_soon(url)
+
     def local_path(self, url: str) -> str:
-        """Where the copy of a shard lies, or will."""
+        """Where the copy of a shard is, or will be."""
         return is_local(url) or os.path.join(self.cache.folder, self.cache.name(url))
 
 
 def _opened(urls: Iterable[str | Shard], opener: Callable[[str], Shard], handler: Handler) -> Iterator[Shard]:
-    """Open one after the other; the handler decides once about each that cannot be opened."""
+    """Open one after the other; the handler is called once for each that cannot be opened."""
     for item in urls:
         shard = dict(item) if isinstance(item, dict) else {"url": item}
         try:

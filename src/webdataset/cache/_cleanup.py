@@ -1,4 +1,4 @@
-"""Keeping any directory under a size, oldest first: the public library's cleaner, asked for by hand."""
+"""Deletes the oldest files of any directory until it fits a size: the public library's cleaner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def last_used(path: str) -> float:
-    """When a file was last read or written, as far as its file system notes it.
+    """When a file was last read or written, as far as its file system records it.
 
     >>> last_used(os.devnull) > 0
     True
@@ -38,14 +38,14 @@ class LRUCleanup:
     >>> len(os.listdir(folder))
     1
 
-    The shard cache keeps its own limit and needs no cleaner; this one deletes what it finds, whoever made it.
+    `ShardCache` has a limit of its own and does not need this. This class deletes every file that it finds.
 
     Args:
         cache_dir: The directory; `WDS_CACHE` if none is given.
-        cache_size: Bytes that may stay.
+        cache_size: Limit in bytes.
         keyfn: The time of a file; the smallest goes first.
-        verbose: Log what is deleted.
-        interval: Seconds between two real cleanings; None cleans at every call.
+        verbose: Log deleted files.
+        interval: Seconds between two cleanups; None cleans at every call.
     """
 
     def __init__(

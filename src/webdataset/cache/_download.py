@@ -13,7 +13,7 @@ from ._download_bar import download_bar
 def download(
     url: str | os.PathLike[str], dest: str | os.PathLike[str], chunk_size: int = 1 << 20, verbose: bool = False
 ) -> None:
-    """Copy what is stored at `url` to `dest`; `dest` appears complete or not at all.
+    """Copy the object at `url` to `dest`; `dest` appears complete or not at all.
 
     >>> import tempfile
     >>> from webdataset import stores

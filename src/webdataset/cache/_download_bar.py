@@ -1,4 +1,4 @@
-"""A bar on the standard error stream for one download."""
+"""A progress bar for one download."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webdataset.stores import redacted
 
 
 def download_bar(url: str, total: int | None, *, shown: bool | None = None) -> AbstractContextManager[Any]:
-    """A progress bar if it is wanted (by default: if `WDS_PROGRESS` is set), else None; to be told bytes by `update`.
+    """A progress bar if `shown` (by default: if `WDS_PROGRESS` is set), else None; `update` adds bytes.
 
     >>> with download_bar("https://h/a.tar", 100, shown=False) as bar:
     ...     print(bar)
@@ -21,6 +21,6 @@ def download_bar(url: str, total: int | None, *, shown: bool | None = None) -> A
     from tqdm import tqdm
 
     class Bar(tqdm):  # type: ignore[type-arg,misc,unused-ignore]  # tqdm has no types
-        monitor_interval = 0  # its monitor is a thread that never ends
+        monitor_interval = 0  # its monitor thread never ends
 
     return Bar(total=total, unit="B", unit_scale=True, desc=redacted(url)[-40:])  # type: ignore[no-any-return,unused-ignore]  # the same

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 import zlib
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import FormatError, StoreError, Where
-from webdataset.stores import abandonable, counters, open_read, redacted, stat
+from webdataset.stores import abandonable, counters, is_strong, redacted, stat
 
 from ._boot_id import machine
+from ._disk_errors import disk_errors
 from ._download_bar import download_bar
 from ._file_names import url_hash
-from ._quota import STEP, fill_lock
-from ._records import Claim, Entry, file_size
+from ._quota import STEP
+from ._records import Claim, Entry, file_size, fill_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,29 +30,31 @@ _PIECE = 1 << 20
 
 
 class NoRoom(Exception):
-    """The shard cannot fit: a message to the readers, who then read from the origin."""
+    """The shard does not fit into the cache: its readers then read from the origin."""
 
 
 class Stopped(Exception):
-    """Nobody in this process reads the shard any more."""
+    """No reader in this process needs the shard any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What filling needs to know about a cache directory."""
+class CacheDirectory:
+    """What a fill needs to know about a cache directory."""
 
     records: Records
     locks: Locks
     room: Room
     validator: Callable[[str], Any] | None
+    opener: Callable[..., Any]
 
 
 class Fill:
-    """Fetches a shard. The caller has taken its lock; the fill gives it back when it ends, however it ends."""
+    """Fetches a shard. The caller has taken its lock; the fill releases it when it ends, however it ends."""
 
-    def __init__(self, place: Place, url: str, name: str) -> None:
-        self._place, self._url, self.name = place, url, name
-        # The lock itself is what is taken: Ctrl-C inside Condition.__enter__, which is Python, would leave it taken.
+    def __init__(self, directory: CacheDirectory, url: str, name: str) -> None:
+        self._directory, self._url, self.name = directory, url, name
+        # The lock itself is taken, not the condition: Ctrl-C inside Condition.__enter__, which is Python code, would
+        # leave it locked.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._stop, self.finished = threading.Event(), False
@@ -68,7 +70,7 @@ class Fill:
             self._changed.wait_for(lambda: self.written > position or self.finished, timeout)
 
     def stop(self) -> None:
-        """End soon; what was fetched stays for whoever reads the shard next."""
+        """End soon; what was fetched is kept for the next reader of the shard."""
         self._stop.set()
         self._thread.join()
 
@@ -77,93 +79,93 @@ class Fill:
         self._thread.join()
 
     def _run(self) -> None:
-        try:
-            with abandonable(self._stop):
-                while not self._fetch():
-                    pass
-        except BaseException as error:
-            self.error = error
-        finally:
-            self._abandon()
-            self._place.locks.release(fill_lock(self.name))
-            with self._lock:
-                self.finished = True
-                self._changed.notify_all()
+        for step in (self._fetch, self._disown_parts, self._release):
+            try:
+                with disk_errors(self._directory.records.folder, self._url), abandonable(self._stop):
+                    step()
+            except BaseException as error:  # readers raise it; the lock is released in any case
+                self.error = self.error or error
+        with self._lock:
+            self.finished = True
+            self._changed.notify_all()
 
-    def _fetch(self) -> bool:
-        """Whether the shard is there now; False when a part turned out to be of another version."""
-        records = self._place.records
-        if records.entry(self.name) is not None:
-            return True  # published by somebody else between our look and our lock
-        token, claim, offset = self._resume()
-        if token is not None and claim is not None and claim.size == offset:
-            self._publish(token, claim, self._checksum(token))
-            return True
-        with closing(open_read(self._url, start=offset)) as stream:
-            if token is None or claim is None:
-                token, claim = self._begin(stream)
-                offset = 0
-            elif getattr(stream, "version", None) != claim.version:
-                records.remove_part(self.name, token)
-                return False
-            else:
-                claim = replace(claim, process=os.getpid())
-                records.write_claim(self.name, token, claim)
-            self.written = offset
-            counters.add("cache.fills")
-            claim, checksum = self._copy(stream, token, claim)
-        self._publish(token, claim, checksum)
-        return True
+    def _release(self) -> None:
+        self._directory.locks.release(fill_lock(self.name))
 
-    def _abandon(self) -> None:
-        """What is left of an unfinished part has no owner now: nobody may follow it before it is taken over."""
-        records = self._place.records
+    def _fetch(self) -> None:
+        if self._directory.records.entry(self.name) is not None:
+            return  # published by another process between our look and our lock
+        left = self._part_of_ended_process()
+        if left is None or not self._continue(*left):
+            self._begin()
+
+    def _disown_parts(self) -> None:
+        """An unfinished part of ours must not be followed until a process has compared its version with the origin."""
+        records = self._directory.records
         for name, token in list(records.parts(self.name)):
             claim = records.claim(name, token)
             if claim is not None and claim.machine == machine() and claim.process == os.getpid():
                 records.write_claim(name, token, replace(claim, process=0))
 
-    def _resume(self) -> tuple[str | None, Claim | None, int]:
-        """A part of the same version that a process of this machine left behind; other leftovers are removed."""
-        records, best = self._place.records, None
+    def _part_of_ended_process(self) -> tuple[str, Claim, int] | None:
+        """A part that can be continued; other parts of processes that have ended are removed."""
+        records, best = self._directory.records, None
         for name, token in list(records.parts(self.name)):
             claim = records.claim(name, token)
-            if claim is None or claim.machine != machine() or claim.leased or self._place.locks.leased:
-                if claim is None or claim.machine == machine():
-                    records.remove_part(name, token)
-                continue
+            if claim is not None and claim.is_live and claim.process != os.getpid():
+                continue  # although we hold the lock; one of ours is left from a failure
             size = file_size(records.part(name, token))
-            if best is not None or not size or claim.version is None or not self._still(claim):
-                records.remove_part(name, token)
-            else:
+            if best is None and size and claim is not None and self._can_continue(claim):
                 best = (token, claim, size)
-        return best or (None, None, 0)
+            else:
+                records.remove_part(name, token)
+        return best
 
-    def _still(self, claim: Claim) -> bool:
-        """Whether the origin still has what the part is of; asked before a byte is taken over."""
-        return claim.url_hash == url_hash(self._url) and stat(self._url).etag == claim.version
+    def _can_continue(self, claim: Claim) -> bool:
+        """The rule of `stores._same_object`: only under a strong version, which the origin still has."""
+        if claim.url_hash != url_hash(self._url) or not is_strong(claim.version) or self._directory.locks.soft:
+            return False
+        return stat(self._url).etag == claim.version
 
-    def _begin(self, stream: Any) -> tuple[str, Claim]:
-        size: int | None = getattr(stream, "size", None)
-        claim = Claim(
-            url_hash=url_hash(self._url),
-            version=getattr(stream, "version", None),
-            size=size,
-            reserved=STEP if size is None else size,
-            machine=machine(),
-            process=os.getpid(),
-            leased=self._place.locks.leased,
-        )
-        token = self._place.room.begin(self.name, claim)
-        if token is None:
-            raise NoRoom
-        return token, claim
+    def _continue(self, token: str, claim: Claim, offset: int) -> bool:
+        """Fetch the rest of a part; False if the origin has another version by now."""
+        records = self._directory.records
+        if claim.size == offset:
+            self._publish(token, claim, self._checksum(token))
+            return True
+        with closing(self._directory.opener(self._url, start=offset)) as stream:
+            if getattr(stream, "version", None) != claim.version:
+                records.remove_part(self.name, token)
+                return False
+            claim = replace(claim, process=os.getpid())
+            records.write_claim(self.name, token, claim)
+            self.written = offset
+            self._copy(stream, token, claim)
+        return True
 
-    def _copy(self, stream: Any, token: str, claim: Claim) -> tuple[Claim, int]:
+    def _begin(self) -> None:
+        with closing(self._directory.opener(self._url)) as stream:
+            size: int | None = getattr(stream, "size", None)
+            claim = Claim(
+                url_hash=url_hash(self._url),
+                version=getattr(stream, "version", None),
+                size=size,
+                reserved=STEP if size is None else size,
+                machine=machine(),
+                process=os.getpid(),
+            )
+            token = self._directory.room.begin(self.name, claim)
+            if token is None:
+                raise NoRoom
+            self._copy(stream, token, claim)
+
+    def _copy(self, stream: Any, token: str, claim: Claim) -> None:
+        """Append the rest of the stream to the part, and publish it. A part that is not complete stays."""
+        counters.add("cache.fills")
         checksum = self._checksum(token)
         read = getattr(stream, "read1", stream.read)
         with (
-            open(self._place.records.part(self.name, token), "ab", buffering=0) as part,
+            open(self._directory.records.part(self.name, token), "ab", buffering=0) as part,
             download_bar(self._url, claim.size) as bar,
         ):
             while piece := read(_PIECE):
@@ -175,14 +177,13 @@ class Fill:
                 checksum = zlib.crc32(piece, checksum)
                 if bar is not None:
                     bar.update(len(piece))
-                self._place.locks.refresh(fill_lock(self.name))
             os.fsync(part.fileno())
-        return claim, checksum
+        self._publish(token, claim, checksum)
 
     def _grow(self, token: str, claim: Claim, needed: int) -> Claim:
-        larger = self._place.room.grow(self.name, token, claim, max(needed, claim.reserved + STEP))
+        larger = self._directory.room.grow(self.name, token, claim, max(needed, claim.reserved + STEP))
         if larger is None:
-            self._place.records.remove_part(self.name, token)
+            self._directory.records.remove_part(self.name, token)
             raise NoRoom
         return larger
 
@@ -195,38 +196,40 @@ class Fill:
                 with self._lock:
                     self.written += count
                     self._changed.notify_all()
-        except OSError as error:
-            if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-                raise
-            self._place.records.remove_part(self.name, token)
-            raise StoreError(
-                "the disk of the shard cache is full",
-                Where(shard=redacted(self._url), offset=self.written),
-                hint=f"free some space in {self._place.records.folder}, or give it a smaller cache_size",
-            ) from error
+        except OSError:
+            with suppress(OSError):  # free the disk
+                self._directory.records.remove_part(self.name, token)
+            raise
 
     def _checksum(self, token: str) -> int:
-        return file_checksum(self._place.records.part(self.name, token))
+        return file_checksum(self._directory.records.part(self.name, token))
 
     def _publish(self, token: str, claim: Claim, checksum: int) -> None:
-        """Validate, describe, rename: a reader finds the shard whole and described, or not at all."""
-        records = self._place.records
-        part = records.part(self.name, token)
+        """Validate, describe, rename: a reader finds the shard complete and described, or not at all."""
+        records = self._directory.records
+        part, data = records.part(self.name, token), records.data(self.name)
         try:
-            validate(self._place.validator, part, self._url)
+            validate(self._directory.validator, part, self._url)
         except BaseException:
             records.remove_part(self.name, token)
             raise
         found = os.stat(part)
-        os.makedirs(os.path.dirname(records.data(self.name)), exist_ok=True)
+        if claim.size is not None and found.st_size != claim.size:
+            records.remove_part(self.name, token)
+            raise StoreError(
+                f"expected {claim.size} bytes, {found.st_size} are in the cache",
+                Where(shard=redacted(self._url)),
+                hint="read it again; if it happens again, check the disk of the cache",
+            )
+        os.makedirs(os.path.dirname(data), exist_ok=True)
         entry = Entry(claim.url_hash, redacted(self._url), found.st_size, claim.version, checksum, found.st_mtime_ns)
         records.write_entry(self.name, entry)
-        os.rename(part, records.data(self.name))
+        os.rename(part, data)
         records.remove_claim(self.name, token)
 
 
 def validate(validator: Callable[[str], Any] | None, path: str, url: str) -> None:
-    """Ask the validator; what it refuses is not kept.
+    """Call the validator; a file that it refuses is not kept.
 
     >>> validate(lambda path: True, "a.tar", "https://h/a.tar")
     """
@@ -234,7 +237,7 @@ def validate(validator: Callable[[str], Any] | None, path: str, url: str) -> Non
         with open(path, "rb") as file:
             beginning = file.read(16).hex(" ")
         raise FormatError(
-            f"what was downloaded is no tar archive (it starts with {beginning})",
+            f"the download is not a tar archive (it starts with {beginning})",
             Where(shard=redacted(url)),
             hint="open the address by hand: it may be an error page; validator=None accepts anything",
         )

@@ -1,4 +1,4 @@
-"""Under which file name an address is kept."""
+"""File names for addresses."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from webdataset import config
 from webdataset.errors import SpecError, StageError
 from webdataset.stores import redacted, scheme_of
 
-# Addresses whose last component is a file name; of any other, the public library keeps the end of the quoted address.
+# Addresses whose last component is a file name; for others the public library uses the end of the quoted address.
 _PATHLIKE = {"", "file", "http", "https", "ftp", "ftps", "gs", "s3", "ais"}
-# File systems allow 255 bytes; hash, dashes and our own endings take their part.
+# File systems allow 255 bytes, including our hash and endings.
 _LONGEST = 120
 
 
 def url_to_hashed_name(url: str) -> str:
-    """The default name: a hash of the full address, and its last component for people who look.
+    """The default name: a hash of the full address, and its last component to make it readable.
 
     >>> url_to_hashed_name("https://h/a/train-0.tar")
     '93094a0b18624203-train-0.tar'
@@ -54,7 +54,7 @@ def url_to_cache_name(url: str, ndir: int = 0) -> str:
 
 
 def pipe_cleaner(spec: str) -> str:
-    """Guess the address inside a `pipe:` command; obsolete in the public library, and only on request here too.
+    """Guess the address inside a `pipe:` command; obsolete in the public library and here.
 
     >>> os.environ["ALLOW_OBSOLETE"] = "1"
     >>> pipe_cleaner("pipe:curl -s http://h/a.tar | cat")
@@ -87,7 +87,7 @@ def safe_name(name: str, url: str) -> str:
     """
     parts = name.split("/")
     if not isinstance(name, str) or not name or os.path.isabs(name) or any(part in {"", ".", ".."} for part in parts):
-        raise SpecError(f"{name!r} is no file name to keep {url} under", hint="url_to_name must return a relative path")
+        raise SpecError(f"{name!r} cannot be the file name for {url}", hint="url_to_name must return a relative path")
     if parts[0].startswith(".webdataset"):
-        raise SpecError(f"{name!r} is the name of the cache's own records", hint="let url_to_name return another")
+        raise SpecError(f"{name!r} is reserved for the records of the cache", hint="let url_to_name return another")
     return name

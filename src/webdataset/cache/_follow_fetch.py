@@ -4,39 +4,43 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
-from webdataset.errors import StoreError, Where
-from webdataset.stores import Stream, counters, open_read, pause, redacted
+from webdataset import config
+from webdataset.errors import StoreError
+from webdataset.stores import BytesRead, Stream, counters, is_strong, pause
 
+from ._disk_errors import disk_errors
 from ._fetch_shard import NoRoom, Stopped
 
 if TYPE_CHECKING:
     from ._fetch_shard import Fill
-    from ._records import Entry
     from ._shard_cache import ShardCache
 
-# Between looks at what another process fetches: soon at first, then twenty times a second.
+# Seconds between looks at what another process fetches: short at first, then twenty times a second.
 _SHORTEST, _LONGEST = 0.001, 0.05
 
 
 class Follower(Stream):
-    """The bytes of a shard as they arrive in the cache; goes on from the origin if the cache cannot hold it.
+    """The bytes of a shard as they arrive in the cache; read from the origin if the cache cannot hold the shard.
 
-    Nothing here owns the download: whoever finds that nobody fetches takes it over from the last byte.
+    No process owns the download: a follower that finds that no process fetches continues it. Bytes of two files, or of
+    a file and the origin, are joined by the rule of `stores._same_object` only.
     """
 
     def __init__(self, cache: ShardCache, url: str, name: str) -> None:
         super().__init__()
         self._cache, self._url, self._name = cache, url, name
+        self._read_so_far = BytesRead(url)
         self._descriptor: int | None = None
-        self._version: tuple[str, str | None] | None = None
         self._origin: Any = None
+        self._ended = False
         self._fill: Fill | None = cache.attach(url, name)
-        self._wait = _SHORTEST
+        self._wait = Wait()
 
     def begin(self) -> None:
-        """Wait for the first byte, so that a shard that cannot be had fails where it is opened."""
+        """Wait for the first byte, so that a shard that cannot be read fails where it is opened."""
         try:
             self.peek()
         except BaseException:
@@ -44,84 +48,96 @@ class Follower(Stream):
             raise
 
     def fill(self, view: memoryview) -> int:
-        count = self._available(view)
-        return self._from_origin(view) if self._origin is not None else count
-
-    def _available(self, view: memoryview) -> int:
-        """The next bytes on the disk, waited for; nothing at the end, or when they must come from the origin."""
-        while self._origin is None:
-            count = self._from_disk(view)
-            if count:
-                self._wait = _SHORTEST
-                return count
-            entry = self._cache.published(self._url, self._name)
-            if entry is None:
-                self._await()
-            elif self._at_the_end(entry):
-                break
-        return 0
+        count = 0
+        with disk_errors(self._cache.folder, self._url):
+            while not count and not self._ended:
+                if self._origin is not None:
+                    count = self._from_origin(view)
+                    self._ended = not count
+                else:
+                    count = self._from_disk(view)
+        self._read_so_far.add(view[:count])
+        return count
 
     def close(self) -> None:
         if not self.closed:
-            self._leave()
-            self._forget_file()
+            self._close_file()
             if self._origin is not None:
                 self._origin.close()
-        super().close()
+            super().close()
+            self._leave()
 
     def _from_origin(self, view: memoryview) -> int:
-        # Not readinto: a user's own opener may hand out less than a file.
+        # Not readinto: the opener of a user may return less than a file.
         piece: bytes = getattr(self._origin, "read1", self._origin.read)(len(view))
         view[: len(piece)] = piece
         return len(piece)
 
     def _from_disk(self, view: memoryview) -> int:
+        """The next bytes in the cache; if there are none, wait, find the end, or go to the origin."""
         try:
-            if self._descriptor is None and not self._open():
-                return 0
-            assert self._descriptor is not None
-            return os.preadv(self._descriptor, [view], self.position)
+            if self._descriptor is not None or self._open():
+                assert self._descriptor is not None
+                count = os.preadv(self._descriptor, [view], self.position)
+                if count:
+                    self._wait = Wait()
+                    return count
+            self._look_again()
         except OSError as error:
-            # A network file system may take an evicted file away under a reader: the origin still has it.
+            # A network file system may remove an evicted file although it is open: the origin still has it.
             if isinstance(error, StoreError) or error.errno not in {errno.ESTALE, errno.EIO}:
                 raise
             self._go_to_origin()
-            return 0
+        return 0
 
     def _open(self) -> bool:
         """Open the file that has the next byte: the published one, else the longest part."""
         path, version = self._cache.locate(self._url, self._name, self.position)
-        if path is None or version is None:
+        if path is None:
             return False
-        if self._version is not None and version != self._version:
-            raise StoreError(
-                "the object changed while it was read through the cache",
-                Where(shard=redacted(self._url), offset=self.position),
-                hint="read it again from the start",
-            )
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # published or evicted between the look and the opening: look again
             return False
-        self._version = version
+        read = self._read_so_far
+        read.check(version, None, self.position if is_strong(version) else 0)
+        if self.position and not is_strong(version):
+            with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
+                file.seek(0)
+                self._compare(0, file)
         return True
 
-    def _at_the_end(self, entry: Entry) -> bool:
-        """The shard is published: either this is its end, or its file has more than the one we had open."""
-        if entry.size == self.position and self._version in {None, (entry.url_hash, entry.version)}:
-            self._version = (entry.url_hash, entry.version)
-            return True
-        self._forget_file()
-        self._cache.intact(self._url, self._name)
-        return False
+    def _compare(self, offset: int, source: Any) -> None:
+        """Read what was read before again, from `offset` on, and compare."""
+        if offset + self._read_so_far.reread(offset, source.read) < self.position:
+            raise StoreError("the shard is shorter than before", hint="read it again from the start")
+
+    def _look_again(self) -> None:
+        """There is no byte at this position now."""
+        entry = self._cache.published(self._url, self._name)
+        if entry is None:
+            self._await()
+        elif self._descriptor is not None and _is_same_file(self._descriptor, self._cache.path(self._name)):
+            size = os.fstat(self._descriptor).st_size
+            if size != entry.size:
+                raise StoreError(
+                    f"expected {entry.size} bytes in the cache, got {size}",
+                    hint="remove the damaged copy",
+                )
+            self._ended = size == self.position  # if not, it grew since we looked
+        else:
+            self._close_file()
+            if entry.size == self.position and self._open():
+                self._ended = True
 
     def _await(self) -> None:
-        self._forget_file()
+        if self._descriptor is not None and os.fstat(self._descriptor).st_nlink == 0:
+            self._close_file()  # the part was removed: whatever comes now is in another file
         if self._fill is None:
             self._fill = self._cache.attach(self._url, self._name)
         if self._fill is None:
-            pause(self._wait)
-            self._wait = min(self._wait * 2, _LONGEST)
+            if not self._wait.patient():  # the other process hangs
+                self._go_to_origin()
             return
         self._fill.wait(self.position, timeout=1.0)
         if self._fill.finished:
@@ -135,15 +151,46 @@ class Follower(Stream):
     def _go_to_origin(self) -> None:
         counters.add("cache.bypassed")
         self._leave()
-        self._forget_file()
-        self._origin = open_read(self._url, start=self.position)
+        self._close_file()
+        read = self._read_so_far
+        start = max(0, read.join_at - 1)  # at the end of the object itself, a server does not say its version
+        self._origin = self._cache.opener(self._url, start=start)
+        read.check(getattr(self._origin, "version", None), getattr(self._origin, "size", None), start)
+        self._compare(start, self._origin)
 
     def _leave(self) -> None:
         fill, self._fill = self._fill, None
         if fill is not None:
             self._cache.detach(fill)
 
-    def _forget_file(self) -> None:
+    def _close_file(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+
+
+class Wait:
+    """Waiting for another process, longer each time, and for a limited time without progress.
+
+    >>> Wait(limit=0).patient()
+    False
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        self._pause = _SHORTEST
+        self._until = time.monotonic() + (max(120.0, 3 * config.read("WDS_TIMEOUT")) if limit is None else limit)
+
+    def patient(self) -> bool:
+        """Wait once; False when the time is over."""
+        if time.monotonic() > self._until:
+            return False
+        pause(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST)
+        return True
+
+
+def _is_same_file(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

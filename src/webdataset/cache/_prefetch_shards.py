@@ -1,16 +1,17 @@
-"""Shards in, opened shards out, the next ones already on their way: a stage before the reader of samples."""
+"""Shards in, opened shards out, while the next ones are fetched: a stage before the reader of samples."""
 
 from __future__ import annotations
 
-import io
+import threading
 from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable, url_as_json, url_from_json
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.stores import ReadAhead, is_local, open_read
+from webdataset.stores import ReadAhead, abandonable, is_local, open_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ Shard = dict[str, Any]
 
 
 class _Waiting(Progress):
-    """The shards that were taken from upstream and not yet handed on; read again from their start on resume."""
+    """The shards that were taken from upstream and not yet handed on; resuming reads them from their start."""
 
     def __init__(self) -> None:
         self.shards: deque[Shard] = deque()
@@ -31,7 +32,7 @@ class _Waiting(Progress):
         self.shards = deque({**shard, "url": url_from_json(shard["url"])} for shard in saved)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OpenAhead(Resumable):
     """Opens shards and reads the next ones ahead by threads; their order is unchanged.
 
@@ -43,13 +44,13 @@ class OpenAhead(Resumable):
     >>> [shard["stream"].read() for shard in stage([{"url": f"memory://open-ahead/{name}"} for name in "ab"])]
     [b'a', b'b']
 
-    Local files are left to the reader, which maps them.
+    Local files are left to the reader. Shards that go through a cache are fetched into it ahead, and read from there.
 
     Args:
         depth: How many shards are read at once, the one in use included.
         budget_bytes: How many bytes may wait in memory, over all of them.
         opener: Opens one address.
-        handler: What to do with a shard that cannot be opened.
+        handler: Called for a shard that cannot be opened.
     """
 
     depth: int = 4
@@ -59,10 +60,15 @@ class OpenAhead(Resumable):
 
     def __post_init__(self) -> None:
         if self.depth < 1 or self.budget_bytes < 1:
-            raise SpecError(f"{self} is not possible", hint="depth and budget_bytes must be at least 1")
+            raise SpecError(f"{self}: depth and budget_bytes must be at least 1")
+
+    def __repr__(self) -> str:
+        # Part of a checkpoint: names, which are the same in every process.
+        names = ", ".join(f"{name}={_named(getattr(self, name))}" for name in ("opener", "handler"))
+        return f"OpenAhead(depth={self.depth}, {names})"
 
     def start(self, during: Pass) -> _Waiting:
-        """Nothing is under way."""
+        """No shard was taken yet."""
         return _Waiting()
 
     def run(self, shards: Iterator[Any], at: _Waiting, /) -> Iterator[Shard]:
@@ -75,16 +81,19 @@ class OpenAhead(Resumable):
                 at.shards.append(shard)
                 yield shard
 
-        with ReadAhead(noted(), self._open, self.budget_bytes, self.depth) as streams:
+        with self._ahead(noted()) as streams:
             for stream in self._handled(streams, at):
                 shard = at.shards.popleft()
-                yield shard if is_local(shard["url"]) else {**shard, "stream": stream}
+                yield shard if stream is None else {**shard, "stream": stream}
 
-    def _open(self, shard: Shard) -> Any:
-        # A local file is opened by the reader itself; here it only takes its turn.
-        return io.BytesIO() if is_local(shard["url"]) else self.opener(shard["url"])
+    def _ahead(self, shards: Iterator[Shard]) -> ReadAhead | _FetchAhead:
+        if hasattr(self.opener, "open_soon"):
+            return _FetchAhead(shards, self.opener.open_soon, self.depth)
+        return ReadAhead(
+            shards, lambda shard: self.opener(shard["url"]), self.budget_bytes, self.depth, skip=_is_local_shard
+        )
 
-    def _handled(self, streams: ReadAhead, at: _Waiting) -> Iterator[Any]:
+    def _handled(self, streams: ReadAhead | _FetchAhead, at: _Waiting) -> Iterator[Any]:
         while True:
             try:
                 yield next(streams)
@@ -94,3 +103,61 @@ class OpenAhead(Resumable):
                 at.shards.popleft()
                 if not self.handler(error):
                     return
+
+
+def _named(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def _is_local_shard(shard: Shard) -> bool:
+    return is_local(shard["url"]) is not None
+
+
+class _FetchAhead:
+    """The next shards, fetched into a cache; each is read from there in its turn, by the consumer itself.
+
+    Threads only open: they compare a copy with its origin, or start to fetch.
+    """
+
+    def __init__(self, shards: Iterator[Shard], open_soon: Callable[[str], Any], depth: int) -> None:
+        self._shards, self._open_soon, self._depth = shards, open_soon, depth
+        self._pool = ThreadPoolExecutor(depth, "webdataset-ahead")
+        self._closing = threading.Event()
+        self._ahead: deque[Future[Any] | None] = deque()
+        self._current: Any = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        self._finish_current()
+        while len(self._ahead) < self._depth and (shard := next(self._shards, None)) is not None:
+            self._ahead.append(None if _is_local_shard(shard) else self._pool.submit(self._open, shard["url"]))
+        if not self._ahead:
+            raise StopIteration
+        opened = self._ahead.popleft()
+        if opened is not None:
+            self._current = opened.result()
+            if hasattr(self._current, "begin"):
+                self._current.begin()
+        return self._current
+
+    def _open(self, url: str) -> Any:
+        with abandonable(self._closing):
+            return self._open_soon(url)
+
+    def _finish_current(self) -> None:
+        current, self._current = self._current, None
+        if current is not None:
+            current.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._finish_current()
+        self._pool.shutdown(wait=True)
+        for opened in self._ahead:
+            if opened is not None and opened.exception() is None:
+                opened.result().close()

@@ -1,4 +1,4 @@
-"""Room on the disk: a hard limit that counts what is on its way, and true LRU when it is reached."""
+"""The size limit of a cache directory. It counts shards that are being fetched; the least recently used go first."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ._records import fill_lock
+
 if TYPE_CHECKING:
     from ._locks import Locks
     from ._records import Claim, Records
 
-# Room for a shard of unknown size is taken in such steps.
+# Bytes for a shard of unknown size are reserved in steps of this size.
 STEP = 16 << 20
-# What a killed process left is kept for those who read the same shard next, but not for ever.
+# Seconds that the part of a killed process is kept for the next reader of the same shard.
 _RESUMABLE = 24 * 3600.0
-# A note takes milliseconds to write; only where its writer cannot be asked after does its age decide.
+# Seconds after which a half-written record of another machine is removed; writing one takes milliseconds.
 _WRITTEN = 60.0
 
 
 class Room:
-    """Decides what may be written and what has to go; all of it under one lock of the directory.
+    """Decides what may be written and what is evicted, under one lock of the directory.
 
     Args:
-        records: The files and notes of the directory.
+        records: The files and records of the directory.
         locks: Its locks.
         limit: Bytes; negative for none.
     """
@@ -34,18 +36,22 @@ class Room:
         self._records, self._locks, self.limit = records, locks, limit
 
     def begin(self, name: str, claim: Claim) -> str | None:
-        """A token for a new part, with room kept for it; None when there cannot be enough."""
+        """A token for a new part, with its bytes reserved; None when they do not fit."""
         token = secrets.token_hex(4)
         with self._locks.holding("room"):
             if not self._fits(claim.reserved, besides=(name, token)):
                 return None
-            with open(self._records.part(name, token), "xb"):
-                pass
-            self._records.write_claim(name, token, claim)
+            try:
+                with open(self._records.part(name, token), "xb"):
+                    pass
+                self._records.write_claim(name, token, claim)
+            except BaseException:
+                self._records.remove_part(name, token)
+                raise
         return token
 
     def grow(self, name: str, token: str, claim: Claim, reserved: int) -> Claim | None:
-        """The claim with more room, or None."""
+        """The claim with more bytes reserved, or None."""
         larger = replace(claim, reserved=reserved)
         if self.limit < 0:
             return larger
@@ -56,7 +62,7 @@ class Room:
         return larger
 
     def sweep(self) -> None:
-        """Remove what killed processes left and nobody can use any more."""
+        """Remove what killed processes left and no reader can use."""
         with self._locks.holding("room"):
             for name, token in list(self._records.parts()):
                 if self._abandoned(name, token):
@@ -66,11 +72,6 @@ class Room:
                     if dead or time.time() - os.stat(path).st_mtime > _WRITTEN:
                         os.unlink(path)
 
-    def shrink(self) -> None:
-        """Make the directory fit its limit, as after the limit was lowered."""
-        with self._locks.holding("room"):
-            self._fits(0, besides=("", ""))
-
     def _abandoned(self, name: str, token: str) -> bool:
         try:
             age = time.time() - os.stat(self._records.part(name, token)).st_mtime
@@ -79,7 +80,7 @@ class Room:
         return age > _RESUMABLE or self._records.claim(name, token) is None
 
     def _drop_part(self, name: str, token: str) -> bool:
-        """Remove a part unless somebody is writing it."""
+        """Remove a part, unless a process is writing it."""
         if not self._locks.try_acquire(fill_lock(name)):
             return False
         try:
@@ -89,7 +90,7 @@ class Room:
         return True
 
     def _fits(self, wanted: int, besides: tuple[str, str]) -> bool:
-        """Whether `wanted` bytes fit, after everything older had to go if need be."""
+        """Whether `wanted` bytes fit, after evicting what was used least recently."""
         if self.limit < 0 or wanted > self.limit:
             return self.limit < 0
         held = {(name, ""): (size, used) for name, size, used in self._records.entries()}
@@ -117,12 +118,3 @@ class Room:
         except FileNotFoundError:
             return 0, 0
         return max(found.st_size, claim.reserved if claim else 0), found.st_mtime_ns
-
-
-def fill_lock(name: str) -> str:
-    """The lock of whoever fetches a shard.
-
-    >>> fill_lock("a.tar")
-    'fill a.tar'
-    """
-    return f"fill {name}"

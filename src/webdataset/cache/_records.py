@@ -1,13 +1,13 @@
-"""The files of a cache directory, and the notes beside them. Paths and notes only: no rules.
+"""The files of a cache directory and the records beside them. Paths and records only: no rules.
 
     DIR/NAME                            a published shard
     DIR/.webdataset/NAME.entry          what it is: address, size, version, checksum; its mtime is the last use
-    DIR/.webdataset/NAME.TOKEN.part     a shard on its way, in order from byte 0
-    DIR/.webdataset/NAME.TOKEN.claim    what it will be, and how much room is kept for it
-    DIR/.webdataset/….OWNER.new         a note being written, and by which process
-    DIR/.webdataset/locks               one byte per name
+    DIR/.webdataset/NAME.TOKEN.part     a shard that is being fetched, in order from byte 0
+    DIR/.webdataset/NAME.TOKEN.claim    what it will be, and how many bytes are reserved for it
+    DIR/.webdataset/….OWNER.new         a record that is being written, and by which process
+    DIR/.webdataset/….lock              locks (see _locks)
 
-(NAME is percent-quoted inside `.webdataset`.) Only what has an entry, a claim or the ending `.part` is ours to delete.
+(NAME is percent-quoted inside `.webdataset`.) The cache deletes only what has an entry, a claim or the ending `.part`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A published shard: what it is, and how to recognise that it is still intact."""
+    """A published shard: what it is, and how to see that it is still intact."""
 
     url_hash: str
     url: str
@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A shard on its way: what it is of, who fetches it (process 0: nobody now), and the room kept for it."""
+    """A shard that is being fetched: its version, the process that fetches it (0: none now), the bytes reserved."""
 
     url_hash: str
     version: str | None
@@ -53,23 +53,32 @@ class Claim:
     reserved: int
     machine: str
     process: int = 0
-    leased: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a process is fetching it. Of another machine that is not known, and assumed."""
+        return self.machine != machine() or process_lives(self.process)
 
 
 class Records:
-    """Reads and writes the notes of one cache directory."""
+    """Reads and writes the records of one cache directory."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.notes = os.path.join(folder, ".webdataset")
-        os.makedirs(self.notes, exist_ok=True)
+        self.make_folder()
+
+    def make_folder(self) -> None:
+        """Make the directory, if it is not there or was removed."""
+        if not os.path.isdir(self.notes):
+            os.makedirs(self.notes, exist_ok=True)
 
     def data(self, name: str) -> str:
-        """Where a published shard lies."""
+        """The path of a published shard."""
         return os.path.join(self.folder, name)
 
     def part(self, name: str, token: str) -> str:
-        """Where a shard on its way lies."""
+        """The path of a shard that is being fetched."""
         return os.path.join(self.notes, f"{_quoted(name)}.{token}.part")
 
     def entry(self, name: str) -> Entry | None:
@@ -86,13 +95,13 @@ class Records:
         self._write(self._entry(name), entry)
 
     def touch(self, name: str) -> None:
-        """Note a use."""
+        """Record a use."""
         with suppress(OSError):
             os.utime(self._entry(name))
 
     def forget(self, name: str) -> None:
-        """Remove a published shard: first the file, so that no entry-less file of ours can remain."""
-        for path in (self.data(name), self._entry(name)):
+        """Remove a published shard: first the file, so that no file of ours is left without an entry."""
+        for path in (self.data(name), self._entry(name), os.path.join(self.notes, f"{_quoted(fill_lock(name))}.lock")):
             with suppress(FileNotFoundError):
                 os.unlink(path)
 
@@ -135,7 +144,7 @@ class Records:
                     yield found
 
     def half_written(self) -> Iterator[tuple[str, bool]]:
-        """(path, whether its writer is known to be dead) of every note that was not renamed yet."""
+        """(path, whether its writer is known to have ended) of every record that was not renamed yet."""
         for note in self._ending(".new"):
             _, where, process, _ = f"..{note.removesuffix('.new')}".rsplit(".", 3)
             dead = where == _here() and process.isdigit() and not process_lives(int(process))
@@ -152,9 +161,23 @@ class Records:
 
     def _write(self, path: str, note: Any) -> None:
         temporary = f"{path}.{_here()}.{os.getpid()}.{secrets.token_hex(4)}.new"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(asdict(note), file)
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump(asdict(note), file)
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
+def fill_lock(name: str) -> str:
+    """The name of the lock that a process holds while it fetches a shard.
+
+    >>> fill_lock("a.tar")
+    'fill a.tar'
+    """
+    return f"fill {name}"
 
 
 def _here() -> str:
@@ -182,5 +205,5 @@ def _load(kind: type[T], path: str) -> T | None:
     try:
         with open(path, encoding="utf-8") as file:
             return kind(**json.load(file))
-    except (OSError, ValueError, TypeError):
+    except (FileNotFoundError, ValueError, TypeError):
         return None

@@ -7,20 +7,21 @@ import os
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
 
 from webdataset import config
-from webdataset.errors import AccessDenied, SpecError, StoreError, Where
-from webdataset.stores import counters, process_lives, redacted
+from webdataset.errors import SpecError, StoreError, Where
+from webdataset.stores import counters, open_read, redacted
 
-from ._boot_id import machine
-from ._fetch_shard import Fill, NoRoom, Place, Stopped, file_checksum
+from ._disk_errors import disk_errors
+from ._fetch_shard import CacheDirectory, Fill, NoRoom, Stopped, file_checksum
 from ._file_names import safe_name, url_hash, url_to_hashed_name
-from ._follow_fetch import Follower
-from ._locks import locks_of
-from ._quota import Room, fill_lock
-from ._records import Claim, Entry, Records, file_size
+from ._follow_fetch import Follower, Wait
+from ._locks import Locks
+from ._quota import Room
+from ._records import Entry, Records, file_size, fill_lock
+from ._revalidate import POLICIES, Revalidation
 from ._sniff import check_tar_format
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class ShardCache:
-    """Shards on the local disk, each fetched once however many processes ask for it, and read while it is fetched.
+    """Shards on the local disk. Each is fetched once, by one of all processes, and can be read while it is fetched.
 
     >>> import tempfile, tarfile, io
     >>> from webdataset import stores
@@ -47,12 +48,15 @@ class ShardCache:
     True
 
     Args:
-        folder: Where; `~` is expanded, and it is made if need be.
-        limit: Bytes, counting what is on its way; negative for no limit.
+        folder: The directory; `~` is expanded, and it is made if it does not exist.
+        limit: Bytes, counting shards that are being fetched; negative for no limit.
         url_to_name: The file name for an address; by default a hash of the full address and its last component.
-        validator: A function of a path; what it does not approve of is not kept.
-        interval: Seconds between two looks for what killed processes left behind.
+        validator: A function of a path; a file that it refuses is not kept.
+        interval: Seconds between two searches for what killed processes left.
         verbose: Log hits and downloads at INFO, as `WDS_VERBOSE_CACHE=1` does.
+        revalidate: When a copy is compared with its origin: `never`, `size+version` (on open, if the origin answers) or
+            `always` (on open, with its checksum; the origin must answer). None takes `WDS_CACHE_REVALIDATE`.
+        opener: Opens the origin: `opener(url, start=...)`.
     """
 
     folder: str
@@ -61,6 +65,8 @@ class ShardCache:
     validator: Callable[[str], Any] | None = check_tar_format
     interval: float = 30.0
     verbose: bool = False
+    revalidate: str | None = None
+    opener: Callable[..., Any] = open_read
     _runtime: _Runtime | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -68,64 +74,76 @@ class ShardCache:
             raise SpecError("url_to_name and validator must be functions", hint="leave them out for the defaults")
         if not isinstance(self.limit, int | float):
             raise SpecError(f"the cache size {self.limit!r} is not a number", hint="give bytes, or -1 for no limit")
+        if self.revalidate not in {None, *POLICIES}:
+            raise SpecError(f"revalidate={self.revalidate!r}", hint=f"use one of {', '.join(POLICIES)}")
         self.folder = os.path.abspath(os.path.expanduser(os.fspath(self.folder)))
 
     def open(self, url: str) -> Stream | IO[bytes]:
         """A stream of the shard: from the disk if it is there, else as it arrives."""
-        name = self.name(url)
-        path = self.intact(url, name)
-        if path is not None:
-            with suppress(FileNotFoundError):  # evicted by another process since we looked: a miss like any other
-                return open(path, "rb")
-        counters.add("cache.misses")
-        self._note("fetching", url)
-        stream = Follower(self, url, name)
-        stream.begin()
+        stream = self.open_soon(url)
+        if isinstance(stream, Follower):
+            stream.begin()
         return stream
 
-    def get(self, url: str) -> str:
-        """The path of the shard, after it was fetched if need be."""
+    def open_soon(self, url: str) -> Follower | IO[bytes]:
+        """The same without waiting for the first byte; a shard that is not there is being fetched from now on."""
         name = self.name(url)
+        path = self.intact(url, name)
+        with disk_errors(self.folder, url):
+            if path is not None:
+                with suppress(FileNotFoundError):  # evicted by another process since we looked: a miss like any other
+                    return open(path, "rb")
+            self._missed(url)
+            return Follower(self, url, name)
+
+    def get(self, url: str) -> str:
+        """The path of the shard, after it was fetched if necessary."""
+        name, wait = self.name(url), Wait()
         while True:
             path = self.intact(url, name)
             if path is not None:
                 return path
             fill = self.attach(url, name)
-            if fill is None:
-                with Follower(self, url, name) as stream:  # somebody else fetches it: follow to the end
-                    while stream.read1():
-                        pass
-                continue
-            fill.join()
-            self.detach(fill)
-            self._raise(fill, url)
+            if fill is not None:
+                self._missed(url)
+                fill.join()
+                self.detach(fill)
+                self._raise(fill, url)
+            elif not wait.patient():
+                raise StoreError(
+                    "another process does not finish fetching the shard into the cache",
+                    Where(shard=redacted(url)),
+                    hint=f"look for a hanging process that uses {self.folder}",
+                )
 
     def forget(self, url: str) -> None:
         """Remove the shard, so that it is fetched again."""
-        name = self.name(url)
-        with self._at().locks.holding("room"):
-            if self._at().records.entry(name) is not None:
-                self._at().records.forget(name)
+        name, at = self.name(url), self._at()
+        with disk_errors(self.folder, url), at.locks.holding("room"):
+            if at.records.entry(name) is not None:
+                at.records.forget(name)
 
     def name(self, url: str) -> str:
         """The file name that the shard has, or will have."""
         return safe_name(self.url_to_name(url), url)
 
+    def path(self, name: str) -> str:
+        """Where a published shard is."""
+        return self._at().records.data(name)
+
     def intact(self, url: str, name: str) -> str | None:
-        """The path of the published shard, if it is what was published; a damaged one is removed."""
+        """The path of the published shard, if it is intact and its origin has not changed; else it is removed."""
         at = self._at()
-        path = at.records.data(name)
-        entry = self.published(url, name)
-        if entry is None:
-            return self._adopted(path, url, name)
-        try:
-            damaged = self._damaged(path, entry, name)
-        except FileNotFoundError:  # evicted by another process since we looked
-            return None
-        if damaged:
-            _log.warning("the cached copy of %s was damaged; fetching it again", redacted(url))
-            counters.add("cache.damaged")
-            self.forget(url)
+        with disk_errors(self.folder, url):
+            path, entry = at.records.data(name), self.published(url, name)
+            if entry is None:
+                return self._adopted(path, url, name)
+            why = self._why_not(path, entry, url, name)
+        if why is not None:
+            if why:
+                _log.warning("%s: %s; fetching it again", redacted(url), why)
+                counters.add("cache.damaged")
+                self.forget(url)
             return None
         at.records.touch(name)
         counters.add("cache.hits")
@@ -139,74 +157,83 @@ class ShardCache:
             raise SpecError(
                 f"url_to_name gives the name {name!r} to two addresses: {entry.url}",
                 Where(shard=redacted(url)),
-                hint="leave url_to_name out: the default tells all addresses apart",
+                hint="leave url_to_name out: the default gives every address a name of its own",
             )
         return entry
 
-    def locate(self, url: str, name: str, position: int) -> tuple[str | None, tuple[str, str | None] | None]:
-        """The file that has the byte at `position`, and which version of the shard it is of."""
+    def locate(self, url: str, name: str, position: int) -> tuple[str | None, str | None]:
+        """The file that has the byte at `position`, or that ends there if it is published, and its version."""
         records = self._at().records
         entry = self.published(url, name)
         if entry is not None:
-            return records.data(name), (entry.url_hash, entry.version)
+            return records.data(name), entry.version
         longest = position
-        found: tuple[str | None, tuple[str, str | None] | None] = (None, None)
+        found: tuple[str | None, str | None] = (None, None)
         for _, token in records.parts(name):
             claim, path = records.claim(name, token), records.part(name, token)
             size = file_size(path)
-            if claim is not None and _live(claim) and size > longest:
-                longest, found = size, (path, (claim.url_hash, claim.version))
+            if claim is not None and claim.url_hash == url_hash(url) and claim.is_live and size > longest:
+                longest, found = size, (path, claim.version)
         return found
 
     def attach(self, url: str, name: str) -> Fill | None:
-        """The fill of this process, begun if nobody anywhere fetches the shard; None if another process does."""
+        """The fill of this process, started if no process fetches the shard; None if another process does."""
         at = self._at()
-        with at.mutex:
+        with disk_errors(self.folder, url), at.mutex:
             fill = at.fills.get(name)
             if fill is None or fill.finished:
                 if not at.locks.try_acquire(fill_lock(name)):
                     return None
-                fill = at.fills[name] = Fill(at.place(self.validator), url, name)
+                try:
+                    fill = at.fills[name] = Fill(at.directory(self.validator, self.opener), url, name)
+                except BaseException:  # no thread could be started
+                    at.locks.release(fill_lock(name))
+                    raise
             fill.readers += 1
             return fill
 
     def detach(self, fill: Fill) -> None:
-        """One reader less; without readers a fill stops."""
-        at = self._at()
+        """One reader less; a fill without readers stops."""
+        at = self._runtime
+        if at is None or at.process != os.getpid():
+            return  # the fill is of the process that this one was forked from
         with at.mutex:
             fill.readers -= 1
             if fill.readers or at.fills.get(fill.name) is not fill:
                 return
             del at.fills[fill.name]
         fill.stop()
-        if fill.error is None:
-            entry = at.records.entry(fill.name)
-            if entry is not None:
-                at.verified[fill.name] = entry.mtime_ns
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_runtime": None}
 
-    def _damaged(self, path: str, entry: Entry, name: str) -> bool:
-        """Compare size and time always, the checksum once per process and whenever the time differs."""
-        found = os.stat(path)
-        if found.st_size != entry.size:
-            return True
-        verified = self._at().verified
-        if found.st_mtime_ns == entry.mtime_ns and verified.get(name) == entry.mtime_ns:
-            return False
-        if file_checksum(path) != entry.checksum:
-            return True
-        verified[name] = entry.mtime_ns
-        return False
+    def _why_not(self, path: str, entry: Entry, url: str, name: str) -> str | None:
+        """Why the copy must not be used; "" if it is gone, None if it may be used.
+
+        The checksum is computed only for a file with another time of change than recorded, as after copying the
+        directory, and by the policy `always`.
+        """
+        at, policy = self._at(), self.revalidate or config.read("WDS_CACHE_REVALIDATE")
+        try:
+            found = os.stat(path)
+            if found.st_size != entry.size:
+                return f"the copy has {found.st_size} bytes, expected {entry.size}"
+            if (found.st_mtime_ns != entry.mtime_ns or policy == "always") and file_checksum(path) != entry.checksum:
+                return "the checksum of the copy is wrong"
+        except FileNotFoundError:  # evicted by another process since we looked
+            return ""
+        if found.st_mtime_ns != entry.mtime_ns:
+            with suppress(OSError):  # it saves the next process the checksum
+                at.records.write_entry(name, replace(entry, mtime_ns=found.st_mtime_ns))
+        return None if at.origins.agrees(policy, url, entry) else "the origin has another version"
 
     def _adopted(self, path: str, url: str, name: str) -> str | None:
-        """A file that somebody else put there under this name is used, if it is valid, and never deleted."""
+        """A file with this name that the cache did not make is used, if it is valid, and never deleted."""
         if not os.path.isfile(path) or self._at().records.has_note(name):
             return None
         if self.validator is not None and not self.validator(path):
             raise SpecError(
-                f"{path} is in the way: it is no tar archive, and the cache did not make it",
+                f"{path} has the name of a cached shard, but is not a tar archive, and the cache did not make it",
                 Where(shard=redacted(url)),
                 hint="remove it yourself, or use another cache_dir",
             )
@@ -225,10 +252,15 @@ class ShardCache:
 
     def _at(self) -> _Runtime:
         runtime = self._runtime
-        if runtime is None or runtime.process != os.getpid():
-            runtime = self._runtime = _Runtime(self.folder, int(self.limit))
-        runtime.sweep_now_and_then(self.interval)
+        with disk_errors(self.folder):
+            if runtime is None or runtime.process != os.getpid():
+                runtime = self._runtime = _Runtime(self.folder, int(self.limit))
+            runtime.maintain(self.interval)
         return runtime
+
+    def _missed(self, url: str) -> None:
+        counters.add("cache.misses")
+        self._note("fetching", url)
 
     def _note(self, what: str, url: str) -> None:
         if self.verbose or config.read("WDS_VERBOSE_CACHE"):
@@ -240,35 +272,21 @@ class _Runtime:
 
     def __init__(self, folder: str, limit: int) -> None:
         self.process = os.getpid()
-        try:
-            self.records = Records(folder)
-            self.locks = locks_of(self.records.notes)
-            self.room = Room(self.records, self.locks, limit)
-            self.room.sweep()
-        except OSError as error:
-            raise _unusable(folder, error) from error
+        self.records = Records(folder)
+        self.locks = Locks(self.records.notes)
+        self.room = Room(self.records, self.locks, limit)
+        self.room.sweep()
         self.swept = time.monotonic()
         self.mutex = threading.Lock()
         self.fills: dict[str, Fill] = {}
-        self.verified: dict[str, int] = {}
+        self.origins = Revalidation()
 
-    def place(self, validator: Callable[[str], Any] | None) -> Place:
-        return Place(self.records, self.locks, self.room, validator)
+    def directory(self, validator: Callable[[str], Any] | None, opener: Callable[..., Any]) -> CacheDirectory:
+        return CacheDirectory(self.records, self.locks, self.room, validator, opener)
 
-    def sweep_now_and_then(self, interval: float) -> None:
+    def maintain(self, interval: float) -> None:
+        """Make a directory again that was removed, and remove now and then what killed processes left."""
+        self.records.make_folder()
         if time.monotonic() - self.swept > interval:
             self.swept = time.monotonic()
             self.room.sweep()
-
-
-def _live(claim: Claim) -> bool:
-    """Whether somebody vouches that the part is of the version that the origin has now."""
-    return claim.machine != machine() or process_lives(claim.process)
-
-
-def _unusable(folder: str, error: OSError) -> AccessDenied:
-    return AccessDenied(
-        f"the cache directory cannot be used: {error.strerror or error}",
-        Where(shard=folder),
-        hint="give a cache_dir (or WDS_CACHE) that this user may write to",
-    )

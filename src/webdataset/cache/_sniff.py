@@ -1,4 +1,4 @@
-"""What kind of file this is, by its first bytes."""
+"""The kind of a file by its first bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCK = 512
 
 
 def get_filetype(fname: str) -> str:
-    """What kind of file this is.
+    """The kind of a file.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -54,7 +54,7 @@ def _kind(head: bytes) -> str:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Two empty blocks, the word ustar, or (older than that word) a checksum that fits."""
+    """Two empty blocks, the magic `ustar`, or (older archives) a correct checksum."""
     if len(head) < _BLOCK:
         return False
     if head[257:262] == b"ustar" or head == bytes(2 * _BLOCK):

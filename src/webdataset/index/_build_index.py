@@ -180,10 +180,10 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
 
 def _walked(path: str) -> ShardIndex | None:
     """The index of a plain local archive from its headers alone, None if it is not one."""
-    if not Path(path).is_file():
-        return None  # a named pipe can be opened only once
     builder = IndexBuilder()
     try:
+        if not Path(path).is_file():
+            return None  # a named pipe can be opened only once
         with closing(Opened(path)) as shard:
             for members in plain_members(shard):
                 builder.add_plain(members)

@@ -1,27 +1,38 @@
-"""Byte ranges of a shard: out of a mapped file, or over the network with neighbours put together."""
+"""Byte ranges of a shard: from a local file, or over the network with neighbouring ranges fetched as one."""
 
 from __future__ import annotations
 
-import mmap
+import errno
+import os
+import weakref
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from webdataset import stores
-from webdataset.errors import StoreError, Where
+from webdataset.errors import ShardNotFound, StoreError, Where
 from webdataset.tar import BLOCK
 
 from ._shard_index import Extent
 
 # Two ranges with no more than this between them are fetched as one: padding and the headers of the next member, with
-# PAX records. A larger gap is a field that was not asked for, and asking for it is what projection avoids.
+# PAX records. A larger gap is a field that was not asked for, which projection does not fetch.
 GAP = 2048
-# Requests in flight for one call: enough to hide a latency of 20 ms behind 100 kB each at 40 MB/s.
+# Requests in flight for one call: enough to hide a latency of 20 ms at 40 MB/s and 100 kB per request.
 _CONNECTIONS = 8
+# Local files that are open at once in a process; programs often run with a limit of 1024 descriptors, some with 256.
+_DESCRIPTORS = 32
+_HINTS = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "the system has too many open files",
+    errno.EIO: "check the disk",
+}
 
 
 class Range(NamedTuple):
@@ -36,7 +47,7 @@ class Range(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The first byte behind it."""
+        """The first byte after it."""
         return self.start + self.length
 
 
@@ -57,77 +68,173 @@ def coalesce(ranges: Sequence[Range], gap: int = GAP) -> list[Range]:
 
 
 class Member(NamedTuple):
-    """A member as it was fetched: where it should be, the header block that stands there, and the data behind it."""
+    """A fetched member: where it should be, the header block found there, and the data after it."""
 
     extent: Extent
     header: bytes
     data: bytes
 
 
-class Mapped:
-    """A local file, mapped into memory."""
+class _Descriptor:
+    """An open file, closed with the last reference: a thread that reads from it keeps it open until it is done."""
+
+    def __init__(self, path: str) -> None:
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "number"):
+            os.close(self.number)
+
+
+class LocalFile:
+    """A local file. Read by `pread`, not mapped: a file that is truncated meanwhile is an error, not a SIGBUS.
+
+    At most `_DESCRIPTORS` of these files are open in a process. A file that was closed for that is opened again when it
+    is read, and must still be the same.
+    """
 
     def __init__(self, path: str, url: str) -> None:
         self.path: str | None = path
-        with open(path, "rb") as file:  # noqa: PTH123 - a path may be any text that the system takes
-            self.size = file.seek(0, 2)
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else None
-        self._url = url
+        self._name, self._url = path, url
+        self._identity: tuple[int, ...] | None = None
+        self._file: _Descriptor | None = None
+        self._open()
+        assert self._identity is not None
+        self.size: int = self._identity[2]
 
     def read(self, start: int, length: int) -> bytes:
         """Exactly these bytes."""
-        if start + length > self.size:
-            raise StoreError(f"bytes {start}+{length} are not in a file of {self.size}", Where(shard=self._url))
-        return self._map[start : start + length] if self._map is not None else b""
+        file = self._file or self._open()
+        with _explained(self._url):
+            data = os.pread(file.number, length, start)
+            while data and len(data) < length:  # Linux reads at most 2 GB at once
+                more = os.pread(file.number, length - len(data), start + len(data))
+                if not more:
+                    break
+                data += more
+        if len(data) != length:
+            raise self._too_short(start, length)
+        return data
 
     def read_members(self, extents: Sequence[Extent]) -> list[Member]:
         """The header block and the data of several members."""
-        return [
-            Member(extent, self.read(extent.offset - BLOCK, BLOCK), self.read(extent.offset, extent.size))
-            for extent in extents
-        ]
+        members = []
+        for extent in extents:
+            body = self.read(extent.offset - BLOCK, BLOCK + extent.size)
+            members.append(Member(extent, body[:BLOCK], body[BLOCK:]))
+        return members
 
     def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.uint8]:
-        """As many bytes from each of these places, one a row. They begin with a block, so whole blocks are gathered."""
-        if self._map is None or int(starts.max()) + length > self.size:
-            raise StoreError(f"bytes {starts.max()}+{length} are not in a file of {self.size}", Where(shard=self._url))
-        blocks = np.frombuffer(self._map, np.uint8, self.size // BLOCK * BLOCK).reshape(-1, BLOCK)
-        wanted = starts[:, None] // BLOCK + np.arange(-(-length // BLOCK))
-        return np.take(blocks, wanted, axis=0).reshape(len(starts), -1)[:, :length]
+        """`length` bytes from each offset, one a row. Offsets of members are multiples of a block."""
+        first, stop = int(starts.min()), int(starts.max()) + length
+        if stop - first <= 2 * len(starts) * length:  # rows that are close together are read at once
+            blocks = -(-(stop - first) // BLOCK)
+            span = np.zeros((blocks, BLOCK), np.uint8)
+            self._read_into(span.reshape(-1)[: stop - first], first)
+            wanted = (starts[:, None] - first) // BLOCK + np.arange(-(-length // BLOCK))
+            return np.take(span, wanted, axis=0).reshape(len(starts), -1)[:, :length]
+        rows = np.empty((len(starts), length), np.uint8)
+        for row, start in zip(rows, starts.tolist(), strict=True):
+            self._read_into(row, start)
+        return rows
 
     def close(self) -> None:
-        """Unmap it."""
-        if self._map is not None:
-            self._map.close()
+        """Close the file; reading it again opens it again."""
+        self._file = None
+
+    def _read_into(self, row: NDArray[np.uint8], start: int) -> None:
+        file = self._file or self._open()
+        with _explained(self._url):
+            count = os.preadv(file.number, [row.data], start)
+        if count != len(row):
+            row[:] = np.frombuffer(self.read(start, len(row)), np.uint8)
+
+    def _open(self) -> _Descriptor:
+        with _explained(self._url):
+            try:
+                file = _Descriptor(self._name)
+            except OSError as error:
+                if error.errno not in {errno.EMFILE, errno.ENFILE}:
+                    raise
+                _close_all()
+                file = _Descriptor(self._name)
+            found = os.fstat(file.number)
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        if self._identity not in {None, identity}:
+            raise StoreError(
+                "the file was replaced while it was used", Where(shard=self._url), hint="open the dataset again"
+            )
+        self._identity, self._file = identity, file
+        _opened.append(weakref.ref(self))
+        while len(_opened) > _DESCRIPTORS:
+            _close_oldest()
+        return file
+
+    def _too_short(self, start: int, length: int) -> StoreError:
+        return StoreError(
+            f"expected {length} bytes from byte {start} on, the file is shorter",
+            Where(shard=self._url, offset=start),
+            hint="the shard was truncated, or its index belongs to another shard: build the index again",
+        )
+
+
+# The files that are open, the one opened first at the left.
+_opened: deque[weakref.ref[LocalFile]] = deque()
+
+
+def _close_oldest() -> None:
+    with suppress(IndexError):  # another thread closed it
+        oldest = _opened.popleft()()
+        if oldest is not None:
+            oldest.close()
+
+
+def _close_all() -> None:
+    while _opened:
+        _close_oldest()
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Turn errors of the operating system into ours."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ShardNotFound("the shard was not found", Where(shard=url), hint="check the path") from error
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        what = f"the shard could not be read: {error.strerror or error}"
+        raise StoreError(what, Where(shard=url), hint=_HINTS.get(error.errno or 0)) from error
 
 
 class Ranged:
-    """A shard in any other place, read by ranges."""
+    """A shard in any other store, read by ranges. All of them must be of the version that it had when it was opened."""
 
     path = None
 
     def __init__(self, url: str) -> None:
         self._url = url
-        size = stores.stat(url).size
-        if size is None:
+        found = stores.stat(url)
+        if found.size is None:
             raise StoreError(
-                "the place does not tell the shard's size, so no part of it can be asked for",
+                "the store does not say how large the shard is, so ranges of it cannot be read",
                 Where(shard=url),
-                hint="read it as a stream, or copy it to a place with random access",
+                hint="read it as a stream, or copy it to a store with random access",
             )
-        self.size = size
+        self.size, self._version = found.size, found.etag
 
     def read(self, start: int, length: int) -> bytes:
         """Exactly these bytes."""
-        return stores.read_range(self._url, start, length)
+        return stores.read_range(self._url, start, length, version=self._version)
 
     def read_members(self, extents: Sequence[Extent]) -> list[Member]:
-        """The header block and the data of several members, with few requests, side by side."""
+        """The header block and the data of several members, with few requests in parallel."""
         bodies = self.read_many([Range(extent.offset - BLOCK, BLOCK + extent.size) for extent in extents])
         return [Member(extent, body[:BLOCK], body[BLOCK:]) for extent, body in zip(extents, bodies, strict=True)]
 
     def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.uint8]:
-        """As many bytes from each of these places, one a row."""
+        """`length` bytes from each offset, one a row."""
         bodies = self.read_many([Range(start, length) for start in starts.tolist()])
         return np.stack([np.frombuffer(body, np.uint8) for body in bodies])
 
@@ -142,7 +249,7 @@ class Ranged:
         return [_cut(each, spans, bodies) for each in ranges]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing is open."""
 
 
 def _cut(wanted: Range, spans: list[Range], bodies: list[bytes]) -> bytes:
@@ -151,7 +258,7 @@ def _cut(wanted: Range, spans: list[Range], bodies: list[bytes]) -> bytes:
     return bodies[number][first : first + wanted.length]
 
 
-def open_bytes(url: str) -> Mapped | Ranged:
+def open_bytes(url: str) -> LocalFile | Ranged:
     """Random access to a shard.
 
     >>> with stores.open_write("memory://doc-fetch/a.bin") as stream:
@@ -160,4 +267,4 @@ def open_bytes(url: str) -> Mapped | Ranged:
     b'ell'
     """
     path = stores.is_local(url)
-    return Ranged(url) if path is None else Mapped(path, url)
+    return Ranged(url) if path is None else LocalFile(path, url)

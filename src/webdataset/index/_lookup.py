@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from webdataset import tar
 from webdataset.errors import DuplicateField, FormatError, ShardNotFound, SpecError, Where, located
 
-from ._fetch_ranges import Mapped, Member, Ranged, open_bytes
+from ._fetch_ranges import LocalFile, Member, Ranged, open_bytes
 from ._member_names import sample_and_field
 from ._shard_index import Extent, ShardIndex, padded
 from ._validate import check_end, header_fits, stale
@@ -46,7 +46,7 @@ class ShardReader:
             )
         self.url = url
         self.index = index
-        self._bytes: Mapped | Ranged | None = None
+        self._bytes: LocalFile | Ranged | None = None
         self._columns: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def sample(self, number: int, fields: Sequence[str] | None = None) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class ShardReader:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_bytes": None}
 
-    def _open(self) -> Mapped | Ranged:
+    def _open(self) -> LocalFile | Ranged:
         if self._bytes is None:
             try:
                 opened = open_bytes(self.url)
@@ -104,7 +104,7 @@ class ShardReader:
             self._bytes = opened
         return self._bytes
 
-    def _assemble(self, number: int, members: list[Member], opened: Mapped | Ranged) -> dict[str, Any]:
+    def _assemble(self, number: int, members: list[Member], opened: LocalFile | Ranged) -> dict[str, Any]:
         key = self.index.key(number)
         if key is None or not _plain(members, f"{key}.".encode("utf-8", "surrogateescape")):
             key = self._looked_up(number, opened)
@@ -118,7 +118,7 @@ class ShardReader:
             sample["__local_path__"] = opened.path
         return sample
 
-    def _looked_up(self, number: int, opened: Mapped | Ranged) -> str:
+    def _looked_up(self, number: int, opened: LocalFile | Ranged) -> str:
         """The key of a sample from its own headers, all of them parsed and compared with the index."""
         extents = self.index.extents(number)
         start, stop = self.index.start(number), padded(extents[-1].stop)

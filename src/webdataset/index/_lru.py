@@ -1,4 +1,4 @@
-"""The indexes that were used last, within a budget of memory."""
+"""The indexes that were used last, within a limit of memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class RecentIndexes:
-    """Indexes by the number of their shard. The one used longest ago goes when they take more than the budget.
+    """Indexes by the number of their shard. The least recently used one is dropped when they exceed the limit.
 
     >>> from ._build_index import build
     >>> recent = RecentIndexes(limit=0)
@@ -24,14 +24,14 @@ class RecentIndexes:
     (None, 'b')
 
     Args:
-        limit: how many bytes; None is the environment variable WDS_INDEX_MEMORY. The last one used always stays.
+        limit: bytes; None takes the environment variable WDS_INDEX_MEMORY. The last one used is always kept.
     """
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit
         self._indexes: OrderedDict[int, tuple[ShardIndex, int]] = OrderedDict()
         self._bytes = 0
-        self._said = False
+        self._logged = False
         self._lock = threading.Lock()
 
     def get(self, shard: int) -> ShardIndex | None:
@@ -44,7 +44,7 @@ class RecentIndexes:
             return found[0]
 
     def put(self, shard: int, index: ShardIndex) -> list[int]:
-        """Keep an index, or one that has grown, and say which shards' had to go for it."""
+        """Keep an index, or one that has grown; returns the shards whose indexes were dropped for it."""
         limit = config.read("WDS_INDEX_MEMORY") if self._limit is None else self._limit
         gone = []
         with self._lock:
@@ -55,8 +55,8 @@ class RecentIndexes:
                 number, (_, size) = self._indexes.popitem(last=False)
                 self._bytes -= size
                 gone.append(number)
-        if gone and not self._said:
-            self._said = True
+        if gone and not self._logged:
+            self._logged = True
             _log.info("indexes take more than %d MB and are read again when needed: WDS_INDEX_MEMORY", limit / 1e6)
         return gone
 

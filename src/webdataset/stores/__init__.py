@@ -16,6 +16,7 @@ written appears at its address complete or not at all.
     _byte_stream        the base class of streams for reading
     _upload             the base class of streams for writing
     _resuming_stream    retries, and resumes a broken stream at the next byte
+    _same_object        when bytes of two requests may be joined: the only rule
     _local_files, _memory_store, _standard, _pipe, _http     one store each
     _object_store       s3, gs, az
     _broker, _broker_server      the same for forked children
@@ -48,6 +49,7 @@ from ._read_ahead import ReadAhead, read_ahead
 from ._registry import schemes, store_for
 from ._resuming_stream import Backoff, Patience, ResumingStream, abandonable, pause
 from ._rewrite import rewrite_url
+from ._same_object import BytesRead, is_strong
 from ._standard import StandardStore
 from ._store import Stat, Store, skip
 from ._upload import Upload
@@ -55,6 +57,7 @@ from ._upload import Upload
 __all__ = [
     "AisStore",
     "Backoff",
+    "BytesRead",
     "CloudStore",
     "Counters",
     "FsspecStore",
@@ -79,6 +82,7 @@ __all__ = [
     "growth",
     "is_local",
     "is_pattern",
+    "is_strong",
     "list_urls",
     "local_file",
     "open_read",

@@ -1,10 +1,9 @@
-"""A stream of bytes in one direction, with the two properties that readers of shards rely on.
+"""A forward-only stream of bytes with two guarantees for readers of shards.
 
-* `read(n)` returns `n` bytes, fewer only when the stream ends or fails. After a failure the bytes that had already
-  arrived are handed out first and the *next* read raises, so nothing that was received is lost. Who gets fewer bytes
-  than expected reads once more: `b""` is a verified end, an exception is the reason. `read()` of everything raises at
-  once, because nobody can tell that it is not everything.
-* An end is only ever reported when the place has vouched for it (length, exit status, end marker).
+* `read(n)` returns `n` bytes, fewer only when the stream ends or fails. After a failure the bytes that arrived before
+  are returned first and the *next* read raises, so no received byte is lost. A reader that gets fewer bytes than
+  expected reads again: `b""` is a verified end, an exception is the reason. `read()` without a size raises at once.
+* The end is reported only when it was verified (length, exit status, end marker).
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from webdataset.errors import StoreError
 
 from ._store import PIECE
 
-# A reader with so much room brings a buffer of its own.
+# Reads into memory of this size or more skip the buffer.
 _LARGE = 1 << 16
 
 
 class Stream(io.RawIOBase):
-    """A forward-only binary stream; subclasses say where the next bytes come from.
+    """A forward-only binary stream; subclasses define where the next bytes come from.
 
-    `position` is how far the place has been read; what was not yet asked for waits in a buffer of `buffered` bytes.
-    Readers of archives ask for headers and payloads in turn: the buffer serves them in C, out of memory that is used
-    again and again. Fresh memory for each piece costs more in page faults than this one copy.
+    `position` is how far the source was read; a buffer of `buffered` bytes holds what was not read from the stream yet.
+    Readers of archives read headers and payloads in turn: the buffer serves them in C, from memory that is reused. New
+    memory for each piece would cost more in page faults than this one copy.
     """
 
     buffered = PIECE
@@ -36,12 +35,12 @@ class Stream(io.RawIOBase):
         self.position = position
         self._told = position
         self._failure: Exception | None = None
-        # One byte of buffer is none: larger reads go past it, straight into their own bytes.
+        # A buffer of one byte is none: larger reads skip it.
         self._reader = io.BufferedReader(_Place(self), max(1, self.buffered))
 
     @abstractmethod
     def fill(self, view: memoryview) -> int:
-        """Put the next bytes there, as soon as there are any, and say how many; 0 at the verified end."""
+        """Write the next bytes there, as soon as there are any; returns their number, 0 at the verified end."""
 
     def readable(self) -> bool:
         return True
@@ -61,9 +60,9 @@ class Stream(io.RawIOBase):
         return self._checked(self._reader.read1(wanted), wanted)
 
     def readinto(self, buffer: Any, /) -> int:
-        """At most as many bytes as there is room for, as soon as there are any."""
+        """At most as many bytes as fit into the buffer, as soon as there are any."""
         if len(buffer) >= _LARGE and self.position == self._told and not self.closed:
-            count = self._refill(memoryview(buffer))  # nothing waits in the buffer: past it, without a copy
+            count = self._refill(memoryview(buffer))  # the buffer is empty: skip it, without a copy
         else:
             count = self._reader.readinto1(buffer)
         if not count and len(buffer) and self._failure is not None:
@@ -97,7 +96,7 @@ class Stream(io.RawIOBase):
         return b"".join(pieces)
 
     def _refill(self, view: memoryview) -> int:
-        """What the buffer calls: a failure looks like an end to it, so that it hands out what it has."""
+        """Called by the buffer: a failure looks like an end to it, so that it returns what it has."""
         if self._failure is not None:
             return 0
         try:
@@ -106,14 +105,14 @@ class Stream(io.RawIOBase):
             self._failure = error
             return 0
         except BaseException:
-            self._failure = StoreError("an earlier reading was interrupted", hint="open the stream again")
+            self._failure = StoreError("an earlier read was interrupted", hint="open the stream again")
             raise
         self.position += count
         return count
 
 
 class _Place(io.RawIOBase):
-    """The end of the buffer where bytes come in; it must not keep its stream alive."""
+    """The source of the buffer; it must not keep its stream alive."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = weakref.ref(stream)

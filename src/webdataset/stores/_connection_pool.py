@@ -1,4 +1,4 @@
-"""Connections that are kept open, one set per process: a forked child never writes into its parent's sockets."""
+"""Connections that are kept open, per process: a forked child does not use its parent's sockets."""
 
 from __future__ import annotations
 

@@ -120,8 +120,9 @@ def _stat(url: str) -> Stat:
         raise StoreError(
             "this is a directory", Where(shard=redacted(url)), hint="add / at the end to name the files in it"
         )
-    version = found.get("ETag") or found.get("etag") or found.get("mtime") or found.get("modify")
-    return Stat(found.get("size"), None if version is None else str(version))
+    etag, modified = found.get("ETag") or found.get("etag"), found.get("mtime") or found.get("modify")
+    # A time is a weak validator: see _same_object.
+    return Stat(found.get("size"), str(etag) if etag else f'W/"{modified}"' if modified else None)
 
 
 def _place(url: str) -> tuple[Any, str]:

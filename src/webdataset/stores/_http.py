@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
@@ -10,6 +13,7 @@ from webdataset.errors import StoreError
 from ._globs import prefix_of
 from ._request import Request, explained, request
 from ._resuming_stream import Body, Patience, ResumingStream, persist
+from ._same_object import is_strong
 from ._store import PIECE, Stat, Store, checked_range, read_fully
 from ._upload import SpooledUpload
 from ._wire import wire
@@ -19,8 +23,13 @@ if TYPE_CHECKING:
 
     import urllib3
 
-# What a server answers that does not want HEAD, or signed the address for GET alone.
+# The answers of a server that does not support HEAD, or for an address that is signed for GET alone.
 _NO_HEAD = (400, 403, 405, 501)
+# Headers with a hash of the whole object.
+_DIGESTS = (
+    ("Repr-Digest", r"sha-256=:([^:]*):", "sha256"),
+    ("x-goog-hash", r"md5=([\w+/=]+)", "md5"),
+)
 
 
 class HttpStore(Store):
@@ -36,7 +45,7 @@ class HttpStore(Store):
         self.patience = patience or Patience()
 
     def target(self, url: str, method: str = "GET") -> Request:
-        """What to ask for an address; stores that speak HTTP under another scheme override this."""
+        """The request for an address; stores that use HTTP under another scheme override this."""
         return Request.to(url)
 
     def open_read(self, url: str, start: int = 0) -> ResumingStream:
@@ -44,14 +53,14 @@ class HttpStore(Store):
             url, lambda offset, version: self._body(url, offset, None, version), start, self.patience, self.kind
         )
 
-    def read_range(self, url: str, start: int, length: int) -> bytes:
+    def read_range(self, url: str, start: int, length: int, version: str | None = None) -> bytes:
         if length == 0:
             return b""
 
-        def connect(offset: int, version: str | None) -> Body:
-            return self._body(url, offset, start + length, version)
+        def connect(offset: int, known: str | None) -> Body:
+            return self._body(url, offset, start + length, known)
 
-        with ResumingStream(url, connect, start, self.patience, self.kind) as stream:
+        with ResumingStream(url, connect, start, self.patience, self.kind, version) as stream:
             return checked_range(read_fully(stream, length), url, start, length)
 
     def stat(self, url: str) -> Stat:
@@ -83,9 +92,9 @@ class HttpStore(Store):
 
     def _body(self, url: str, start: int, stop: int | None, version: str | None) -> HttpBody:
         wanted = self.target(url)
-        # A range even from 0: the answer shows the full size beside the length of the body, and that ranges work.
+        # Always a range: the answer then shows the size of the object and that ranges work.
         wanted = wanted.adding(Range=f"bytes={start}-{'' if stop is None else stop - 1}")
-        if version is not None and not version.startswith("W/"):
+        if version is not None and is_strong(version):
             wanted = wanted.adding(**{"If-Range": version})
         response = request("GET", wanted)
         try:
@@ -101,7 +110,7 @@ class HttpStore(Store):
             if getattr(error, "status", None) not in _NO_HEAD:
                 raise
         else:
-            response.drain_conn()  # there is nothing to read, but that is how the connection gets back into its pool
+            response.drain_conn()  # there is nothing to read; this returns the connection to its pool
             return _described(response, response.headers.get("Content-Length"))
         body = self._body(url, 0, 1, None)
         try:
@@ -122,7 +131,7 @@ class HttpBody(Body):
         self.response = response
         self._read1: Callable[..., bytes] = response.read1
         self._wire = wire(response)
-        self.version = response.headers.get("ETag") or response.headers.get("Last-Modified")
+        self.version, self.digest = _version(response), _digest(response)
         self.ranged = response.status == 206
         self.complete = bool(getattr(response, "chunked", False))
         if self.ranged:
@@ -135,7 +144,7 @@ class HttpBody(Body):
     def read1(self, size: int) -> bytes:
         try:
             return self._read1(min(size, PIECE), decode_content=False)
-        except Exception:  # told apart by the table of exceptions, which costs too much for every piece
+        except Exception:  # entering the context manager for every piece would cost too much
             with explained():
                 raise
 
@@ -148,7 +157,7 @@ class HttpBody(Body):
         return count or super().readinto(view)
 
     def close(self) -> None:
-        # Given back to the pool already if it was read to its end; otherwise the connection is of no more use.
+        # The pool has it already if the body was read to its end; otherwise the connection is closed.
         self.response.close()
 
 
@@ -158,15 +167,33 @@ def _content_range(header: str, asked: int) -> tuple[int, int | None, int | None
     span, _, total = rest.partition("/")
     first, _, last = span.partition("-")
     if unit.strip().lower() != "bytes" or not (first.isdigit() and last.isdigit()):
-        raise StoreError(f"the server sent part of an object without saying which (Content-Range: {header!r})")
+        raise StoreError(f"the server sent a part with an invalid Content-Range: {header!r}")
     if int(first) != asked:
-        raise StoreError(f"byte {asked} was asked for and the server sent byte {first}")
+        raise StoreError(f"expected byte {asked}, the server sent byte {first}")
     return int(first), int(last) + 1, int(total) if total.isdigit() else None
 
 
 def _described(response: urllib3.BaseHTTPResponse, length: str | None) -> Stat:
-    version = response.headers.get("ETag") or response.headers.get("Last-Modified")
-    return Stat(int(length) if length and length.isdigit() else None, version, _time(response))
+    return Stat(int(length) if length and length.isdigit() else None, _version(response), _time(response))
+
+
+def _version(response: urllib3.BaseHTTPResponse) -> str | None:
+    """The ETag; else the time of modification, as a weak one: an object can change twice in a second."""
+    etag, modified = response.headers.get("ETag"), response.headers.get("Last-Modified")
+    return etag or (f'W/"{modified}"' if modified else None)
+
+
+def _digest(response: urllib3.BaseHTTPResponse) -> tuple[str, str] | None:
+    """The hash of the whole object, also beside a part of it: RFC 9530, and Google Cloud Storage."""
+    headers = response.headers
+    if headers.get("Content-Encoding") or headers.get("x-goog-stored-content-encoding", "identity") != "identity":
+        return None
+    for header, pattern, algorithm in _DIGESTS:
+        found = re.search(pattern, headers.get(header, ""))
+        with suppress(ValueError):
+            if found:
+                return algorithm, b64decode(found[1], validate=True).hex()
+    return None
 
 
 def _time(response: urllib3.BaseHTTPResponse) -> float | None:

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import glob
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -44,7 +45,7 @@ class LocalStore(Store):
     def open_read(self, url: str, start: int = 0) -> IO[bytes]:
         path = _allowed(url)
         with explained(path):
-            stream: IO[bytes] = open(path, "rb", buffering=config.read("GOPEN_BUFFER"))  # noqa: SIM115 - handed to the caller
+            stream: IO[bytes] = _open_file(path, config.read("GOPEN_BUFFER"))
             if start:
                 stream.seek(start)
             return stream
@@ -84,6 +85,23 @@ class LocalStore(Store):
         return (name for name in found if not os.path.isdir(name))
 
 
+class _LocalFile(io.FileIO):
+    """A file whose read errors are ours. Called once per buffer, not per read."""
+
+    def readinto(self, buffer: Any, /) -> int:
+        with explained(str(self.name)):
+            return os.readv(self.fileno(), [buffer])
+
+    def readall(self) -> bytes:
+        with explained(str(self.name)):
+            return super().readall()
+
+
+def _open_file(path: str, buffering: int) -> Any:
+    file = _LocalFile(path, opener=os.open)
+    return file if buffering == 0 else io.BufferedReader(file, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
+
+
 class _LocalUpload(Upload):
     """A file beside the target, renamed over it once it is complete and on the disk."""
 
@@ -94,7 +112,12 @@ class _LocalUpload(Upload):
         _sweep(path)
         # O_EXCL: never the file of another process. 0o666: the user's umask decides, as for any file they create.
         descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self._file = os.fdopen(descriptor, "wb", buffering=_WRITE_BUFFER)
+        try:
+            self._file = os.fdopen(descriptor, "wb", buffering=_WRITE_BUFFER)
+        except BaseException:
+            os.close(descriptor)
+            self._remove()
+            raise
         with suppress(OSError):  # a file system without locks: the sweep then relies on process ids alone
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._finished = False

@@ -52,5 +52,5 @@ class MemoryStore(Store):
             return self.objects[url]
         except KeyError:
             raise ShardNotFound(
-                "nothing is stored in memory under this name", Where(shard=url), hint="write it first"
+                "not found in the memory of this process", Where(shard=url), hint="write it first"
             ) from None

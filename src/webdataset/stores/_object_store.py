@@ -1,5 +1,9 @@
 """Object stores of the clouds: s3, gs, az, through obstore.
 
+A name in an address is the key itself, as the clouds' own tools have it: `%`, `+`, `?` and `#` stand for themselves, so
+that a listed address opens the listed object. Keys that obstore would change (`a//b`, `a/`, `..`, control characters)
+are refused.
+
 Credentials, region and endpoint come from the variables that each cloud's own tools read (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, AWS_SKIP_SIGNATURE, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
 """
@@ -11,14 +15,15 @@ import re
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from webdataset import config
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
 from webdataset.redact import redacted
 
 from ._broker import BrokeredStore
-from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, changed, persist, retryable
+from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, persist, retryable
+from ._same_object import BytesRead, changed, is_strong
 from ._store import Stat, Store, checked_range, read_fully
 from ._upload import Upload
 
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 # S3's smallest part is 5 MiB, and an object has at most 10,000 parts: this allows 160 GB.
 _PART = 16 << 20
+# Keys that obstore refuses, or opens under another name.
+_CHANGED_BY_OBSTORE = re.compile(r"^/|//|/$|(^|/)\.{1,2}(/|$)|[\x00-\x1f\x7f]")
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 
 # The process whose obstore runtime is running; its threads do not exist in a forked child, where calls would hang.
@@ -51,10 +58,10 @@ class CloudStore(Store):
             return BrokeredStore().open_read(url, start)
         return ResumingStream(url, lambda at, version: _body(url, at, version), start, self.patience, self.kind)
 
-    def read_range(self, url: str, start: int, length: int) -> bytes:
+    def read_range(self, url: str, start: int, length: int, version: str | None = None) -> bytes:
         if _forked() or not length:
-            return BrokeredStore().read_range(url, start, length) if length else b""
-        return persist(lambda: _range(url, start, length), url, self.patience, self.kind)
+            return BrokeredStore().read_range(url, start, length, version) if length else b""
+        return persist(lambda: _range(url, start, length, version), url, self.patience, self.kind)
 
     def stat(self, url: str) -> Stat:
         if _forked():
@@ -100,7 +107,7 @@ class _CloudBody(Body):
 
 
 class _CloudUpload(Upload):
-    """A multipart upload; nobody sees the object before the last part is there and the upload is completed."""
+    """A multipart upload; the object is visible only after the last part was sent and the upload was completed."""
 
     def __init__(self, url: str) -> None:
         import obstore
@@ -123,7 +130,7 @@ class _CloudUpload(Upload):
             self._writer.close()
 
     def discard(self) -> None:
-        # Leaving its block by an exception is how obstore's writer is told to throw the parts away.
+        # obstore's writer discards the parts when its block is left by an exception.
         with explained(self._url):
             self._writer.__exit__(RuntimeError, RuntimeError("discarded"), None)
 
@@ -132,7 +139,7 @@ def _body(url: str, start: int, version: str | None) -> _CloudBody:
     import obstore
 
     store, path = _place(url)
-    options: dict[str, Any] = {"if_match": version} if version else {}
+    options = _must_match(version)
     with explained(url, start):
         if not start:
             return _CloudBody(url, obstore.get(store, path, options=options), 0, ranged=True)
@@ -146,17 +153,25 @@ def _body(url: str, start: int, version: str | None) -> _CloudBody:
         return _CloudBody(url, result, start, ranged=True)
 
 
-def _range(url: str, start: int, length: int) -> bytes:
+def _must_match(version: str | None) -> dict[str, Any]:
+    return {"if_match": version} if is_strong(version) else {}
+
+
+def _range(url: str, start: int, length: int, version: str | None) -> bytes:
     import obstore
 
     store, path = _place(url)
     with explained(url, start):
         try:
-            data = bytes(obstore.get_range(store, path, start=start, length=length))
+            options = {**_must_match(version), "range": (start, start + length)}
+            result = obstore.get(store, path, options=options)
+            BytesRead(url, start, version).check(result.meta.get("e_tag"), None, start)
+            data = bytes(result.bytes())
         except obstore.exceptions.GenericError as error:
             if "non-partial response" not in str(error):
                 raise
             with CloudStore().open_read(url, start) as stream:
+                BytesRead(url, start, version).check(stream.version, None, start)
                 data = read_fully(stream, length)
     return checked_range(data, url, start, length)
 
@@ -173,31 +188,42 @@ def _head(url: str) -> Stat:
 def _list(prefix: str) -> list[str]:
     import obstore
 
-    store, path = _place(prefix)
+    bucket, path = _split(prefix)
     # obstore lists whole directories; the rest of the prefix is compared here.
     folder = path.rpartition("/")[0]
-    bucket = prefix[: len(prefix) - len(path)] if prefix.endswith(path) else _bucket(prefix) + "/"
     with explained(prefix):
-        names = [item["path"] for batch in obstore.list(store, prefix=folder or None) for item in batch]
-    return [bucket + name for name in names if name.startswith(path)]
+        found = [item["path"] for batch in obstore.list(_client(bucket), prefix=folder or None) for item in batch]
+    # `a/`, the marker of a directory, is listed as `a`: if there is an `a` too, once.
+    return [f"{bucket}/{name}" for name in dict.fromkeys(found) if name.startswith(path)]
 
 
 def _place(url: str, retries: int = 0) -> tuple[Any, str]:
-    """The obstore object for the bucket of an address, and the path in it."""
+    """The obstore object for the bucket of an address, and the key in it."""
+    bucket, path = _split(url)
+    with explained(url):
+        client = _client(bucket, retries)
+    if _CHANGED_BY_OBSTORE.search(path):
+        raise SpecError(
+            "the name of this object cannot be opened: it has an empty part, '.', '..' or a control character",
+            Where(shard=redacted(url)),
+            hint="copy the object to another name",
+        )
+    return client, path
+
+
+def _split(url: str) -> tuple[str, str]:
+    """The bucket's address and the key. Not by `urlsplit`, which removes newlines and stops at `?` and `#`."""
+    scheme, _, rest = url.partition("://")
+    bucket, _, path = rest.partition("/")
+    if not bucket:
+        raise SpecError("there is no bucket in this address", Where(shard=url), hint=f"write {scheme}://bucket/name")
+    return f"{scheme}://{bucket}", path
+
+
+def _client(bucket: str, retries: int = 0) -> Any:
     if not _runtime:
         _runtime.append(os.getpid())
-    path = unquote(urlsplit(url.replace("?", "%3F").replace("#", "%23")).path).lstrip("/")
-    with explained(url):
-        return _store(_bucket(url), retries, config.read("WDS_TIMEOUT"), config.cloud()), path
-
-
-def _bucket(url: str) -> str:
-    parts = urlsplit(url)
-    if not parts.netloc:
-        raise SpecError(
-            "there is no bucket in this address", Where(shard=url), hint=f"write {parts.scheme}://bucket/name"
-        )
-    return f"{parts.scheme}://{parts.netloc}"
+    return _store(bucket, retries, config.read("WDS_TIMEOUT"), config.cloud())
 
 
 @lru_cache(maxsize=32)
@@ -251,7 +277,7 @@ def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> Sto
         hint = f"check the credentials in the environment, or read a public bucket with {public}"
         return AccessDenied(what, where, hint=hint)
     if isinstance(error, theirs.PreconditionError):
-        return changed(url, offset or 0, "its etag is another")
+        return changed(url, offset or 0, "its ETag is different now")
     size = re.search(r"<ActualObjectSize>(\d+)<|object was only (\d+) bytes long", str(error))
     if status == 416 or size:
         past = PastTheEnd(what, where)

@@ -58,8 +58,10 @@ def open_write(url: str | os.PathLike[str]) -> Any:
     return store.open_write(name)
 
 
-def read_range(url: str | os.PathLike[str], start: int, length: int, *, trusted: bool = True) -> bytes:
-    """Exactly `length` bytes from `start` on.
+def read_range(
+    url: str | os.PathLike[str], start: int, length: int, *, version: str | None = None, trusted: bool = True
+) -> bytes:
+    """Exactly `length` bytes from `start` on; an error if the object is not of the given version (`stat(url).etag`).
 
     >>> with open_write("memory://open/c.tar") as stream:
     ...     _ = stream.write(b"hello")
@@ -69,7 +71,7 @@ def read_range(url: str | os.PathLike[str], start: int, length: int, *, trusted:
     if start < 0 or length < 0:
         raise SpecError(f"expected start >= 0 and length >= 0, got {start} and {length}")
     name, store = _resolve(url, trusted=trusted)
-    return store.read_range(name, start, length)
+    return store.read_range(name, start, length) if version is None else store.read_range(name, start, length, version)
 
 
 def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:

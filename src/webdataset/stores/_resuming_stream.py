@@ -1,29 +1,30 @@
-"""Streams that survive: the one place that waits, tries again, and goes on from the next byte.
+"""Streams that survive faults. The only file that waits, tries again and continues from the next byte.
 
-A transport hands out a `Body` for an offset. `ResumingStream` reads it; after any fault it asks for a new body from the
-next byte, checks that it belongs to the same version of the object, and goes on. What the reader sees is every byte
-once, or one typed error that names shard and offset.
+A transport opens a `Body` for an offset. `ResumingStream` reads it. After a fault it opens a new body, proves that it
+belongs to the same version of the object (`_same_object`), and continues. The reader gets every byte once, or one typed
+error with shard and offset. Every loop of requests has a limit.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 import threading
 import time
-import zlib
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from webdataset import config
-from webdataset.errors import SpecError, StoreError, Where, add_where
+from webdataset.errors import SpecError, StoreError, add_where
 from webdataset.redact import redacted
 
 from ._byte_stream import Stream
 from ._counters import counters
-from ._store import PIECE, past_the_end
+from ._same_object import BytesRead, changed
+from ._store import past_the_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,16 +33,16 @@ _log = logging.getLogger(__name__)
 _jitter = random.Random()
 _here = threading.local()
 
-# Counters are told after so many bytes.
+# Counters are updated after this many bytes.
 _REPORTED = 8 << 20
-# Of an object without a version, so many bytes are asked for again after a fault and compared with what came before.
-_OVERLAP = 512
+# Requests for "is there more?" that one stream may make, and the bytes that each further one must have brought.
+_CONFIRMATIONS, _BYTES_PER_CONFIRMATION = 8, 1 << 16
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to go on trying.
+    """When to give up.
 
     >>> Patience(tries=3).tries
     3
@@ -50,10 +51,11 @@ class Patience:
         tries: Failures in a row, without a byte in between, before giving up; None takes `WDS_RETRIES`.
         first: Seconds before the first retry; each further one waits twice as long, with jitter.
         longest: The longest such wait.
-        asked: The longest `Retry-After` of a server that is obeyed.
-        faults: Failures of one stream altogether.
-        restart: A server that cannot send ranges is read again from the start and skipped forward; False refuses it.
-        unverified: Accept a body whose end nothing vouches for (no length, no chunks, no ranges).
+        asked: The longest `Retry-After` of a server that is followed.
+        faults: The limit of failures of one stream in total.
+        restart: After a fault, read an object again from the start and skip forward, if the server cannot send ranges
+            or sends no strong ETag. False raises an error instead.
+        unverified: Accept a body whose end cannot be verified (no length, no chunks, no ranges).
     """
 
     tries: int | None = None
@@ -66,11 +68,11 @@ class Patience:
 
     def __post_init__(self) -> None:
         if min(self.first, self.longest, self.asked, self.faults, self.tries or 0) < 0:
-            raise SpecError(f"{self} is not possible", hint="none of its numbers may be negative")
+            raise SpecError(f"{self} is not possible", hint="use numbers that are 0 or larger")
 
 
 class Backoff:
-    """Waits longer after each failure in a row, and gives up when patience ends."""
+    """Waits longer after each failure in a row, and gives up at the limits of its `Patience`."""
 
     def __init__(self, patience: Patience, url: str, kind: str = "store") -> None:
         self._patience, self._url, self._kind = patience, url, kind
@@ -78,7 +80,7 @@ class Backoff:
         self._in_a_row = self._faults = 0
 
     def progressed(self) -> None:
-        """Something arrived: the next failure is a first one again."""
+        """Bytes arrived: start counting failures in a row again."""
         self._in_a_row = 0
 
     def failed(self, error: StoreError, offset: int | None = None) -> None:
@@ -97,7 +99,7 @@ class Backoff:
         if abandoned is None:
             pause(wait)
         elif abandoned.wait(wait):
-            raise StoreError("nobody wants these bytes any more", error.where) from error
+            raise StoreError("the read was cancelled", error.where) from error
 
     def _wait(self, error: StoreError) -> float:
         asked: float | None = getattr(error, "retry_after", None)
@@ -114,7 +116,7 @@ class Backoff:
 
 
 def pause(seconds: float) -> None:
-    """Sleep; the only place of the package that does.
+    """Sleep. Nothing else in the package calls `time.sleep`.
 
     >>> pause(0)
     """
@@ -124,14 +126,14 @@ def pause(seconds: float) -> None:
 
 @contextmanager
 def abandonable(event: threading.Event) -> Iterator[None]:
-    """Inside, this thread's waiting for a place to recover ends, by an error, when the event is set.
+    """While the block runs, waits of this thread for a server end with an error as soon as the event is set.
 
     >>> event = threading.Event()
     >>> event.set()
     >>> with abandonable(event):
     ...     Backoff(Patience(first=1000), "https://h/a.tar").failed(retryable(StoreError("busy")))
     Traceback (most recent call last):
-    webdataset.errors.StoreError: nobody wants these bytes any more – https://h/a.tar
+    webdataset.errors.StoreError: the read was cancelled – https://h/a.tar
     """
     _here.abandoned = event
     try:
@@ -141,7 +143,7 @@ def abandonable(event: threading.Event) -> Iterator[None]:
 
 
 def persist(action: Callable[[], T], url: str, patience: Patience, kind: str) -> T:
-    """Do something until it works or patience ends.
+    """Repeat an action until it succeeds or the limits of `patience` are reached.
 
     >>> persist(lambda: 42, "https://h/a.tar", Patience(), "http")
     42
@@ -155,7 +157,7 @@ def persist(action: Callable[[], T], url: str, patience: Patience, kind: str) ->
 
 
 class PastTheEnd(StoreError):
-    """The place says that the object ends before the offset asked for; `size` is what it says, if it does."""
+    """The object ends before the requested offset; `size` is its size, if the server says it."""
 
     size: int | None = None
 
@@ -163,9 +165,10 @@ class PastTheEnd(StoreError):
 class Body(ABC):
     """What a transport sends for one request.
 
-    `start` is the offset of its first byte (0 when the place ignored the wish), `size` that of the whole object,
-    `version` what identifies its contents, `ranged` whether the place has shown that it can send parts, `complete`
-    whether the end of this body is certain without `size`.
+    `start` is the offset of its first byte (0 when the server ignored the range), `size` that of the whole object,
+    `version` its validator (weak ones begin with `W/`), `ranged` whether the server has shown that it can send parts,
+    `complete` whether the end of this body is certain without `size`, `digest` the algorithm and hexadecimal value of a
+    hash of the whole object.
     """
 
     start: int = 0
@@ -173,13 +176,14 @@ class Body(ABC):
     version: str | None = None
     ranged: bool = False
     complete: bool = False
+    digest: tuple[str, str] | None = None
 
     @abstractmethod
     def read1(self, size: int) -> bytes:
         """The next bytes, b"" at the end; raises a `StoreError`, retryable or not."""
 
     def readinto(self, view: memoryview) -> int:
-        """The same into memory that is there already; a transport that can do that without a copy overrides it."""
+        """The same into existing memory; a transport that can do it without a copy overrides this."""
         piece = self.read1(len(view))
         view[: len(piece)] = piece
         return len(piece)
@@ -194,10 +198,11 @@ class ResumingStream(Stream):
 
     Args:
         url: For messages.
-        connect: `connect(offset, version)` opens a body; the version lets the place refuse a changed object.
-        start: The first byte wanted.
+        connect: `connect(offset, version)` opens a body; the version lets the server refuse a changed object.
+        start: The first byte to read.
         patience: When to give up.
         kind: The name of the store in the counters.
+        version: The version that the object must have, if it is known already.
     """
 
     def __init__(
@@ -207,32 +212,39 @@ class ResumingStream(Stream):
         start: int = 0,
         patience: Patience | None = None,
         kind: str = "store",
+        version: str | None = None,
     ) -> None:
         super().__init__(start)
-        self.url, self.size, self.version = url, None, None
+        self.url = url
         self._connect, self._kind = connect, kind
         self._patience = patience or Patience()
         self._backoff = Backoff(self._patience, url, kind)
         self._body: Body | None = None
         self._ended = False
-        # The checksum of bytes 0 to position, and the last bytes before it: kept where the version cannot tell whether
-        # a new body belongs to the same object.
-        self._checksum: int | None = None
-        self._tail = b""
-        self._first = True
+        self._read_so_far = BytesRead(url, start, version)
+        self._digest: tuple[Any, str] | None = None
+        self._confirmations = 0
         self._bytes, self._seconds = 0, 0.0
-        self._retry(self._open)
+        self._retry(self._begin)
         counters.add(f"{kind}.opened")
 
-    size: int | None
-    version: str | None
+    @property
+    def size(self) -> int | None:
+        """The size of the object, if the server says it."""
+        return self._read_so_far.size
+
+    @property
+    def version(self) -> str | None:
+        """What identifies the contents of the object."""
+        return self._read_so_far.version
 
     def fill(self, view: memoryview) -> int:
         began = time.perf_counter()
         count = 0 if self._ended else self._retry(lambda: self._read(view))
         self._backoff.progressed()
-        if self._checksum is not None or self.version is None:
-            self._remember(view[:count])
+        self._read_so_far.add(view[:count])
+        if self._digest is not None:
+            self._digest[0].update(view[:count])
         self._bytes += count
         self._seconds += time.perf_counter() - began
         if self._bytes >= _REPORTED or not count:
@@ -263,7 +275,7 @@ class ResumingStream(Stream):
 
     def _read(self, view: memoryview) -> int:
         if self._body is None:
-            self._open()
+            self._open(self._read_so_far.join_at)
         while not self._ended:
             assert self._body is not None
             count = self._body.readinto(view)
@@ -272,54 +284,34 @@ class ResumingStream(Stream):
             self._at_the_end()
         return 0
 
-    def _open(self) -> None:
+    def _begin(self) -> None:
+        self._open(self.position)
+        if self._body is not None and self._body.digest is not None and self.position == 0:
+            algorithm, expected = self._body.digest
+            self._digest = hashlib.new(algorithm, usedforsecurity=False), expected
+
+    def _open(self, offset: int) -> None:
+        read = self._read_so_far
+        if offset < self.position and not self._patience.restart:
+            raise _no_restart("sends no strong ETag, so it cannot continue an object")
         try:
-            body = self._connect(self.position - len(self._tail), self.version)
+            body = self._connect(offset, read.version)
         except PastTheEnd as error:
             self._past_the_end(error)
             return
         self._body = body
-        self._recognise(body)
-        if body.start != self.position:
+        read.check(body.version, body.size, body.start)
+        if body.start < self.position:
             self._skip_forward(body)
 
-    def _recognise(self, body: Body) -> None:
-        """The new body must be of the object that the first one was of."""
-        if self._first:
-            self._first = False
-            self.size, self.version = body.size, body.version
-            if self.position == 0 and not (body.ranged and body.version):
-                self._checksum = 0
-            return
-        for before, now in ((self.version, body.version), (self.size, body.size)):
-            if before is not None and now is not None and before != now:
-                raise changed(self.url, self.position, f"{before} became {now}")
-        self.size = body.size if self.size is None else self.size
-
-    def _remember(self, piece: memoryview) -> None:
-        if self._checksum is not None:
-            self._checksum = zlib.crc32(piece, self._checksum)
-        if self.version is None:
-            self._tail = (self._tail + bytes(piece[-_OVERLAP:]))[-_OVERLAP:]
-
     def _skip_forward(self, body: Body) -> None:
-        """The body begins before the byte we want: read up to there, and compare with what we had."""
+        """The body begins before the next byte: read up to there, and compare with the bytes read before."""
         if not (body.ranged or self._patience.restart):
-            raise StoreError(
-                "the server cannot send parts of an object", hint="Patience(restart=True) reads it again from the start"
-            )
-        checksum, missing, tail = 0, self.position - body.start, b""
-        while missing > 0:
-            piece = body.read1(min(missing, PIECE))
-            if not piece:
-                raise _short(f"{missing} bytes before byte {self.position}")
-            checksum, missing = zlib.crc32(piece, checksum), missing - len(piece)
-            tail = (tail + piece)[-_OVERLAP:]
-            counters.add(f"{self._kind}.bytes_again", len(piece))
-        if not tail.endswith(self._tail) or (body.start == 0 and self._checksum not in {None, checksum}):
-            raise changed(self.url, self.position, "its beginning is not what it was")
-        if body.start == 0:
-            self._checksum = checksum
+            raise _no_restart("cannot send parts of an object")
+        count = self._read_so_far.reread(body.start, body.read1)
+        counters.add(f"{self._kind}.bytes_again", count)
+        if body.start + count < self.position:
+            raise _short(f"{self.position - body.start - count} bytes before byte {self.position}")
 
     def _at_the_end(self) -> None:
         assert self._body is not None
@@ -327,7 +319,7 @@ class ResumingStream(Stream):
             if self.position < self.size:
                 raise _short(f"{self.size - self.position} bytes before its end")
             if self.position > self.size:
-                raise changed(self.url, self.position, f"more bytes came than the {self.size} announced")
+                raise changed(self.url, self.position, f"its size was {self.size} and more bytes came")
             self._end()
         elif self._body.complete or self._patience.unverified:
             self._end()
@@ -335,26 +327,38 @@ class ResumingStream(Stream):
             self._confirm()
 
     def _confirm(self) -> None:
-        """Nothing vouches for this end. Ask for the byte after it."""
+        """Nothing proves that this is the end of the object. Ask for the byte after it."""
+        self._confirmations += 1
+        limit = _CONFIRMATIONS + (self.position - self._read_so_far.start) // _BYTES_PER_CONFIRMATION
+        if self._confirmations > limit:
+            raise StoreError(
+                f"the server did not say where the object ends in {limit} requests",
+                hint="let the server send Content-Length, or the size in Content-Range",
+            )
         self._drop()
-        self._open()
+        self._open(self.position)
         if self._body is not None and not self._body.ranged:
             raise StoreError(
-                "the server sent a body without a length, and nothing tells whether this is its end",
+                "the server sent a body without a length, so its end cannot be verified",
                 hint="let the server send Content-Length or ranges, or accept it with Patience(unverified=True)",
             )
 
     def _past_the_end(self, error: PastTheEnd) -> None:
         size = error.size if error.size is not None else self.size
         if size is not None and size != self.position:
-            if self._first or size == self.size:
+            if self.size is None or size == self.size:
                 raise past_the_end(self.url, self.position, size)
-            raise changed(self.url, self.position, f"it now ends at {size}")
+            raise changed(self.url, self.position, f"its size was {self.size} and is now {size}")
         self._end()
 
     def _end(self) -> None:
         self._ended = True
         self._drop()
+        if self._digest is not None and self._digest[0].hexdigest() != self._digest[1]:
+            raise StoreError(
+                f"the bytes do not match the {self._digest[0].name} digest that the server sent",
+                hint="copy the object again; it was damaged on the server or on the way",
+            )
 
     def _drop(self) -> None:
         body, self._body = self._body, None
@@ -362,30 +366,21 @@ class ResumingStream(Stream):
             body.close()
 
 
-def changed(url: str, offset: int, how: str) -> StoreError:
-    """The error for an object that was replaced while it was read.
-
-    >>> print(changed("https://h/a.tar", 512, "its etag is new"))
-    the object changed while it was read: its etag is new – https://h/a.tar, byte 512 – read it again from the start
-    """
-    return StoreError(
-        f"the object changed while it was read: {how}",
-        Where(shard=redacted(url), offset=offset),
-        hint="read it again from the start",
-    )
-
-
 def retryable(error: StoreError, retry_after: float | None = None) -> StoreError:
-    """Mark an error as one that may pass.
+    """Mark an error as temporary.
 
     >>> retryable(StoreError("busy"), retry_after=2).retryable
     True
     """
     error.retryable = True
     if retry_after is not None:
-        error.retry_after = retry_after  # type: ignore[attr-defined]  # only errors of servers that asked for it have it
+        error.retry_after = retry_after  # type: ignore[attr-defined]  # set only where the server asked for it
     return error
 
 
 def _short(how: str) -> StoreError:
     return retryable(StoreError(f"the body ended {how}"))
+
+
+def _no_restart(why: str) -> StoreError:
+    return StoreError(f"the server {why}", hint="Patience(restart=True) reads it again from the start")

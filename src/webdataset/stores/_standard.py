@@ -11,7 +11,7 @@ from ._upload import Upload
 
 
 class _Input(Stream):
-    """Standard input; closing it leaves the descriptor to the program, and so does what was not asked for."""
+    """Standard input; it stays open when the stream is closed, and no byte is read ahead."""
 
     buffered = 0
 
@@ -21,7 +21,7 @@ class _Input(Stream):
 
 
 class _Output(Upload):
-    """Standard output: nothing can be taken back, so `abort` only stops."""
+    """Standard output: written bytes cannot be discarded, so `abort` only stops."""
 
     def write(self, data: Any, /) -> int:
         return sys.stdout.buffer.write(data)

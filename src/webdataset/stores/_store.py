@@ -13,6 +13,7 @@ from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
 
 from ._globs import matches, prefix_of
+from ._same_object import BytesRead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,9 +54,11 @@ class Store(ABC):
         """All URLs that begin with `prefix`, at any depth."""
         raise self.cannot("be listed", prefix)
 
-    def read_range(self, url: str, start: int, length: int) -> bytes:
-        """Exactly the bytes `start` to `start + length`; an error if there are fewer."""
+    def read_range(self, url: str, start: int, length: int, version: str | None = None) -> bytes:
+        """Exactly the bytes `start` to `start + length`; an error if there are fewer, or if the version is another."""
         with self.open_read(url, start) as stream:
+            if version is not None and hasattr(stream, "version"):
+                BytesRead(url, start, version).check(stream.version, None, start)
             data: bytes = read_fully(stream, length)
         return checked_range(data, url, start, length)
 

@@ -1,4 +1,4 @@
-"""Bytes on their way to a place: seen there complete after `close()`, or never."""
+"""Writing an object: it is visible after `close()`, complete, or never."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-# Shards up to this size wait for their upload in memory, larger ones in a temporary file.
+# Shards up to this size are kept in memory until their upload, larger ones in a temporary file.
 _IN_MEMORY = 64 << 20
 
 
@@ -28,13 +28,13 @@ class Upload(io.RawIOBase):
     _finished = False
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Remember it, so that a forked child can let go of it."""
+        """Register it, so that a forked child can disown it."""
         upload = super().__new__(cls)
         _under_way.add(upload)
         return upload
 
     def disown(self) -> None:
-        """Called in a forked child: the upload is the parent's, and nothing here may publish, discard or flush it."""
+        """Called in a forked child: only the parent may publish, discard or flush the upload."""
         self._finished = True
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Upload(io.RawIOBase):
 
 
 def point_nowhere(descriptor: int) -> None:
-    """Let what a forked child would still flush into its parent's file go to the null device instead."""
+    """Redirect what a forked child would flush into its parent's file to the null device."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor, inheritable=False)
     os.close(nowhere)
@@ -97,7 +97,7 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 class SpooledUpload(Upload):
-    """Collects the bytes and sends them in one go: for places that take an object whole, with its length."""
+    """Collects the bytes and sends them at once: for stores that need the length of an object first."""
 
     def __init__(self, send: Callable[[IO[bytes], int], None]) -> None:
         self._send = send
@@ -117,6 +117,6 @@ class SpooledUpload(Upload):
 
     def disown(self) -> None:
         super().disown()
-        # Asking one in memory for its descriptor would put it on the disk.
+        # Asking a spool in memory for its descriptor would write it to the disk.
         if self._spool._rolled:  # type: ignore[attr-defined]  # no public name tells
             point_nowhere(self._spool.fileno())

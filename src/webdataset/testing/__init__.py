@@ -7,6 +7,7 @@ other knows it.
     _fault_server  a server that goes wrong so     _resume_check     a pipeline goes on from every point
     _make_shard         a shard in one line             _codec_contract  what is encoded comes back
     _store_contract  what every store must do      _stage_contract  what every stage must do
+    _system_faults  the n-th system call fails
 """
 
 from ._codec_contract import CodecContract
@@ -16,9 +17,11 @@ from ._make_shard import make_shard
 from ._resume_check import assert_resumes_everywhere
 from ._stage_contract import StageContract
 from ._store_contract import StoreContract
+from ._system_faults import ERRORS, SystemFaults
 from ._web_server import LoopbackServer
 
 __all__ = [
+    "ERRORS",
     "LASTING",
     "PASSING",
     "CodecContract",
@@ -28,6 +31,7 @@ __all__ = [
     "Schedule",
     "StageContract",
     "StoreContract",
+    "SystemFaults",
     "assert_resumes_everywhere",
     "make_shard",
 ]

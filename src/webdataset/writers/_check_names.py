@@ -1,4 +1,4 @@
-"""What a reader will make of the names that we are about to write; whatever would come back different is refused."""
+"""Names that a reader would change or skip are refused before they are written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OPT_OUT = "or write it as it is with strict=False"
 
 
 def require_key(sample: Any) -> str:
-    """The key of a sample, or an error that says what is wrong with it.
+    """The key of a sample, or an error.
 
     >>> require_key({"__key__": "a", "txt": "hello"})
     'a'
@@ -23,14 +23,14 @@ def require_key(sample: Any) -> str:
         key = sample["__key__"]
     except (KeyError, TypeError, IndexError) as error:
         have = f"has only {sorted(map(str, sample))}" if isinstance(sample, dict) else f"is a {type(sample).__name__}"
-        raise SpecError(f"a sample needs a '__key__', this one {have}", hint="give every sample a name") from error
+        raise SpecError(f"a sample needs a '__key__', this one {have}", hint="give every sample a key") from error
     if not isinstance(key, str):
         raise SpecError(f"the __key__ {key!r} is a {type(key).__name__}", hint="write str(key), or f'{key:06d}'")
     return key
 
 
 def check_key(key: str, fields: Iterable[str] = ("txt",)) -> None:
-    """Refuse keys that a reader would cut differently or skip: a key ends at the first dot of its last path component.
+    """Refuse keys that a reader would split differently or skip: a key ends at the first dot of its last component.
 
     >>> check_key("train.v1/0001")
     >>> check_key("0001.left")
@@ -39,20 +39,23 @@ def check_key(key: str, fields: Iterable[str] = ("txt",)) -> None:
     """
     folder, slash, base = key.rpartition("/")
     if not base:
-        problem, remedy = f"the key {key!r} is empty or ends in '/', readers would skip it", "give it a name"
+        problem, remedy = (
+            f"the key {key!r} is empty or ends in '/', readers would skip it",
+            "name it",
+        )
     elif "." in base:
         cut = folder + slash + base.partition(".")[0]
         problem = f"the key {key!r} has a dot in its last part, so it would be read as {cut!r}"
         remedy = f"take {folder + slash + base.replace('.', '_')!r}"
     elif key.startswith("__") and any(is_meta(f"{key}.{field}") for field in fields):
-        problem, remedy = "readers skip '__…__' names, they are meant for metadata", "let it start differently"
+        problem, remedy = "readers skip '__…__' names, they are meant for metadata", "choose another key"
     else:
         return
     raise EncodingError(problem, Where(key=key), hint=f"{remedy}, {_OPT_OUT}")
 
 
 def check_field(field: Any, *, strict: bool = True) -> None:
-    """Refuse field names that come back different, or not at all.
+    """Refuse field names that a reader would change or drop.
 
     >>> check_field("seg.png")
     >>> check_field("JPG")

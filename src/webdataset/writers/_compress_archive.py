@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Compressor(Protocol):
-    """Takes bytes, gives back what is ready; `flush` ends the stream."""
+    """Takes bytes and returns compressed bytes; `flush` ends the stream."""
 
     def compress(self, data: bytes, /) -> bytes:
-        """Take `data` in and give what is ready, maybe nothing."""
+        """Add `data`; returns the compressed bytes that are complete, maybe none."""
         ...
 
     def flush(self) -> bytes:
@@ -26,7 +26,7 @@ class Compressor(Protocol):
 
 
 def _gzip() -> Compressor:
-    # 16 + 15: zlib writes a gzip header of its own, which carries neither a time nor a name.
+    # 16 + 15: zlib writes a gzip header, which has neither a time nor a name.
     return zlib.compressobj(6, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
 
 
@@ -48,7 +48,7 @@ _KINDS: Final[dict[str, Callable[[], Compressor]]] = {
 
 
 def find_compression(target: Any, compress: bool | str | None) -> str | None:
-    """The kind of compression for a target: what was asked for, else what its name ends in.
+    """The kind of compression for a target: the argument, else by the ending of its name.
 
     >>> find_compression("a.tgz", None), find_compression("a.tar.zst", None), find_compression("a.tar", True)
     ('gz', 'zst', 'gz')
@@ -63,14 +63,14 @@ def find_compression(target: Any, compress: bool | str | None) -> str | None:
         return str(compress)
     if compress is not None:
         raise SpecError(
-            f"compress={compress!r} is not known", hint=f"take one of {', '.join(_KINDS)}, or False for none"
+            f"compress={compress!r} is not supported", hint=f"use one of {', '.join(_KINDS)}, or False for none"
         )
     name = target if isinstance(target, str) else ""
     return next((kind for kind in _KINDS if name.endswith(kind)), None)
 
 
 def open_compressor(kind: str) -> Compressor:
-    r"""A fresh compressor of this kind.
+    r"""A new compressor of this kind.
 
     >>> compressor = open_compressor("gz")
     >>> data = compressor.compress(b"hello") + compressor.flush()

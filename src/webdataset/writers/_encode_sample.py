@@ -42,8 +42,8 @@ def make_encoder(
     if callable(spec):
         return spec
     raise SpecError(
-        f"encoder={spec!r} cannot encode",
-        hint="take True, False, a dict of functions by extension, or a function of a sample",
+        f"encoder={spec!r} is not an encoder",
+        hint="use True, False, a dict of functions by extension, or a function of a sample",
     )
 
 
@@ -72,7 +72,7 @@ def _by_table(table: Mapping[str, Callable[[Any], Any]]) -> Callable[[Sample], S
 
 
 def _each_field(encode: Callable[[str, Any], Any]) -> Callable[[Sample], Sample]:
-    """Apply `encode` to every field but the meta fields; bytes are ready unless their name asks for compression."""
+    """Apply `encode` to every field except metadata, and bytes whose name has no compressed ending."""
 
     def encode_sample(sample: Sample) -> Sample:
         encoded = {}

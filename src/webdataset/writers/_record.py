@@ -1,4 +1,4 @@
-"""What a writer notes down about an archive on the way, so that nobody has to read it again: index, size, checksum."""
+"""Index, size and checksum of an archive, recorded while it is written, so that it need not be read again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Record:
-    """The notes about one archive.
+    """Index, size and checksum of one archive.
 
     >>> record = Record()
     >>> record.add("0001", [("txt", 512, 5, "0001.txt")])
@@ -36,7 +36,7 @@ class Record:
     ShardEntry(url='a.tar', nsamples=1, filesize=24, md5sum='157f203c149e8287685f1fa6a4588c73', ...)
 
     Args:
-        described: also take the checksum, which costs more than everything else here.
+        described: also compute the checksum, which costs more than the rest.
     """
 
     def __init__(self, *, described: bool = True) -> None:
@@ -57,7 +57,7 @@ class Record:
 
     @cached_property
     def index(self) -> ShardIndex:
-        """The index of the archive; to be asked for at its end."""
+        """The index of the archive; complete at its end."""
         return self._builder.finish()
 
     def entry(self, url: str) -> ShardEntry:
@@ -85,12 +85,12 @@ class Records:
         self._description = None if description is None else os.fspath(description)
         self._entries: list[ShardEntry] = []
         if self._indexed:
-            index_url(pattern, self.place)  # a place that cannot hold an index is refused now, not after the first one
+            index_url(pattern, self.place)  # refuses a location that cannot hold an index
         if self._description is not None and pattern.startswith("pipe:"):
             raise SpecError("a description cannot name the output of a command", hint="write to a path or URL")
 
     def begin(self) -> Record | None:
-        """Notes about one more archive, if there is anything to note down."""
+        """The record of one more archive, if there is anything to record."""
         described = self._description is not None
         return Record(described=described) if self._indexed or described else None
 
@@ -109,7 +109,7 @@ class Records:
 
 
 def index_place(index: Any) -> tuple[str | None, bool]:
-    """(place, whether to store an index at all) for whatever a user may write for `index`.
+    """(location, whether to store an index) for a value of `index=`.
 
     >>> index_place(True), index_place("indexes/"), index_place(None)
     ((None, True), ('indexes/', True), (None, False))
@@ -117,5 +117,5 @@ def index_place(index: Any) -> tuple[str | None, bool]:
     if index is None or isinstance(index, bool):
         return None, bool(index)
     if not isinstance(index, str | os.PathLike):
-        raise SpecError(f"index={index!r} is no place", hint="True for beside the shard, or a directory or URL")
+        raise SpecError(f"index={index!r} is not a location", hint="True for beside the shard, or a directory or URL")
     return str(os.fspath(index)), True

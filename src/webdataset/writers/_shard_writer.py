@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import SpecError, StoreError, Where
 
+from ._earlier_run import EarlierRun
 from ._record import Record, Records
 from ._tar_writer import TarWriter
 
@@ -29,15 +30,16 @@ class ShardWriter:
     ...     sorted(os.listdir(folder)), sink.total
     (['train-000000.tar', 'train-000001.tar', 'train-000002.tar'], 5)
 
-    A shard appears under its name when it is complete. When the `with` block raises, the shard at work is thrown away
-    and the complete ones stay. A shard is begun by the first sample that goes into it, so none is ever empty.
+    A shard appears under its name when it is complete. When the `with` block raises, the current shard is discarded and
+    the complete ones stay. A shard is opened by its first sample, so none is empty. A shard that another live writer is
+    writing is refused.
 
-    `shard` is one more than the number of the shard at work, `fname` its name, `count` and `size` its samples and their
+    `shard` is one more than the number of the current shard, `fname` its name, `count` and `size` its samples and their
     payload bytes so far; `total` counts the samples of all shards. Before the first sample they describe the shard that
-    it will go to.
+    it will be written to.
 
     Args:
-        pattern: names of the shards with a place for the number, `"train-%06d.tar"`: a path or a URL.
+        pattern: names of the shards with a placeholder for the number, `"train-%06d.tar"`: a path or a URL.
         maxcount: most samples in a shard.
         maxsize: a shard is full when its payloads have at least so many bytes.
         post: called with the name of each shard after it has been published.
@@ -45,9 +47,11 @@ class ShardWriter:
         verbose: 1 logs each published shard at INFO, 0 at DEBUG.
         opener: called with the name of a shard, returns the stream to write to, which is closed when the shard ends.
         index: True stores the index of each shard beside it, as soon as it is published; a directory or URL stores it
-            there. It is the one that reading the shard would give, for nothing extra.
+            there.
         description: a `.json` file that lists the shards with their counts, sizes and checksums (as `wids` has it),
             stored when the writer is closed.
+        overwrite: shards of an earlier, longer run under the same pattern, which would be left after the new ones, are
+            removed when the writer is closed. False raises an error instead.
         **kw: everything that `TarWriter` takes.
     """
 
@@ -63,13 +67,15 @@ class ShardWriter:
         *,
         index: bool | str | os.PathLike[str] | None = None,
         description: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
         **kw: Any,
     ) -> None:
         self.pattern = _checked_pattern(pattern)
         _check_arguments(maxcount=maxcount, maxsize=maxsize, start_shard=start_shard, post=post, opener=opener)
-        TarWriter(io.BytesIO(), **kw).abort()  # arguments that no shard can have fail here, not at the first sample
+        TarWriter(io.BytesIO(), **kw).abort()  # wrong arguments fail here, not at the first sample
         self.maxcount, self.maxsize, self.post, self.verbose = maxcount, maxsize, post, verbose
-        self.opener, self.kw = opener, kw
+        self.opener, self.kw, self.overwrite = opener, kw, overwrite
+        self._earlier: EarlierRun | None = None
         self._records = Records(self.pattern, index, description)
         self._record: Record | None = None
         self.shard, self.total = start_shard, 0
@@ -84,7 +90,7 @@ class ShardWriter:
 
     @property
     def tarstream(self) -> TarWriter | None:
-        """The writer of the shard at work, which is opened now if it was not; None once closed or finished."""
+        """The writer of the current shard, which is opened now if it was not; None once closed or finished."""
         if self._tar is None and not self._closed and not self._finished:
             self._tar = self._open()
         return self._tar
@@ -101,14 +107,14 @@ class ShardWriter:
         self.total += 1
 
     def next_stream(self) -> None:
-        """Publish the shard at work and go on with the next number; a shard without samples keeps its number."""
+        """Publish the current shard and continue with the next number; a shard without samples keeps its number."""
         self._require_open()
         self.finish()
         if self._finished:
             self._advance()
 
     def finish(self) -> None:
-        """Publish the shard at work; the next sample begins another one."""
+        """Publish the current shard; the next sample begins another one."""
         tar = self._tar
         if self._closed or tar is None:
             return
@@ -133,15 +139,18 @@ class ShardWriter:
             self.post(self.fname)
 
     def close(self) -> None:
-        """Publish the shard at work and end; more calls do nothing."""
+        """Publish the current shard and end; more calls do nothing."""
         if self._closed:
             return
         self.finish()
         self._closed = True
+        if self._earlier is not None:
+            stop = self.shard if self._finished else self.shard - 1
+            self._earlier.refuse_or_remove(stop, self._records.place, overwrite=self.overwrite)
         self._records.close()
 
     def abort(self) -> None:
-        """Throw the shard at work away and end; what has been published stays."""
+        """Discard the current shard and end; published shards stay."""
         self._discard()
         self._closed = True
 
@@ -166,6 +175,8 @@ class ShardWriter:
 
     def _open(self) -> TarWriter:
         target: Any = self.fname
+        if self.opener is None and self._earlier is None:
+            self._earlier = EarlierRun(self.pattern, self.shard - 1)
         if self.opener is not None:
             target = self.opener(self.fname)
             self._opened = target if callable(getattr(target, "close", None)) else None
@@ -196,7 +207,7 @@ def _checked_pattern(pattern: Any) -> str:
     except (TypeError, ValueError) as error:
         raise SpecError(
             f"{pattern!r} cannot number shards: {error}",
-            hint="put one place for the number into it, like 'train-%06d.tar', and write '%%' for any other '%'",
+            hint="use one placeholder for the number, like 'train-%06d.tar', and '%%' for any other '%'",
         ) from error
     return text
 
@@ -204,9 +215,9 @@ def _checked_pattern(pattern: Any) -> str:
 def _check_arguments(*, maxcount: Any, maxsize: Any, start_shard: Any, post: Any, opener: Any) -> None:
     for name, value in (("maxcount", maxcount), ("maxsize", maxsize)):
         if not isinstance(value, int | float) or not value > 0:
-            raise SpecError(f"{name}={value!r} cannot limit a shard", hint="take a number greater than 0")
+            raise SpecError(f"{name}={value!r} is not a limit", hint="use a number greater than 0")
     if not isinstance(start_shard, int) or start_shard < 0:
-        raise SpecError(f"start_shard={start_shard!r} cannot number a shard", hint="take a whole number from 0 on")
+        raise SpecError(f"start_shard={start_shard!r} is not a shard number", hint="use an integer, 0 or greater")
     for name, value in (("post", post), ("opener", opener)):
         if value is not None and not callable(value):
             raise SpecError(f"{name}={value!r} is not callable", hint="it is called with the name of a shard")

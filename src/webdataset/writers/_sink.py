@@ -1,4 +1,4 @@
-"""Bytes in, one published object out: gathered, compressed, and there only when it is complete."""
+"""Bytes in, one published object out: gathered, compressed, and visible only when it is complete."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from webdataset.errors import SpecError, StoreError, Where
 from webdataset.stores import open_write
 
 from ._compress_archive import find_compression, open_compressor
+from ._writer_lock import WriterLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ _GATHER = 256 * 1024
 
 
 class Sink:
-    """Where an archive goes: a path or URL that is ours to publish, or a stream that somebody else closes.
+    """The target of an archive: a path or URL that the sink publishes, or a stream that its owner closes.
 
     >>> import io
     >>> stream = io.BytesIO()
@@ -35,28 +36,36 @@ class Sink:
     state = "new"
 
     def __init__(self, target: Any, compress: bool | str | None) -> None:
-        place = os.fspath(target) if isinstance(target, os.PathLike) else target
-        self.owned = isinstance(place, str)
-        if not self.owned and not callable(getattr(place, "write", None)):
+        named = os.fspath(target) if isinstance(target, os.PathLike) else target
+        self.owned = isinstance(named, str)
+        if not self.owned and not callable(getattr(named, "write", None)):
             raise SpecError(f"{target!r} cannot be written to", hint="give a path, a URL or a binary stream")
-        kind = find_compression(place, compress)
+        kind = find_compression(named, compress)
         self._compressor = open_compressor(kind) if kind else None
         self._blocks: list[bytes] = []
         self._gathered = 0
         self._failure: BaseException | None = None
-        self.watch: Callable[[bytes], None] | None = None  # is shown all bytes as they are stored
+        self.watch: Callable[[bytes], None] | None = None  # called with all bytes as they are stored
         self._process = os.getpid()
-        self.name: str | None = place if self.owned else getattr(place, "name", None)
-        self.stream = open_write(place) if self.owned else place
+        self.name: str | None = named if self.owned else getattr(named, "name", None)
+        self.stream = self._open(named) if self.owned else named
         self.state = "open"
 
+    def _open(self, url: str) -> Any:
+        self._lock = WriterLock(url)
+        try:
+            return open_write(url)
+        except BaseException:
+            self._lock.release()
+            raise
+
     def require_open(self) -> None:
-        """Raise if nothing can be written any more."""
+        """Raise if the archive is closed."""
         if self.state != "open":
             raise StoreError(f"the archive is {self.state}", Where(shard=self.name), hint="open another writer")
 
     def write(self, blocks: list[bytes], size: int) -> None:
-        """Take over blocks of `size` bytes in all; they reach the stream now or together with later ones."""
+        """Write blocks of `size` bytes in total, now or together with later ones."""
         self._blocks += blocks
         self._gathered += size
         if self._gathered >= _GATHER:
@@ -67,32 +76,37 @@ class Sink:
         if self.state == "open":
             self._guarded(self._complete)
             self.state = "closed"
+            if self.owned:
+                self._lock.release()
         elif self._failure is not None:
             failure, self._failure = self._failure, None
             raise StoreError(
                 f"the archive was not published, because writing it failed before: {failure}",
                 Where(shard=self.name),
-                hint="mend the cause and write it again",
+                hint="fix the cause and write it again",
             ) from failure
 
     def abort(self) -> None:
-        """Throw everything away that has not been published."""
+        """Discard everything that has not been published."""
         if self.state != "open":
             return
         self.state = "discarded"
         self._blocks.clear()
         if self.owned:
-            # What cannot be renamed into place, a named pipe for example, cannot be taken back either.
-            getattr(self.stream, "abort", self.stream.close)()
+            try:
+                # What cannot be renamed into place, a named pipe for example, cannot be taken back either.
+                getattr(self.stream, "abort", self.stream.close)()
+            finally:
+                self._lock.release()
 
     def __del__(self) -> None:
-        # A forked child holds a copy of its parent's sink and must not throw the parent's file away.
+        # A forked child has a copy of its parent's sink and must not discard the parent's file.
         if self.state == "open" and self._process == os.getpid():
-            logger.warning("%s was never closed, so it is thrown away; write in a with block", self.name or self.stream)
+            logger.warning("%s was never closed, so it is discarded; write in a with block", self.name or self.stream)
             self.abort()
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """After a failure half a block may have been written, so no later write can be right."""
+        """After a failure half a block may have been written, so the archive cannot be continued."""
         try:
             action()
         except BaseException as error:
@@ -110,7 +124,7 @@ class Sink:
             self.stream.flush()
 
     def _drain(self) -> None:
-        # Joining copies, so what is large goes out block by block.
+        # Joining copies, so large samples are written block by block.
         parts = self._blocks if self._gathered > 16 * _GATHER else [b"".join(self._blocks)]
         self._blocks, self._gathered = [], 0
         for part in parts:
@@ -120,9 +134,9 @@ class Sink:
         if self.watch is not None:
             self.watch(data)
         while data:
-            taken = self.stream.write(data)
-            if not isinstance(taken, int):
-                return  # not every stream says how much it took; these take all
-            if taken == 0:
-                raise StoreError("the stream takes no more bytes", Where(shard=self.name))
-            data = data[taken:]  # raw streams may take less than they are offered
+            written = self.stream.write(data)
+            if not isinstance(written, int):
+                return  # some streams do not say how much they wrote; these write all
+            if written == 0:
+                raise StoreError("the stream does not accept more bytes", Where(shard=self.name))
+            data = data[written:]  # raw streams may write less than they are given

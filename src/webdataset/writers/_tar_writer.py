@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Placed(NamedTuple):
-    """Where a field of a written sample lies in the archive, before compression.
+    """Where a field of a written sample is in the archive, before compression.
 
     >>> Placed("txt", 512, 5, "0001.txt")
     Placed(field='txt', offset=512, size=5, name='0001.txt')
@@ -59,8 +59,8 @@ class TarWriter:
         mtime: time stamp of the members in whole seconds; None is 0, so that archives can be compared byte for byte.
         format: "ustar", "gnu", "pax" or tarfile's number for it; None takes the plainest that fits each member.
         encoder_options: arguments for the encoders by field or extension, `{"jpg": {"quality": 85}}`.
-        strict: refuse what a reader would not give back as it was: names that it would cut differently, keys that are
-            in the archive already, samples without fields.
+        strict: refuse what a reader would change: names that it would split differently, keys that are in the archive
+            already, samples without fields.
         on_sample: called with the key and a list of `Placed` after each sample.
         index: True stores the archive's index beside it once it is published, a directory or URL stores it there.
     """
@@ -86,7 +86,7 @@ class TarWriter:
         self.compress, self.keep_meta, self.strict, self.on_sample = compress, keep_meta, strict, on_sample
         self.encoder = make_encoder(encoder, encoder_options)
         self._header = partial(encode_header, mode=mode, mtime=self.mtime, uname=user, gname=group, format=format)
-        self._header("probe", 0)  # what no header can say shall fail here, not at the first sample
+        self._header("probe", 0)  # wrong arguments fail here, not at the first sample
         self.count = 0
         self._position = 0
         self._keys: set[str] = set()
@@ -211,8 +211,8 @@ class TarWriter:
         check_key(key, [field for field, _ in fields])
         if key in self._keys:
             raise EncodingError(
-                "there is a sample with this key in the archive already, readers would mix them up or refuse them",
-                hint="give every sample a key of its own, or write them as they are with strict=False",
+                "the archive already has a sample with this key; readers would mix them or refuse them",
+                hint="give every sample a key of its own, or use strict=False",
             )
         if not fields:
             raise EncodingError("the sample has no fields, so nothing of it would be written")
@@ -220,7 +220,7 @@ class TarWriter:
     def _lay_out(
         self, key: str, fields: list[tuple[str, bytes]]
     ) -> tuple[list[bytes], list[tuple[str, int, int, str]], int]:
-        """The blocks of a sample, where its payloads will lie, and where the next header will start."""
+        """The blocks of a sample, the positions of its payloads, and where the next header starts."""
         blocks: list[bytes] = []
         placed: list[tuple[str, int, int, str]] = []
         position = self._position
@@ -241,7 +241,7 @@ def _as_bytes(field: str, value: Any) -> bytes:
         return value.encode()
     what = "a str" if field.startswith("_") else "bytes"
     raise EncodingError(
-        f"the field must be {what} and is a {type(value).__name__}",
+        f"expected {what}, got {type(value).__name__}",
         Where(field=field),
         hint="encode it before writing, or let encoder=True do it" if what == "bytes" else "write it as text",
     )
@@ -249,5 +249,5 @@ def _as_bytes(field: str, value: Any) -> bytes:
 
 def _whole_seconds(mtime: Any) -> int:
     if not isinstance(mtime, int | float | None):
-        raise SpecError(f"mtime={mtime!r} is no time", hint="give seconds since 1970, such as time.time()")
+        raise SpecError(f"mtime={mtime!r} is not a time", hint="give seconds since 1970, such as time.time()")
     return int(mtime or 0)

@@ -1,0 +1,160 @@
+"""The n-th system call of this package fails: what a full disk, a broken disk or a limit of the system looks like.
+
+Python's functions for files are replaced for the time of a block, in all threads. Only calls that come from the package
+itself (or from a library that it calls) are counted and can fail.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import fcntl
+import io
+import os
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What the kernel may answer to nearly every call.
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.ENOMEM)
+_READING = ("open", "read", "readv", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat")
+_WRITING = ("write", "pwrite", "fsync", "rename", "replace", "unlink", "link", "mkdir", "utime", "truncate")
+_OTHERS = ("dup", "dup2", "ftruncate", "readlink")
+_PACKAGES = ("webdataset.", "wids.")
+_TOOLS = ("webdataset.testing.", "importlib.", "threading")
+# How far from the system call a function of the package may be: filelock, pathlib and tempfile are in between.
+_DEPTH = 14
+
+
+class SystemFaults:
+    """Lets one call fail.
+
+    >>> from webdataset import stores
+    >>> with SystemFaults(1, errno.EIO) as faults:
+    ...     stores.open_read("/dev/null")
+    Traceback (most recent call last):
+    webdataset.errors.StoreError: ...
+    >>> faults.struck
+    'open'
+
+    Args:
+        number: Which call fails, counted from 1; 0 lets none fail, and `calls` says how many there are.
+        error: Its `errno`.
+        lasting: All later calls of the same name fail, too, as on a disk that stays full.
+    """
+
+    def __init__(self, number: int, error: int = errno.EIO, *, lasting: bool = False) -> None:
+        self.number, self.error, self.lasting = number, error, lasting
+        self.calls = 0
+        self.struck: str | None = None
+        self._lock = threading.Lock()
+        self._saved: list[tuple[Any, str, Any]] = []
+
+    def __enter__(self) -> Self:
+        for name in (*_READING, *_WRITING, *_OTHERS):
+            self._replace(os, name, self._failing(getattr(os, name)))
+        self._replace(builtins, "open", self._open)
+        self._replace(io, "open", self._open)
+        self._replace(os, "fdopen", self._open)
+        for name in ("flock", "lockf"):
+            self._replace(fcntl, name, self._failing_lock(getattr(fcntl, name)))
+        self._replace(socket.socket, "__init__", self._failing(socket.socket.__init__, "socket"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for module, name, function in reversed(self._saved):
+            setattr(module, name, function)
+
+    def check(self, name: str) -> None:
+        """Count one call, or fail."""
+        if not _from_the_package():
+            return
+        with self._lock:
+            self.calls += 1
+            strikes = self.calls == self.number or (self.lasting and self.struck == name)
+            if strikes:
+                self.struck = name
+        if strikes:
+            raise OSError(self.error, os.strerror(self.error))
+
+    def _replace(self, module: Any, name: str, function: Any) -> None:
+        self._saved.append((module, name, getattr(module, name)))
+        setattr(module, name, function)
+
+    def _failing(self, function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.check(name or function.__name__)
+            return function(*args, **kwargs)
+
+        return call
+
+    def _failing_lock(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(file: Any, operation: int, *args: Any) -> Any:
+            if not operation & fcntl.LOCK_UN:  # releasing a lock does not fail
+                self.check(function.__name__)
+            return function(file, operation, *args)
+
+        return call
+
+    def _open(
+        self, file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, *rest: Any, **kw: Any
+    ) -> Any:
+        """`open` in Python, so that reading and writing through its object can fail as well."""
+        self.check("open")
+        raw = _FaultyFile(file, mode.replace("b", "").replace("t", ""), *rest[2:], **kw)
+        raw.faults = self
+        if buffering == 0:
+            return raw
+        size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
+        plain = set(mode) - set("bt")
+        buffered: Any
+        if "+" in plain:
+            buffered = io.BufferedRandom(raw, size)
+        elif plain & set("wax"):
+            buffered = io.BufferedWriter(raw, size)
+        else:
+            buffered = io.BufferedReader(raw, size)
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, *rest[:2])
+
+
+class _FaultyFile(io.FileIO):
+    faults: SystemFaults | None = None
+
+    def _check(self, name: str) -> None:
+        if self.faults is not None:
+            self.faults.check(name)
+
+    def write(self, data: Any, /) -> int:
+        self._check("write")
+        return super().write(data)
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._check("read")
+        return super().readinto(buffer)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._check("read")
+        return super().read(-1 if size is None else size)
+
+    def readall(self) -> bytes:
+        self._check("read")
+        return super().readall()
+
+
+def _from_the_package() -> bool:
+    """Whether a function of the package is near on the stack, before one of the tools or of Python's import."""
+    frame = sys._getframe(2)
+    for _ in range(_DEPTH):
+        name = frame.f_globals.get("__name__", "")
+        if name != __name__ and name.startswith(_TOOLS):
+            return False
+        if name.startswith(_PACKAGES) and name != __name__:
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False

@@ -1,0 +1,65 @@
+"""One live writer per local archive: a lock file beside it, for as long as it is written."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from webdataset.errors import StoreError, Where
+from webdataset.stores import is_local, redacted
+
+
+class WriterLock:
+    """Held from the first byte of an archive to its publication. A second writer of the same name is refused.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/a.tar"
+    >>> lock = WriterLock(path)
+    >>> WriterLock(path)
+    Traceback (most recent call last):
+    webdataset.errors.StoreError: another writer is writing this archive – ...
+    >>> lock.release()
+
+    Other stores have no locks: there the archive of the writer that ends last remains, complete.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._lock: Any = None
+        path = _file_to_lock(url)
+        if path is None:
+            return
+        import filelock
+
+        lock = filelock.FileLock(path, thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            raise StoreError(
+                "another writer is writing this archive",
+                Where(shard=redacted(url)),
+                hint="give each writer a pattern of its own, such as f'train-{rank}-%06d.tar'",
+            ) from None
+        except OSError:
+            return  # no locks, or no permission: opening the archive says so
+        self._lock = lock
+
+    def release(self) -> None:
+        """Remove the lock file and release the lock; more calls do nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(OSError):
+                Path(lock.lock_file).unlink()  # before the release, so that no other writer holds it
+            lock.release()
+
+
+def _file_to_lock(url: str) -> str | None:
+    """The lock file of a local archive; None for other stores, and for what is not a regular file."""
+    path = is_local(url)
+    if path is None or url == "-":
+        return None
+    with suppress(OSError):  # opening the archive says so
+        target = Path(path).resolve()
+        if (target.is_file() or not target.exists()) and target.parent.is_dir():
+            return str(target.with_name(f".{target.name[:200]}.lock"))
+    return None
