@@ -47,7 +47,7 @@ from ._encoders import encode_based_on_extension, encode_based_on_extension1, en
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl, encode_json, encode_jsonl
 from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
-from ._pickle import PickleLoader, pickle_dumps, safe_loads, unpickle_loads, unsafe_pickle
+from ._pickle import PickleLoader, pickle_dumps, unpickle_loads, unsafe_pickle
 from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_loads
 from ._text import bytestr, decode_int, decode_text, encode_int, encode_text
 from ._video import VIDEO_EXTENSIONS, VideoHandler, encode_video, torch_video
@@ -112,7 +112,6 @@ __all__ = [
     "pack_gz",
     "pack_zst",
     "pickle_dumps",
-    "safe_loads",
     "safetensors_dumps",
     "safetensors_loads",
     "tenbin",
