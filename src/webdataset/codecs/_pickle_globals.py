@@ -119,7 +119,7 @@ def _make_defaultdict(budget: Budget, *args: Any) -> Any:
     match args:
         case () | (None,):
             return collections.defaultdict()
-        case (factory,) if factory in _FACTORIES:
+        case (type() as factory,) if factory in _FACTORIES:
             return collections.defaultdict(factory)
     raise UnsafeContent("the pickle makes a defaultdict with an unusual factory")
 
@@ -217,7 +217,9 @@ class Names:
             return self._reconstruct(*args)
         make = _MAKERS.get(function) if isinstance(function, type | Function) else None
         if make is None:
-            raise UnsafeContent(f"the pickle calls {function!r:.60}, which harmless pickles do not call")
+            # Not its repr: that of nested tuples may be endless.
+            name = global_name(function) if isinstance(function, type) else type(function).__name__
+            raise UnsafeContent(f"the pickle calls {name}, which harmless pickles do not call")
         return make(budget, *args)
 
     def new(self, kind: Any, args: Any, kwargs: Any, budget: Budget) -> Any:
@@ -242,6 +244,6 @@ class Names:
 
     def _reconstruct(self, kind: Any, base: Any, state: Any) -> Any:
         """What protocols 0 and 1 call to make an instance of a class of the user."""
-        if not self.is_trusted(kind) or base not in _BASES:
-            raise UnsafeContent(f"the pickle makes an instance of {kind!r:.60} in an unusual way")
+        if not self.is_trusted(kind) or not any(base is each for each in _BASES):
+            raise UnsafeContent("the pickle makes an instance in an unusual way")
         return copyreg._reconstructor(kind, base, state)  # type: ignore[attr-defined]  # typeshed lacks it

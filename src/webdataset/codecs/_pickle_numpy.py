@@ -63,17 +63,17 @@ class _UnbuiltDtype(Unbuilt):
         dtype = np.dtype(self._code)
         if dtype.kind in "mM" and metadata:
             dtype = _date_dtype(dtype.kind, metadata[0])
-        return dtype.newbyteorder(order) if order in {"<", ">"} else dtype
+        return dtype.newbyteorder(order) if type(order) is str and order in {"<", ">"} else dtype
 
 
 def _new_array(budget: Budget, kind: Any, shape: Any, typecode: Any) -> Unbuilt:
-    if kind is not np.ndarray or shape != (0,):
+    if kind is not np.ndarray or type(shape) is not tuple or shape != (0,):
         raise _unusual("array")
     return _UnbuiltArray()
 
 
 def _array_from_buffer(budget: Budget, buffer: Any, dtype: Any, shape: Any, order: Any) -> Array:
-    if type(buffer) not in {bytes, bytearray} or order not in {"C", "F"}:
+    if type(buffer) not in {bytes, bytearray} or type(order) is not str or order not in {"C", "F"}:
         raise _unusual("array")
     _check_size(shape, dtype, budget)
     # The array shares the memory of the bytes, as with Python's own unpickler.
@@ -139,7 +139,9 @@ def _subarray_dtype(subarray: Any, budget: Budget) -> Dtype:
 
 
 def _structured_dtype(names: Any, fields: Any, itemsize: Any, flags: Any, budget: Budget) -> Dtype:
-    if type(names) is not tuple or type(fields) is not dict or type(flags) is not int:
+    if type(names) is not tuple or type(fields) is not dict or type(flags) is not int or type(itemsize) is not int:
+        raise _unusual("dtype")
+    if not all(type(name) is str for name in names):
         raise _unusual("dtype")
     parts = [fields.get(name) for name in names]
     for part in parts:
