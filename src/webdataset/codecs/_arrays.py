@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.lib import format as npy
 
-from webdataset import config
 from webdataset.errors import EncodingError, FormatError
+
+from ._field_limit import check_zip
 
 _MAGIC = b"\x93NUMPY"
 _SHORTEST = 12
@@ -137,14 +138,8 @@ def npz_loads(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
     >>> npz_loads(numpy_npz_dumps({"x": np.arange(3)}))
     {'x': array([0, 1, 2])}
     """
-    limit = config.read("WDS_DECOMPRESS_LIMIT")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-        if size > limit:
-            raise FormatError(
-                f"unpacks to {size:,} bytes, {limit:,} are allowed",
-                hint="raise WDS_DECOMPRESS_LIMIT if you trust the data",
-            )
+        check_zip(archive)
         return {name.removesuffix(".npy"): npy_loads(archive.read(name)) for name in archive.namelist()}
 
 

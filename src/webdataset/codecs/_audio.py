@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from webdataset.errors import EncodingError
 
+from ._field_limit import check_size
 from ._require import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+_FLOAT = 4  # bytes
 _SOUNDFILE = ("flac", "mp3", "ogg", "opus", "wav")
 AUDIO_EXTENSIONS = (*_SOUNDFILE, "aac", "m4a", "sox", "wma")
 
@@ -68,8 +71,10 @@ class AudioHandler:
 
 def _read_soundfile(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
     soundfile = require("soundfile", extra="audio", why="to decode sound")
-    wave, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
-    return np.ascontiguousarray(wave.T), int(rate)
+    with soundfile.SoundFile(io.BytesIO(data)) as file:
+        check_size(_FLOAT * file.frames * file.channels)
+        wave = file.read(dtype="float32", always_2d=True)
+        return np.ascontiguousarray(wave.T), int(file.samplerate)
 
 
 def _read_av(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
@@ -83,11 +88,19 @@ def read_waveform(av: Any, container: Any) -> np.ndarray[Any, Any]:
     """The whole first sound track of an open container, channels × length in float32."""
     stream = container.streams.audio[0]
     resampler = av.AudioResampler(format="fltp", layout=stream.layout, rate=stream.rate)
-    frames = [made for frame in container.decode(stream) for made in resampler.resample(frame)]
-    frames += resampler.resample(None)
-    if not frames:
-        return np.zeros((stream.channels, 0), np.float32)
-    return np.concatenate([frame.to_ndarray() for frame in frames], axis=1)
+    resampled = (made for frame in chain(container.decode(stream), [None]) for made in resampler.resample(frame))
+    pieces = limited(frame.to_ndarray() for frame in resampled)
+    return np.concatenate(pieces, axis=1) if pieces else np.zeros((stream.channels, 0), np.float32)
+
+
+def limited(pieces: Iterable[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """The pieces, as long as they are not too large all together."""
+    kept, size = [], 0
+    for piece in pieces:
+        kept.append(piece)
+        size += piece.nbytes
+        check_size(size)
+    return kept
 
 
 torch_audio = AudioHandler(torch=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from webdataset import recycle
 
+from ._field_limit import check_size
 from ._opencv import plain_pixels
 from ._require import require
 
@@ -43,6 +44,7 @@ def open_image(data: bytes) -> Image:
     images = require("PIL.Image", extra="images", why="to decode images")
     own = [name for name in images.ID if name not in _WANTED and name not in _UNWANTED]  # plugins of the user's
     image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])
+    check_size(image.width * image.height * max(3, len(image.getbands())))  # palettes become colours
     return image
 
 

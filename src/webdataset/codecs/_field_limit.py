@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 
-from webdataset import config
-from webdataset.errors import FormatError
+from webdataset import tar
 
 
 def field_limit(limit: int | None = None) -> int:
@@ -15,8 +14,7 @@ def field_limit(limit: int | None = None) -> int:
     >>> field_limit(100)
     100
     """
-    found: int = config.read("WDS_DECOMPRESS_LIMIT") if limit is None else limit
-    return found
+    return tar.decompress_limit() if limit is None else limit
 
 
 def check_size(size: int, limit: int | None = None) -> None:
@@ -28,9 +26,7 @@ def check_size(size: int, limit: int | None = None) -> None:
     """
     allowed = field_limit(limit)
     if size > allowed:
-        raise FormatError(
-            f"decodes to more than {allowed:,} bytes", hint="raise WDS_DECOMPRESS_LIMIT if you trust the data"
-        )
+        raise tar.too_large(f"decodes to more than {allowed:,} bytes")
 
 
 def check_zip(archive: zipfile.ZipFile) -> None:

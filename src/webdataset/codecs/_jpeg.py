@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ._field_limit import check_size
 from ._require import find_package
 from ._scratch_buffer import Scratch
 
@@ -57,6 +58,7 @@ def jpeg_size(data: bytes, mode: str) -> tuple[int, int] | None:
         return None
     if space not in _SAME_AS_PILLOW or height * width > MOST_PIXELS or (mode == "L" and space != "Gray"):
         return None
+    check_size(width * height * len(mode))
     return width, height
 
 

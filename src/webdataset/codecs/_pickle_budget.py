@@ -10,8 +10,10 @@ import sys
 from collections import Counter
 from typing import Any
 
-from webdataset import config
-from webdataset.errors import FormatError, UnsafeContent
+from webdataset.errors import UnsafeContent
+from webdataset.tar import too_large
+
+from ._field_limit import field_limit
 
 # What a key may cost to hash and compare. Python hashes nested tuples recursively, on the C stack, and caches nothing.
 _KEY_BYTES = 1 << 20
@@ -42,8 +44,7 @@ class Budget:
     __slots__ = ("_hashes", "_left", "_limit")
 
     def __init__(self, size: int, limit: int | None = None) -> None:
-        allowed = config.read("WDS_DECOMPRESS_LIMIT") if limit is None else limit
-        self._limit: int = max(allowed, 4 * size)
+        self._limit = max(field_limit(limit), 4 * size)
         self._left = self._limit
         self._hashes: dict[int, Counter[int]] = {}
 
@@ -51,10 +52,7 @@ class Budget:
         """Count bytes that are about to be built."""
         self._left -= size
         if self._left < 0:
-            raise FormatError(
-                f"the pickle builds more than {self._limit:,} bytes",
-                hint="raise WDS_DECOMPRESS_LIMIT if you trust the data",
-            )
+            raise too_large(f"the pickle builds more than {self._limit:,} bytes")
 
     def admit_key(self, container: Any, key: Any) -> None:
         """Count a key of a dict or an item of a set; refuse one that is too costly to hash."""

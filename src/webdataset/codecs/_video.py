@@ -12,7 +12,7 @@ import numpy as np
 
 from webdataset.errors import EncodingError, FormatError, SpecError
 
-from ._audio import read_waveform
+from ._audio import limited, read_waveform
 from ._require import require
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class VideoHandler:
         av = require("av", extra="video", why="to decode films")
         with av.open(io.BytesIO(data)) as container:
             if not container.streams.video:
-                raise FormatError("the film has no pictures")
+                raise FormatError("no video frames")
             frames = self._frames(container)
             info: dict[str, float] = {"video_fps": float(container.streams.video[0].average_rate or 0)}
         sound = np.zeros((1, 0), np.float32)
@@ -89,9 +89,10 @@ class VideoHandler:
         stream = container.streams.video[0]
         stream.thread_type = "AUTO"
         stop = None if self.limit is None else self.limit * self.every
-        kept = [frame.to_ndarray(format="rgb24") for frame in islice(container.decode(stream), 0, stop, self.every)]
+        chosen = islice(container.decode(stream), 0, stop, self.every)
+        kept = limited(frame.to_ndarray(format="rgb24") for frame in chosen)
         if not kept:
-            raise FormatError("the film has no pictures")
+            raise FormatError("no video frames")
         return np.stack(kept)
 
 

@@ -12,6 +12,7 @@ Files:
     _scan_window        all plain headers of a window at once, with NumPy
     _walk_window        … one after the other, where they are few
     _blocks      bytes pulled from a stream, and where they stand
+    _zstd        the module for zstd
     _decompress  gzip, bzip2, xz and zstd around an archive
     _read_members        the archive: runs of members, one member at a time, and the rules of its end
     _write_header       headers, from a cached template
@@ -19,13 +20,15 @@ Files:
 
 from ._blocks import WINDOW, Readable
 from ._columns import NAME, PREFIX, TYPE, block_sums, find_headers, plain_sizes
-from ._decompress import find_compression
+from ._decompress import COMPRESSIONS, DecompressedStream, decompress_limit, find_compression, too_large
 from ._parse_header import BLOCK, Header, parse_header
 from ._read_members import Member, OnSkip, Rename, Run, read_members, read_runs
+from ._zstd import load_zstd
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
 
 __all__ = [
     "BLOCK",
+    "COMPRESSIONS",
     "END_OF_ARCHIVE",
     "NAME",
     "PREFIX",
@@ -37,13 +40,17 @@ __all__ = [
     "Readable",
     "Rename",
     "Run",
+    "DecompressedStream",
     "block_sums",
+    "decompress_limit",
     "encode_header",
     "find_compression",
     "find_headers",
+    "load_zstd",
     "padding",
     "parse_header",
     "plain_sizes",
     "read_members",
     "read_runs",
+    "too_large",
 ]

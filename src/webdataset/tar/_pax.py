@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._parse_header import Header
 
 # An extension is held in memory before it is understood. Paths end at 4 kB and extended attributes at 64 kB on Linux.
+# The limit holds for all extensions of a member together, and for all global records of an archive.
 LONGEST_EXTENSION = 1 << 20
 
 _LENGTH = re.compile(rb"([1-9][0-9]{0,8}) ")

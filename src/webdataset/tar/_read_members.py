@@ -11,6 +11,7 @@ The rules of an archive that hold here:
 from __future__ import annotations
 
 import io
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from mmap import mmap
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
 
 from ._blocks import WINDOW, Blocks, Readable
-from ._decompress import Unpacked, find_compression
+from ._decompress import DecompressedStream, decompress_limit, find_compression, too_large
 from ._extended import Extensions
 from ._parse_header import BLOCK, CONTINUED, LINKS, REGULAR, SPARSE, WITHOUT_PAYLOAD, ZEROS, Header, parse_header
 from ._pax import sparse
@@ -156,7 +157,7 @@ def read_runs(
     blocks = Blocks(stream, start=start, window=window)
     kind = find_compression(blocks.peek()) if start == 0 else None
     if kind is not None:
-        blocks = Blocks(Unpacked(blocks, kind), window=window)
+        blocks = Blocks(DecompressedStream(blocks, kind, limit=decompress_limit()), window=window)
     reader = _Reader(blocks, rename, on_skip, strict=strict, restartable=kind is None)
     yield from reader.runs(concatenated=concatenated)
 
@@ -172,6 +173,8 @@ class _Reader:
         self._on_skip = on_skip
         self._strict = strict
         self._restartable = restartable
+        # What is not compressed is no larger than what was read. What is could be large out of a few bytes.
+        self._largest = sys.maxsize if restartable else decompress_limit()
         self._extensions = Extensions(blocks)
         self._scanned = 0  # the state of the window that is in the table
         self._table: Table | None = None
@@ -252,6 +255,8 @@ class _Reader:
             blocks.discard(size, what)
             blocks.skip(-size % BLOCK)
             return None
+        if size > self._largest:
+            raise too_large(f"a member of a compressed archive has {size:,} bytes", offset, header.name)
         data = blocks.take(size, what)
         blocks.skip(-size % BLOCK)
         blocks.mean += (size - blocks.mean) / 4
