@@ -12,7 +12,7 @@ import pytest
 
 from webdataset.errors import BadHeader, FormatError, MissingDependency, StoreError, TruncatedShard
 from webdataset.tar import load_zstd, read_members
-from webdataset.tar._decompress import COMPRESSIONS, DecompressedStream, find_compression
+from webdataset.tar._decompress import COMPRESSIONS, Unpacked, find_compression
 
 zstd = load_zstd("to test")
 PACK = {
@@ -26,7 +26,7 @@ CONTENT = bytes(range(256)) * 500 + b"end"
 
 
 def unpack(packed, step=None, stream=None):
-    unpacked = DecompressedStream(stream or io.BytesIO(packed), find_compression(packed), limit=2**30)
+    unpacked = Unpacked(stream or io.BytesIO(packed), find_compression(packed), limit=2**30)
     return b"".join(iter(lambda: unpacked.read(step or 1 << 20), b""))
 
 
@@ -83,7 +83,7 @@ def test_D03_a_wrong_check_value_is_an_error(kind):
 
 def test_what_was_unpacked_before_the_damage_comes_first():
     packed = gzip.compress(CONTENT, 0)[:-100]
-    unpacked = DecompressedStream(io.BytesIO(packed), find_compression(packed), limit=2**30)
+    unpacked = Unpacked(io.BytesIO(packed), find_compression(packed), limit=2**30)
     assert CONTENT.startswith(unpacked.read(1 << 20))
     with pytest.raises(TruncatedShard):
         unpacked.read(1 << 20)
@@ -92,8 +92,8 @@ def test_what_was_unpacked_before_the_damage_comes_first():
 @KINDS
 def test_what_stands_before_something_wrong_behind_the_end_comes_first(kind, trickle):
     packed = PACK[kind](CONTENT)
-    late = DecompressedStream(trickle(packed, failure=StoreError("reset")), find_compression(packed), limit=2**30)
-    garbled = DecompressedStream(io.BytesIO(packed + b"garbage here"), find_compression(packed), limit=2**30)
+    late = Unpacked(trickle(packed, failure=StoreError("reset")), find_compression(packed), limit=2**30)
+    garbled = Unpacked(io.BytesIO(packed + b"garbage here"), find_compression(packed), limit=2**30)
     for unpacked, error in ((late, StoreError), (garbled, BadHeader)):
         assert unpacked.read(1 << 20) == CONTENT
         with pytest.raises(error):
@@ -106,7 +106,7 @@ def test_a_bomb_does_not_explode():
 
     packer = zlib.compressobj(1, wbits=31)
     packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(64)) + packer.flush()
-    unpacked = DecompressedStream(io.BytesIO(packed), find_compression(packed), limit=2**30)
+    unpacked = Unpacked(io.BytesIO(packed), find_compression(packed), limit=2**30)
     tracemalloc.start()
     unpacked.read(1000)
     _, peak = tracemalloc.get_traced_memory()

@@ -19,7 +19,7 @@ _KINDS = {kind.name: kind for kind in tar.COMPRESSIONS}
 
 def _decompress(kind: str, data: bytes, limit: int | None) -> bytes:
     limit = field_limit(limit)
-    stream = tar.DecompressedStream(io.BytesIO(data), _KINDS[kind], limit=sys.maxsize)
+    stream = tar.Unpacked(io.BytesIO(data), _KINDS[kind], limit=sys.maxsize)
     pieces, size = [], 0
     while piece := stream.read(limit + 1 - size):
         pieces.append(piece)

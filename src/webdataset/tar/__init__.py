@@ -20,9 +20,10 @@ Files:
 
 from ._blocks import WINDOW, Readable
 from ._columns import NAME, PREFIX, TYPE, block_sums, find_headers, plain_sizes
-from ._decompress import COMPRESSIONS, DecompressedStream, decompress_limit, find_compression, too_large
+from ._decompress import COMPRESSIONS, Unpacked, decompress_limit, find_compression, too_large
 from ._parse_header import BLOCK, Header, parse_header
-from ._read_members import Member, OnSkip, Rename, Run, read_members, read_runs
+from ._pax import only_times
+from ._read_members import Member, OnSkip, Rename, Run, read_headers, read_members, read_runs
 from ._zstd import load_zstd
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
 
@@ -40,16 +41,18 @@ __all__ = [
     "Readable",
     "Rename",
     "Run",
-    "DecompressedStream",
+    "Unpacked",
     "block_sums",
     "decompress_limit",
     "encode_header",
     "find_compression",
     "find_headers",
     "load_zstd",
+    "only_times",
     "padding",
     "parse_header",
     "plain_sizes",
+    "read_headers",
     "read_members",
     "read_runs",
     "too_large",

@@ -137,27 +137,28 @@ def find_compression(head: bytes) -> Compression | None:
     return next((kind for kind in COMPRESSIONS if head.startswith(kind.magic)), None)
 
 
-class DecompressedStream:
+class Unpacked:
     """A stream around a compressed stream.
 
     >>> import gzip, io
     >>> packed = gzip.compress(b"hello ") + gzip.compress(b"world")
-    >>> DecompressedStream(io.BytesIO(packed), find_compression(packed), limit=100).read(100)
+    >>> Unpacked(io.BytesIO(packed), find_compression(packed)).read(100)
     b'hello world'
 
     Args:
         stream: the compressed bytes.
         kind: how they are compressed.
-        limit: bytes that may come out, however few go in; beyond them the ratio must not be suspicious.
+        limit: bytes that may come out, however few go in; beyond them the ratio must not be suspicious. None means
+            `WDS_DECOMPRESS_LIMIT`.
     """
 
-    def __init__(self, stream: Readable, kind: Compression, *, limit: int) -> None:
+    def __init__(self, stream: Readable, kind: Compression, *, limit: int | None = None) -> None:
         self._read = stream.read
         self._kind = kind
         self._packed = b""  # read from below, not unpacked yet
         self._taken = 0  # bytes read from below
         self._given = 0  # bytes decompressed
-        self._limit = limit
+        self._limit = decompress_limit() if limit is None else limit
         self._ready: list[bytes] = []
         self._unpacker: _Unpacker | None = kind.unpacker()
         self._failure: Exception | None = None

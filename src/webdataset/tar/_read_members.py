@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
 
-from ._blocks import WINDOW, Blocks, Readable
-from ._decompress import DecompressedStream, decompress_limit, find_compression, too_large
+from ._blocks import FIRST_WINDOW, WINDOW, Blocks, Readable
+from ._decompress import Unpacked, decompress_limit, find_compression, too_large
 from ._extended import Extensions
 from ._parse_header import BLOCK, CONTINUED, LINKS, REGULAR, SPARSE, WITHOUT_PAYLOAD, ZEROS, Header, parse_header
 from ._pax import sparse
@@ -157,9 +157,36 @@ def read_runs(
     blocks = Blocks(stream, start=start, window=window)
     kind = find_compression(blocks.peek()) if start == 0 else None
     if kind is not None:
-        blocks = Blocks(DecompressedStream(blocks, kind, limit=decompress_limit()), window=window)
+        blocks = Blocks(Unpacked(blocks, kind), window=window)
     reader = _Reader(blocks, rename, on_skip, strict=strict, restartable=kind is None)
     yield from reader.runs(concatenated=concatenated)
+
+
+def read_headers(data: bytes, start: int = 0) -> Iterator[tuple[Header, int]]:
+    """The headers of all members in a part of an archive, and where the payload of each begins.
+
+    >>> import tarfile
+    >>> list(read_headers(tarfile.TarInfo("a.txt").tobuf(), 1024))
+    [(Header(name='a.txt', size=0, kind=b'0', link=''), 1536)]
+
+    Args:
+        data: the part; a payload may reach beyond its end.
+        start: where in the archive it begins: at a header.
+    """
+    blocks = Blocks(io.BytesIO(data), start=start, window=FIRST_WINDOW)
+    extensions, end = Extensions(blocks), start + len(data)
+    while blocks.offset < end:
+        if blocks.peek() == ZEROS:  # the end of an archive: another one may follow
+            blocks.skip(BLOCK)
+            extensions.forget()
+            continue
+        header = extensions.next_header()
+        if header is None:
+            continue
+        at = blocks.offset
+        yield header, at
+        size = 0 if header.kind in WITHOUT_PAYLOAD else header.size
+        blocks.discard(min(size + -size % BLOCK, end - at), "a payload")
 
 
 class _Reader:
