@@ -49,7 +49,9 @@ class Grammar:
         data = b"\x80\x05" + self.value() + b"."
         for _ in range(self.rng.choice([0, 0, 0, 1, 3])):
             at = self.rng.randrange(len(data))
-            damage = self.rng.choice([bytes([self.rng.randrange(256)]), b"", data[at : at + 5] * 2, b"2", b"0", b"R", b"b"])
+            damage = self.rng.choice(
+                [bytes([self.rng.randrange(256)]), b"", data[at : at + 5] * 2, b"2", b"0", b"R", b"b"]
+            )
             data = data[:at] + damage + data[at + 1 :]
         return data
 
@@ -68,7 +70,9 @@ class Grammar:
         return b"".join(self.value() for _ in range(self.rng.randrange(most)))
 
     def small(self):
-        return self.rng.choice([b"N", b"\x88", b"G" + struct.pack(">d", self.rng.random()), number(self.rng.choice(NUMBERS))])
+        return self.rng.choice(
+            [b"N", b"\x88", b"G" + struct.pack(">d", self.rng.random()), number(self.rng.choice(NUMBERS))]
+        )
 
     def text(self):
         return text(self.rng.choice(["latin1", "C", "F", "", "é", "a" * 300, "1e99999999", *CODES]))
@@ -85,7 +89,11 @@ class Grammar:
         return b"(" + self.values() + self.rng.choice([b"t", b"l", b"\x91", b"d"])
 
     def mapping(self):
-        return b"}(" + self.value() + self.value() + b"u" if self.rng.random() < 0.7 else b"\x8f(" + self.values() + b"\x90"
+        return (
+            b"}(" + self.value() + self.value() + b"u"
+            if self.rng.random() < 0.7
+            else b"\x8f(" + self.values() + b"\x90"
+        )
 
     def name(self):
         module, _, name = self.rng.choice(NAMES).rpartition(".")
@@ -106,9 +114,34 @@ class Grammar:
             return made + b"(" + plain + b"tb"
         inner = self.dtype_or_value()
         if kind < 0.8:
-            return made + b"(" + number(3) + text("|") + inner + self.shape() + b"\x86NN" + number(8) + number(1) + number(0) + b"tb"
+            return (
+                made
+                + b"("
+                + number(3)
+                + text("|")
+                + inner
+                + self.shape()
+                + b"\x86NN"
+                + number(8)
+                + number(1)
+                + number(0)
+                + b"tb"
+            )
         fields = b"}(" + text("a") + inner + number(self.rng.choice(NUMBERS)) + b"\x86u"
-        return made + b"(" + number(3) + text("|") + b"N" + text("a") + b"\x85" + fields + number(8) + number(1) + number(63) + b"tb"
+        return (
+            made
+            + b"("
+            + number(3)
+            + text("|")
+            + b"N"
+            + text("a")
+            + b"\x85"
+            + fields
+            + number(8)
+            + number(1)
+            + number(63)
+            + b"tb"
+        )
 
     def dtype_or_value(self):
         self.depth += 1
@@ -118,8 +151,21 @@ class Grammar:
 
     def array(self):
         if self.rng.random() < 0.3:
-            return b"cnumpy._core.numeric\n_frombuffer\n(" + self.value() + self.dtype_or_value() + self.shape() + text("C") + b"tR"
-        made = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n" + number(0) + b"\x85" + raw_bytes(b"b") + b"\x87R"
+            return (
+                b"cnumpy._core.numeric\n_frombuffer\n("
+                + self.value()
+                + self.dtype_or_value()
+                + self.shape()
+                + text("C")
+                + b"tR"
+            )
+        made = (
+            b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n"
+            + number(0)
+            + b"\x85"
+            + raw_bytes(b"b")
+            + b"\x87R"
+        )
         raw = self.rng.choice([self.bytes, self.items, self.value])()
         return made + b"(" + number(1) + self.shape() + self.dtype_or_value() + b"\x89" + raw + b"tb"
 
@@ -127,7 +173,14 @@ class Grammar:
         return b"cnumpy.core.multiarray\nscalar\n" + self.dtype_or_value() + self.bytes() + b"\x86R"
 
     def tensor(self):
-        return b"ctorch._utils\n_rebuild_tensor_v2\n(" + self.value() + number(0) + self.shape() + self.shape() + b"\x89}tR"
+        return (
+            b"ctorch._utils\n_rebuild_tensor_v2\n("
+            + self.value()
+            + number(0)
+            + self.shape()
+            + self.shape()
+            + b"\x89}tR"
+        )
 
     def bomb(self):
         """What costs more than it is long."""
@@ -160,7 +213,11 @@ def touch(value):
             continue
         seen.add(id(each))
         if isinstance(each, np.ndarray):
-            str(each.dtype), each.copy(), each.tobytes() if not each.dtype.hasobject else rest.extend(each.ravel().tolist())
+            (
+                str(each.dtype),
+                each.copy(),
+                each.tobytes() if not each.dtype.hasobject else rest.extend(each.ravel().tolist()),
+            )
         elif isinstance(each, np.dtype):
             str(each)
         elif isinstance(each, dict):

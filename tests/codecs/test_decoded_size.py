@@ -30,7 +30,10 @@ BOMBS = {
     "txt.zst": lambda: encode_field("txt.zst", b" " * 2_000_000),
     "npz": lambda: encode_field("npz", {"x": np.zeros(250_000)}),
     "pth": pth_bomb,
-    **{name: lambda name=name: encode_field(name, np.dstack([BLACK] * 3)) for name in ("jpg", "png", "webp", "bmp", "tiff", "gif")},
+    **{
+        name: lambda name=name: encode_field(name, np.dstack([BLACK] * 3))
+        for name in ("jpg", "png", "webp", "bmp", "tiff", "gif")
+    },
     **{name: lambda name=name: encode_field(name, SILENCE) for name in ("wav", "flac", "ogg")},
     "mp4": lambda: encode_field("mp4", np.zeros((10, 256, 256, 3), "u1")),
 }

@@ -65,7 +65,9 @@ def test_the_core_works_without_any_optional_package():
     assert result.stdout == "fine\n", result.stderr
 
 
-@pytest.mark.parametrize("package", ["torch", "PIL", "simplejpeg", "cv2", "av", "soundfile", "backports.zstd", "orjson"])
+@pytest.mark.parametrize(
+    "package", ["torch", "PIL", "simplejpeg", "cv2", "av", "soundfile", "backports.zstd", "orjson"]
+)
 def test_importing_the_room_imports_no_optional_package(package):
     result = run(f"import sys, webdataset.codecs; print({package!r} in sys.modules)")
     assert result.stdout == "False\n", result.stderr

@@ -29,14 +29,33 @@ def text(value):
     return b"X" + struct.pack("<I", len(value)) + value.encode()
 
 
-DTYPE_O = b"cnumpy\ndtype\n" + text("O8") + b"\x89\x88\x87R(" + number(3) + text("|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb"
+DTYPE_O = (
+    b"cnumpy\ndtype\n"
+    + text("O8")
+    + b"\x89\x88\x87R("
+    + number(3)
+    + text("|")
+    + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb"
+)
 ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
-DTYPE_U1 = b"cnumpy\ndtype\n" + text("u1") + b"\x89\x88\x87R(" + number(3) + text("|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+DTYPE_U1 = (
+    b"cnumpy\ndtype\n"
+    + text("u1")
+    + b"\x89\x88\x87R("
+    + number(3)
+    + text("|")
+    + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+)
 OBJECTS = ARRAY + b"(K\x01K\x02\x85" + DTYPE_O + b"\x89](K\x01K\x02etb"
 MEGABYTE = b"B" + struct.pack("<I", 1 << 20) + bytes(1 << 20)
 
 ATTACKS = {
-    "a view of an object array's memory": b"cnumpy.core.numeric\n_frombuffer\n(" + OBJECTS + DTYPE_U1 + b"K\x10\x85" + text("C") + b"tR.",
+    "a view of an object array's memory": b"cnumpy.core.numeric\n_frombuffer\n("
+    + OBJECTS
+    + DTYPE_U1
+    + b"K\x10\x85"
+    + text("C")
+    + b"tR.",
     "a bytearray over an object array": b"cbuiltins\nbytearray\n" + OBJECTS + b"\x85R.",
     "more places than objects": ARRAY + b"(K\x01" + number(1000) + b"\x85" + DTYPE_O + b"\x89](K\x01etb.",
     "more objects than places": ARRAY + b"(K\x01K\x01\x85" + DTYPE_O + b"\x89](K\x01K\x02etb.",
@@ -47,13 +66,21 @@ ATTACKS = {
     "an integer of 100 million digits": b"cbuiltins\nint\ncdecimal\nDecimal\n" + text("1e99999999") + b"\x85R\x85R.",
     "lists of a million": b"(" + b"cbuiltins\nlist\ncbuiltins\nrange\n" * 1 + number(10**6) + b"\x85R\x85R" + b"l.",
     "many copies of a megabyte": MEGABYTE + b"\x94" + b"cbuiltins\nbytearray\nh\x00\x85R" * 1000 + b".",
-    "many arrays of a megabyte": MEGABYTE + b"\x940" + (ARRAY + b"(K\x01" + number(1 << 20) + b"\x85" + DTYPE_U1 + b"\x89h\x00tb") * 1000 + b".",
+    "many arrays of a megabyte": MEGABYTE
+    + b"\x940"
+    + (ARRAY + b"(K\x01" + number(1 << 20) + b"\x85" + DTYPE_U1 + b"\x89h\x00tb") * 1000
+    + b".",
     "a key of nested pairs": b"})" + b"2\x86" * 100 + b"Ns.",
     "a set of nested pairs": b"\x8f()" + b"2\x86" * 100 + b"\x90.",
     "a frozenset of nested pairs": b"()" + b"2\x86" * 100 + b"\x91.",
     "a key of a million nested tuples": b"})" + b"\x85" * 10**6 + b"Ns.",
     "keys with one hash": b"}(" + b"".join(number(n * (2**61 - 1)) + b"N" for n in range(1, 10**5)) + b"u.",
-    "a large key used often": b"\x8b" + struct.pack("<i", 1 << 20) + b"\x01" * (1 << 20) + b"\x940" + b"}h\x00Ns0" * 10**5 + b"N.",
+    "a large key used often": b"\x8b"
+    + struct.pack("<i", 1 << 20)
+    + b"\x01" * (1 << 20)
+    + b"\x940"
+    + b"}h\x00Ns0" * 10**5
+    + b"N.",
     "a huge number in the memo": b"Nr\xff\xff\xff\xff.",
     "a flood of sets": b"\x8f" * 10**6 + b".",
     "a flood of marks": b"(" * 10**6 + b".",
@@ -71,14 +98,29 @@ def tensor_without_storage():
 
     (_, (storage, *rest)) = torch.zeros(2).__reduce_ex__(2)[:2]
     data = pickle.dumps(storage, 2)[2:-1]
-    return b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + data + number(0) + number(10**9) + b"\x85" + number(1) + b"\x85\x89}tR."
+    return (
+        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n("
+        + data
+        + number(0)
+        + number(10**9)
+        + b"\x85"
+        + number(1)
+        + b"\x85\x89}tR."
+    )
 
 
 def nested_dtype():
     """Each dtype has two fields of the one before, at the same place."""
     made = DTYPE_U1
-    state = lambda: b"(" + number(3) + text("|") + b"NX\x01\x00\x00\x00aX\x01\x00\x00\x00b\x86}(X\x01\x00\x00\x00ah\x00K\x00\x86X\x01\x00\x00\x00bh\x00K\x00\x86uK\x01K\x01K\x10tb"
-    return made + b"q\x000" + (b"cnumpy\ndtype\n" + text("V1") + b"\x89\x88\x87R" + state() + b"q\x000") * 60 + b"h\x00."
+    state = lambda: (
+        b"("
+        + number(3)
+        + text("|")
+        + b"NX\x01\x00\x00\x00aX\x01\x00\x00\x00b\x86}(X\x01\x00\x00\x00ah\x00K\x00\x86X\x01\x00\x00\x00bh\x00K\x00\x86uK\x01K\x01K\x10tb"
+    )
+    return (
+        made + b"q\x000" + (b"cnumpy\ndtype\n" + text("V1") + b"\x89\x88\x87R" + state() + b"q\x000") * 60 + b"h\x00."
+    )
 
 
 ATTACKS["a tensor larger than its storage"] = tensor_without_storage
@@ -173,7 +215,11 @@ def test_arrays_can_be_written_to_and_own_their_memory():
 
 
 def test_forged_dates_are_refused():
-    for name, state in [("date", b"\x07\xe4\x02\x63"), ("datetime", b"\x07\xe4\x02\x01\xff\0\0\0\0\0"), ("time", b"\x7f\0\0\0\0\0")]:
+    for name, state in [
+        ("date", b"\x07\xe4\x02\x63"),
+        ("datetime", b"\x07\xe4\x02\x01\xff\0\0\0\0\0"),
+        ("time", b"\x7f\0\0\0\0\0"),
+    ]:
         with pytest.raises((UnsafeContent, ValueError)):
             unpickle_loads(b"cdatetime\n" + name.encode() + b"\nC" + bytes([len(state)]) + state + b"\x85R.")
 

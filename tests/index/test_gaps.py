@@ -79,7 +79,15 @@ def test_datasets_notice_when_they_are_shuffled(shard):
 def test_members_that_belong_to_no_sample_are_no_gaps(tmp_path):
     path = tmp_path / "b.tar"
     with tarfile.open(path, "w") as archive:
-        for name, size in [("dir", None), ("a.txt", 3), ("README", 5000), ("__meta__/x.json", 9), ("b.txt", 3), (".hidden.txt", 2_000_000), ("c.txt", 3)]:
+        for name, size in [
+            ("dir", None),
+            ("a.txt", 3),
+            ("README", 5000),
+            ("__meta__/x.json", 9),
+            ("b.txt", 3),
+            (".hidden.txt", 2_000_000),
+            ("c.txt", 3),
+        ]:
             info = tarfile.TarInfo(name)
             info.type, info.size = (tarfile.DIRTYPE, 0) if size is None else (tarfile.REGTYPE, size)
             archive.addfile(info, io.BytesIO(bytes(info.size)))

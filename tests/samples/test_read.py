@@ -337,3 +337,14 @@ def test_a_key_that_comes_back_is_noticed_after_a_resume_too(shard):
         assert keys(resumed(stage, [], state)) == list("abcde")[number:]
     with pytest.raises(SplitSample):
         list(resumed(ReadSamples(), [], states[1]))
+
+
+def test_members_of_compressed_shards_have_the_limit_of_the_environment(tar, tmp_path, monkeypatch):
+    import gzip
+
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(gzip.compress(tar([("1.bin", bytes(3_000_000))])))
+    assert [len(sample["bin"]) for sample in read_shard(str(path))] == [3_000_000]
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "2e6")
+    with pytest.raises(FormatError, match=r"has 3,000,000 bytes.*WDS_DECOMPRESS_LIMIT"):
+        list(read_shard(str(path)))

@@ -141,7 +141,7 @@ def test_a_failure_is_an_error_where_a_cut_is_none(tar, trickle, cut):
             list(read_members(trickle(archive, failure=StoreError("reset")), window=window, strict=False))
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, load_zstd('to test').compress])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, load_zstd("to test").compress])
 @pytest.mark.parametrize("strict", [True, False])
 def test_D04_a_failure_behind_a_packed_archive_is_an_error(tar, trickle, pack, strict):
     packed = pack(tar([("a.txt", b"abc")]))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 
-from webdataset import tar
+from webdataset import config, tar
 
 
 def field_limit(limit: int | None = None) -> int:
@@ -14,7 +13,8 @@ def field_limit(limit: int | None = None) -> int:
     >>> field_limit(100)
     100
     """
-    return tar.decompress_limit() if limit is None else limit
+    found: int = config.read("WDS_DECOMPRESS_LIMIT") if limit is None else limit
+    return found
 
 
 def check_size(size: int, limit: int | None = None) -> None:
@@ -32,6 +32,7 @@ def check_size(size: int, limit: int | None = None) -> None:
 def check_zip(archive: zipfile.ZipFile) -> None:
     """Raise an error if the files of a zip archive are larger than allowed, all together.
 
+    >>> import io
     >>> stream = io.BytesIO()
     >>> with zipfile.ZipFile(stream, "w") as archive:
     ...     archive.writestr("a", b"abc")

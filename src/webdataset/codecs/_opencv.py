@@ -59,7 +59,7 @@ def _count_png(data: bytes) -> int | None:
         if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4]):
             return None  # damaged; OpenCV would ignore it
         at = end + 4
-    return width * height if kind == _DATA else None
+    return int(width * height) if kind == _DATA else None
 
 
 def _count_webp(data: bytes) -> int | None:
@@ -70,10 +70,10 @@ def _count_webp(data: bytes) -> int | None:
     if whole + 8 != len(data) or only + only % 2 + 20 != len(data):
         return None  # damaged, or with more than one chunk
     if data[12:16] == _LOSSY:
-        width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
-        return width * height
+        width, height = struct.unpack_from("<HH", data, 26)
+        return (int(width) & 0x3FFF) * (int(height) & 0x3FFF)
     if data[12:16] == _LOSSLESS:
         (bits,) = struct.unpack_from("<I", data, 21)
         transparent = bits >> 28 & 1
-        return None if transparent else ((bits & 0x3FFF) + 1) * ((bits >> 14 & 0x3FFF) + 1)
+        return None if transparent else int((bits & 0x3FFF) + 1) * int((bits >> 14 & 0x3FFF) + 1)
     return None

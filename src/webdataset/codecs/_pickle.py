@@ -3,8 +3,8 @@
 A pickle is a program. Here it may only build plain containers and scalars, dates, NumPy arrays and torch tensors, up
 to a limit (`WDS_DECOMPRESS_LIMIT`); every other name that it refers to is refused. If you trust a dataset, say so: for
 one pipeline with `decode(wds.unsafe_pickle)`, for some classes with
-`decode(wds.handle_extension("pkl", wds.PickleLoader(MyClass)))`, for a process with `config.safety.unsafe_pickle = True`
-or `WDS_UNSAFE_PICKLE=1`. Secure mode refuses all of it.
+`decode(wds.handle_extension("pkl", wds.PickleLoader(MyClass)))`, for a process with
+`config.safety.unsafe_pickle = True` or `WDS_UNSAFE_PICKLE=1`. Secure mode refuses all of it.
 """
 
 from __future__ import annotations

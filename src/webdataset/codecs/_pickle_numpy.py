@@ -27,7 +27,7 @@ Dtype = np.dtype[Any]
 
 _ALIGNED = 0x80  # NumPy's NPY_ALIGNED_STRUCT
 _CODE = re.compile(r"[<>|=]?(?:[?biufcmMOSUV][0-9]{0,9})")
-_UNITS = frozenset("Y M W D h m s ms us ns ps fs as generic".split())
+_UNITS = frozenset(["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"])
 _MOST_FIELDS = 10_000
 _MOST_DIMENSIONS = 32
 _OBJECT = 8
@@ -63,7 +63,9 @@ class _UnbuiltDtype(Unbuilt):
         dtype = np.dtype(self._code)
         if dtype.kind in "mM" and metadata:
             dtype = _date_dtype(dtype.kind, metadata[0])
-        return dtype.newbyteorder(order) if type(order) is str and order in {"<", ">"} else dtype
+        if type(order) is str and order in {"<", ">"}:
+            dtype = dtype.newbyteorder(">" if order == ">" else "<")
+        return dtype
 
 
 def _new_array(budget: Budget, kind: Any, shape: Any, typecode: Any) -> Unbuilt:
@@ -116,7 +118,9 @@ def _view(buffer: Any, dtype: Dtype, shape: tuple[int, ...], order: Any) -> Arra
         raise _unusual("array")
     size = math.prod(shape) * dtype.itemsize
     if size != len(buffer):
-        raise FormatError(f"a pickled array of shape {shape} and type {dtype} needs {size:,} bytes, got {len(buffer):,}")
+        raise FormatError(
+            f"a pickled array of shape {shape} and type {dtype} needs {size:,} bytes, got {len(buffer):,}"
+        )
     return np.ndarray(shape, dtype, buffer, 0, None, order) if size else np.empty(shape, dtype, order)
 
 
@@ -143,7 +147,7 @@ def _structured_dtype(names: Any, fields: Any, itemsize: Any, flags: Any, budget
         raise _unusual("dtype")
     if not all(type(name) is str for name in names):
         raise _unusual("dtype")
-    parts = [fields.get(name) for name in names]
+    parts: list[Any] = [fields.get(name) for name in names]
     for part in parts:
         match part:
             case (np.dtype() as inner, int(offset), *_) if offset >= 0 and not inner.hasobject:
@@ -152,8 +156,9 @@ def _structured_dtype(names: Any, fields: Any, itemsize: Any, flags: Any, budget
     formats, offsets = [part[0] for part in parts], [part[1] for part in parts]
     # Fields that contain fields count as often as they occur: NumPy visits them all whenever it looks at the dtype.
     budget.spend(_OBJECT * _count_fields(formats))
-    layout = {"names": list(names), "formats": formats, "offsets": offsets, "itemsize": itemsize}
-    return np.dtype(layout, align=bool(flags & _ALIGNED))
+    layout: Any = {"names": list(names), "formats": formats, "offsets": offsets, "itemsize": itemsize}
+    dtype: Dtype = np.dtype(layout, align=bool(flags & _ALIGNED))
+    return dtype
 
 
 def _count_fields(formats: list[Dtype]) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from webdataset import stores, tar
+from webdataset import config, stores, tar
 from webdataset.errors import located
 
 from ._header_columns import GiveUpError, Members
@@ -171,7 +171,8 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
         return index
     builder = IndexBuilder()
     with located(shard=url), stores.open_read(url) as stream:
-        for run in tar.read_runs(stream if checksum is None else _Watched(stream, checksum)):
+        watched = stream if checksum is None else _Watched(stream, checksum)
+        for run in tar.read_runs(watched, limit=config.read("WDS_DECOMPRESS_LIMIT")):
             base = run.base
             sizes = map(sub, run.stops, run.starts)
             builder.add_run(run.names, [base + start for start in run.starts], sizes)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webdataset.errors import DuplicateField, FormatError, ShardNotFound, SpecError, Where, located
+from webdataset.names import OWN_FIELDS
 from webdataset.tar import BLOCK
 
 from ._fetch_ranges import Mapped, Member, Ranged, open_bytes
@@ -116,6 +117,8 @@ class ShardReader:
         sample: dict[str, Any] = {"__key__": key, "__url__": self.url}
         for extent, _, data in members:
             field = extent.field.lower()
+            if field in OWN_FIELDS and field != "__key__":
+                continue  # the reader's own value replaces it, as in a stream
             if field in sample:
                 raise DuplicateField("the sample has the field twice", Where(field=field, key=key, shard=self.url))
             sample[field] = data

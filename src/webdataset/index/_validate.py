@@ -78,7 +78,8 @@ def gap_sizes(index: ShardIndex) -> Ints:
     """
     ends = index.offsets[:-1] + index.sizes[:-1]
     before = np.concatenate([np.zeros(1, np.int64), -(-ends // BLOCK) * BLOCK])
-    return index.offsets - before[: len(index.offsets)]
+    gaps: Ints = index.offsets - before[: len(index.offsets)]
+    return gaps
 
 
 def suspicious_gaps(gaps: Ints) -> list[int]:

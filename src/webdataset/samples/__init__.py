@@ -13,10 +13,10 @@ Files:
     _read_samples      shards → samples: the stage `ReadSamples`, and `read_shard`
 """
 
-from webdataset.names import is_meta, split_name
+from webdataset.names import OWN_FIELDS, is_meta, split_name
 
 from ._file_filter import choose
-from ._group_samples import OWN_FIELDS, Sample, group_members
+from ._group_samples import Sample, group_members
 from ._read_samples import ReadSamples, read_shard
 
 __all__ = [

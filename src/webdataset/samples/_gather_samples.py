@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webdataset.flow import EndOfStreamError
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.names import is_meta, split_name
+from webdataset.names import OWN_FIELDS, is_meta, split_name
 
-from ._group_samples import OWN_FIELDS, Keys, Sample
+from ._group_samples import Keys, Sample
 from ._sample_errors import duplicate_field, split_sample
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ class Gatherer:
                     seen = self._seen
                 key, begun, sample = stem, offset, blank()
                 sample["__key__"] = key
-                if field is not None:
+                if field is None:
+                    self._leave_out(field, key, name, offset, whole=whole)
+                else:
                     sample[field] = data[start:stop]
             elif field is None or field in sample:
                 self._leave_out(field, key, name, offset, whole=whole)
@@ -158,7 +160,10 @@ class Gatherer:
             seen.update(key for key, _ in map(self._split, names) if key is not None)
 
     def _leave_out(self, field: str | None, key: str, name: str, offset: int, *, whole: bool) -> None:
-        """A field that is not to be kept, or that is there already."""
+        """A field that is not kept, or that the sample has already."""
+        if field is None:
+            ending = str(self._keys(name)[1])
+            field = "__key__" if (ending.lower() if self._lcase else ending) == "__key__" else None
         if field is not None and whole:
             self._ask(duplicate_field(field, key, name, self._url, offset))
 

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from webdataset import stores
+from webdataset import config, stores
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source, url_from_json
 from webdataset.handlers import Handler, reraise_exception
@@ -190,6 +190,7 @@ class ReadSamples(Source):
                 strict=self.strict,
                 concatenated=self.concatenated,
                 on_skip=_LinkWarning(shard["url"]),
+                limit=config.read("WDS_DECOMPRESS_LIMIT"),
             )
 
     def _open(self, shard: ShardItem, start: int) -> Any:

@@ -20,16 +20,17 @@ Files:
 
 from ._blocks import WINDOW, Readable
 from ._columns import NAME, PREFIX, TYPE, block_sums, find_headers, plain_sizes
-from ._decompress import COMPRESSIONS, Unpacked, decompress_limit, find_compression, too_large
+from ._decompress import COMPRESSIONS, DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from ._parse_header import BLOCK, Header, parse_header
 from ._pax import only_times
 from ._read_members import Member, OnSkip, Rename, Run, read_headers, read_members, read_runs
-from ._zstd import load_zstd
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
+from ._zstd import load_zstd
 
 __all__ = [
     "BLOCK",
     "COMPRESSIONS",
+    "DECOMPRESS_LIMIT",
     "END_OF_ARCHIVE",
     "NAME",
     "PREFIX",
@@ -43,7 +44,6 @@ __all__ = [
     "Run",
     "Unpacked",
     "block_sums",
-    "decompress_limit",
     "encode_header",
     "find_compression",
     "find_headers",

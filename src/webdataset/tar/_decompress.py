@@ -11,7 +11,6 @@ import lzma
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from webdataset import config
 from webdataset.errors import BadHeader, FormatError, TruncatedShard, Where
 
 from ._zstd import load_zstd
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 # What is read from below at a time: 64 kB is within 2 % of the best for gzip.
 _PIECE = 1 << 16
+# How large a member of a compressed archive may be, unless the caller says otherwise.
+DECOMPRESS_LIMIT = 1 << 30
 # A shard may decompress to any size as long as it is not suspicious: gzip reaches 1,032 bytes for one at most.
 _MOST_PER_BYTE = 1100
 
@@ -105,16 +106,6 @@ COMPRESSIONS = (
 )
 
 
-def decompress_limit() -> int:
-    """How many bytes a field, or a member of a compressed archive, may decompress to: `WDS_DECOMPRESS_LIMIT`.
-
-    >>> decompress_limit() == 2**30
-    True
-    """
-    limit: int = config.read("WDS_DECOMPRESS_LIMIT")
-    return limit
-
-
 def too_large(what: str, offset: int | None = None, member: str | None = None) -> FormatError:
     """The error for what exceeds the limit.
 
@@ -148,17 +139,16 @@ class Unpacked:
     Args:
         stream: the compressed bytes.
         kind: how they are compressed.
-        limit: bytes that may come out, however few go in; beyond them the ratio must not be suspicious. None means
-            `WDS_DECOMPRESS_LIMIT`.
+        limit: bytes that may come out, however few go in; beyond them the ratio must not be suspicious.
     """
 
-    def __init__(self, stream: Readable, kind: Compression, *, limit: int | None = None) -> None:
+    def __init__(self, stream: Readable, kind: Compression, *, limit: int = DECOMPRESS_LIMIT) -> None:
         self._read = stream.read
         self._kind = kind
         self._packed = b""  # read from below, not unpacked yet
         self._taken = 0  # bytes read from below
         self._given = 0  # bytes decompressed
-        self._limit = decompress_limit() if limit is None else limit
+        self._limit = limit
         self._ready: list[bytes] = []
         self._unpacker: _Unpacker | None = kind.unpacker()
         self._failure: Exception | None = None

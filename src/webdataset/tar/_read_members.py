@@ -11,7 +11,7 @@ The rules of an archive that hold here:
 from __future__ import annotations
 
 import io
-import sys
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from mmap import mmap
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
 
 from ._blocks import FIRST_WINDOW, WINDOW, Blocks, Readable
-from ._decompress import Unpacked, decompress_limit, find_compression, too_large
+from ._decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from ._extended import Extensions
 from ._parse_header import BLOCK, CONTINUED, LINKS, REGULAR, SPARSE, WITHOUT_PAYLOAD, ZEROS, Header, parse_header
 from ._pax import sparse
@@ -94,6 +94,7 @@ def read_members(
     concatenated: bool = True,
     on_skip: OnSkip = warn_about_link,
     window: int = WINDOW,
+    limit: int = DECOMPRESS_LIMIT,
 ) -> Iterator[Member]:
     """The files of an archive, one by one.
 
@@ -117,6 +118,7 @@ def read_members(
         concatenated: go on with the archives behind the end of the first; else leave unread what follows.
         on_skip: called with the header and offset of each link and each member of unknown type.
         window: how much to read at once, a multiple of 512.
+        limit: how many bytes a member of a compressed archive may have.
     """
     for run in read_runs(
         stream,
@@ -126,6 +128,7 @@ def read_members(
         concatenated=concatenated,
         on_skip=on_skip,
         window=window,
+        limit=limit,
     ):
         data = run.data
         for name, offset, begin, end in zip(run.names, run.offsets, run.starts, run.stops, strict=True):
@@ -141,6 +144,7 @@ def read_runs(
     concatenated: bool = True,
     on_skip: OnSkip = warn_about_link,
     window: int = WINDOW,
+    limit: int = DECOMPRESS_LIMIT,
 ) -> Iterator[Run]:
     """The same as `read_members`, many members at a time, as columns.
 
@@ -157,8 +161,9 @@ def read_runs(
     blocks = Blocks(stream, start=start, window=window)
     kind = find_compression(blocks.peek()) if start == 0 else None
     if kind is not None:
-        blocks = Blocks(Unpacked(blocks, kind), window=window)
-    reader = _Reader(blocks, rename, on_skip, strict=strict, restartable=kind is None)
+        blocks = Blocks(Unpacked(blocks, kind, limit=limit), window=window)
+    # What is not compressed is no larger than what was read. What is could be large out of a few bytes.
+    reader = _Reader(blocks, rename, on_skip, strict=strict, largest=None if kind is None else limit)
     yield from reader.runs(concatenated=concatenated)
 
 
@@ -193,15 +198,14 @@ class _Reader:
     """One reading of one stream: where it stands and what it has to remember."""
 
     def __init__(
-        self, blocks: Blocks, rename: Rename | None, on_skip: OnSkip, *, strict: bool, restartable: bool
+        self, blocks: Blocks, rename: Rename | None, on_skip: OnSkip, *, strict: bool, largest: int | None
     ) -> None:
         self._blocks = blocks
         self._rename = rename
         self._on_skip = on_skip
         self._strict = strict
-        self._restartable = restartable
-        # What is not compressed is no larger than what was read. What is could be large out of a few bytes.
-        self._largest = sys.maxsize if restartable else decompress_limit()
+        self._restartable = largest is None
+        self._largest: float = math.inf if largest is None else largest
         self._extensions = Extensions(blocks)
         self._scanned = 0  # the state of the window that is in the table
         self._table: Table | None = None

@@ -1,4 +1,4 @@
-"""Zstandard: the standard library's module from Python 3.14 on, before that the same under the name `backports.zstd`."""
+"""Zstandard: the standard library's module, or `backports.zstd`, which is the same for Python before 3.14."""
 
 from __future__ import annotations
 
