@@ -155,11 +155,12 @@ class IndexedShards(Sequence[Any]):
 
     def find(self, key: str) -> int:
         """The number of the sample with this key."""
-        number = self._shards.find(key)
         try:
-            return self._numbers.index(number)
-        except ValueError:
-            raise KeyError(key) from None
+            return self._numbers.index(self._shards.find(key))
+        except (KeyError, ValueError):
+            first = next((self._shards.index(shard).key(0) for shard in range(len(self._shards.urls))), None)
+            keys = "their index stores no keys" if first is None else f"the first one is {first!r}"
+            raise KeyError(f"there is no sample {key!r} among these {len(self):,}; {keys}") from None
 
     def where(self, number: int) -> SampleLocation:
         """Shard, key and byte ranges of a sample, without reading it."""
