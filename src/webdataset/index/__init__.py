@@ -8,10 +8,8 @@ field is decoded, in which order samples are wanted, or what a rank is.
 * `_shard_index` what an index of one shard holds, and what is impossible
 * `_build_index`       members → index: at once, while streaming, many shards side by side
 * `_learn_index`       the same while somebody reads a shard for its samples
-* `_header_walk`        the headers of a plain local archive, from one to the next or swept up with everything
-* `_header_columns`       many header blocks at once: checked, and what they say
-* `_split_columns`         many names at once: keys and fields
-* `_decimal_columns`      many numbers at once: from and to decimal digits
+* `_header_walk`        the headers of a local archive of large files, from one to the next
+* `_split_columns`         many names of an index file at once: keys and fields
 * `_dali`        the text format of NVIDIA's `wds2idx`
 * `_description`        the JSON description of a whole dataset
 * `_location`       where index files lie; storing and loading them

@@ -158,48 +158,16 @@ class Keys(Sequence[str]):
 
     @classmethod
     def of_text(cls, text: bytes, lengths: Ints) -> Keys:
-        """Keys that stand behind each other in a text, given by their lengths in bytes."""
+        """Keys that follow each other in a text, given by their lengths in bytes."""
         keys = cls()
         keys._text, keys._ends = text, np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=keys._ends[1:])
         return keys
 
-    @classmethod
-    def joined(cls, parts: Sequence[Keys]) -> Keys:
-        """The keys of all parts, one part after the other."""
-        lengths = [part.lengths for part in parts]
-        return cls.of_text(b"".join(part._text for part in parts), np.concatenate([*lengths, np.zeros(0, np.int64)]))
-
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
         return len(self._text) + self._ends.nbytes
-
-    @property
-    def text(self) -> str:
-        """All keys behind each other."""
-        return self._text.decode("utf-8", "surrogateescape")
-
-    @property
-    def lengths(self) -> Ints:
-        """How many bytes each key has."""
-        return np.diff(self._ends)
-
-    def rows(self, which: slice) -> NDArray[np.uint8]:
-        """Some of the keys, a row of bytes each, filled up with NULs."""
-        ends = self._ends[which.start : which.stop + 1]
-        lengths = np.diff(ends)
-        width = int(lengths.max(initial=0))
-        text = np.frombuffer(self._text, np.uint8)[ends[0] : ends[-1]]
-        if (lengths == width).all():
-            return text.reshape(len(lengths), width)
-        rows = np.zeros((len(lengths), width), np.uint8)
-        rows[np.arange(width) < lengths[:, None]] = text
-        return rows
-
-    def tail(self) -> Keys:
-        """All but the first."""
-        return Keys.of_text(self._text[self._ends[1] :], np.diff(self._ends[1:]))
 
     def __len__(self) -> int:
         return len(self._ends) - 1

@@ -19,7 +19,6 @@ Files:
 """
 
 from ._blocks import WINDOW, Readable
-from ._columns import NAME, PREFIX, TYPE, block_sums, find_headers, plain_sizes
 from ._decompress import COMPRESSIONS, DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from ._parse_header import BLOCK, Header, parse_header
 from ._pax import only_times
@@ -32,9 +31,6 @@ __all__ = [
     "COMPRESSIONS",
     "DECOMPRESS_LIMIT",
     "END_OF_ARCHIVE",
-    "NAME",
-    "PREFIX",
-    "TYPE",
     "WINDOW",
     "Header",
     "Member",
@@ -43,15 +39,12 @@ __all__ = [
     "Rename",
     "Run",
     "Unpacked",
-    "block_sums",
     "encode_header",
     "find_compression",
-    "find_headers",
     "load_zstd",
     "only_times",
     "padding",
     "parse_header",
-    "plain_sizes",
     "read_headers",
     "read_members",
     "read_runs",
