@@ -67,7 +67,7 @@ def test_only_and_partial():
     assert Decoder([], only=["x.txt"])(sample) == {"x.txt": "a", "txt": b"b", "cls": b"1"}
     assert Decoder([], partial=True)({"txt": b"a", "npy": 3}) == {"txt": "a", "npy": 3}
     for decoder, value in ((Decoder([]), 3), (Decoder([]), None), (Decoder([], partial=True), None)):
-        with pytest.raises(DecodingError, match="bytes are wanted"):
+        with pytest.raises(DecodingError, match="expected bytes"):
             decoder({"txt": value})
 
 

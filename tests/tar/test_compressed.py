@@ -68,7 +68,7 @@ def test_garbage_behind_the_end_is_an_error(kind):
 def test_D03_every_cut_of_a_compressed_stream_is_an_error(kind):
     packed = PACK[kind](b"some text, " * 20)
     for cut in range(10, len(packed)):
-        with pytest.raises(TruncatedShard, match=f"{kind} stream ends before its end"):
+        with pytest.raises(TruncatedShard, match=f"{kind} stream is truncated"):
             unpack(packed[:cut])
 
 

@@ -1,24 +1,26 @@
-"""The codecs: bytes of a field ↔ values, by the name of the field.
+"""Codecs: bytes of a field ↔ values, chosen by the name of the field.
 
-In come field names and bytes, or values; out come values, or bytes. This room knows nothing of tar, shards, streams or
-who asks. Heavy packages are imported by the codec that needs them, when it needs them.
+In: field names and bytes, or values. Out: values, or bytes. This package knows nothing of shards or pipelines. Heavy
+packages are imported by the codec that needs them, when it needs them.
 
     _codec_tables         extension → decoder, extension → encoder
-    _decode_handlers       what `decode(...)` takes: suffix filters, extension handlers, the table as a handler
-    _decoder        Decoder: asks the handlers for every field of a sample
-    _encoders         encode_field, encoders of whole samples
-    _text           text, whole numbers             _json          JSON, JSON lines
-    _arrays         npy, npz                        tenbin/        arrays as raw bytes
-    _tensors        pth, safetensors                _msgpack_cbor        MessagePack, CBOR
-    _pickle         the one place that unpickles    _pickle_globals, _pickle_numpy   what it may build
-    _jpeg           JPEGs → pixels                  _opencv        plain PNGs and WebPs → pixels
-    _decode_pixels         other compressed images → pixels
-    _image_specs         image specs and their handler   _scratch_buffer       memory that is used again
-    _encode_image   arrays, tensors, pictures → compressed images
-    _decode_image   decode, crop, resize and flip   _crop          where to cut
-    _resize         pixels → other pixels           _antialias      as torch does it, without torch
-    _audio          sound                           _video         film
-    _compressed_fields       .gz and .zst members            _require       optional packages
+    _decode_handlers      what `decode(...)` accepts: suffix filters, extension handlers, the table as a handler
+    _decoder              Decoder: calls the handlers for every field of a sample
+    _encoders             encode_field, encoders of whole samples
+    _text                 text, integers                  _json            JSON, JSON lines
+    _arrays               npy, npz                        tenbin/          arrays as raw bytes
+    _tensors              pth, safetensors                _msgpack_cbor    MessagePack, CBOR
+    _pickle               the only file that unpickles    _pickle_machine  the interpreter of pickles
+    _pickle_globals       what a pickle may refer to      _pickle_budget   how much it may build
+    _pickle_numpy, _pickle_torch, _pickle_dates           arrays, tensors and dates in pickles
+    _jpeg                 JPEGs → pixels                  _opencv          plain PNGs and WebPs → pixels
+    _decode_pixels        other compressed images → pixels
+    _image_specs          image specs and their handler   _scratch_buffer  a reused buffer per thread
+    _encode_image         arrays, tensors, PIL images → compressed images
+    _decode_image         decode, crop, resize and flip   _crop            crop boxes
+    _resize               pixels → other pixels           _field_limit     how large a field may become
+    _audio                audio                           _video           video
+    _compressed_fields    .gz and .zst fields             _require         optional packages
 """
 
 from . import tenbin

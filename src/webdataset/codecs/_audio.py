@@ -137,7 +137,9 @@ def encode_audio(extension: str, value: Any, *, subtype: str | None = None) -> b
     wave, rate = value
     wave = np.asarray(wave.detach().cpu() if hasattr(wave, "detach") else wave)
     if wave.ndim not in {1, 2} or wave.dtype.kind not in "fi":
-        raise EncodingError(f"unsupported waveform: shape {wave.shape}, dtype {wave.dtype}", hint="use 1 or 2 dimensions of floats or int16")
+        raise EncodingError(
+            f"unsupported waveform: shape {wave.shape}, dtype {wave.dtype}", hint="use floats or int16, C×L or L"
+        )
     soundfile = require("soundfile", extra="audio", why="to encode audio")
     container, float_subtype, int_subtype = _SUBTYPES[extension]
     subtype = subtype or (int_subtype if wave.dtype == np.int16 else float_subtype)

@@ -25,7 +25,7 @@ def encode_field(
     (b'3', b'{"a": 1}', b'h\xc3\xa9llo')
     >>> encode_field("cls", None)
     Traceback (most recent call last):
-    webdataset.errors.EncodingError: a whole number is wanted, not None (NoneType) – field cls – ...
+    webdataset.errors.EncodingError: expected an integer, got None (NoneType) – field cls – ...
 
     Bytes pass as they are and text becomes UTF-8, whatever the name; a suffix `.gz` or `.zst` packs the result.
 
@@ -50,7 +50,7 @@ def encode_based_on_extension1(
     if tname.startswith("_"):
         if not isinstance(data, str):
             raise EncodingError(
-                "the values of metadata must be of string type", hint=f"{tname} is {type(data).__name__}"
+                "the values of metadata must be strings", hint=f"{tname} is {type(data).__name__}"
             )
         return data
     try:

@@ -20,7 +20,7 @@ _KEY_BYTES = 1 << 20
 _KEY_DEPTH = 100
 # Keys of one container with the same hash. Each is compared with all others, so many of them take quadratic time.
 _SAME_HASH = 100
-# Hashes of these are cheap, cached, and cannot be chosen: Python seeds them anew in every process.
+# Hashes of these are cheap, cached, and cannot be chosen: Python seeds them in every process.
 _SEEDED = (str, bytes)
 _SMALL = 2**60  # integers below this have different hashes
 _HASHABLE_CONTAINERS = (tuple, frozenset)

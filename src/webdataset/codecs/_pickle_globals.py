@@ -1,6 +1,6 @@
 """The names that a pickled field may refer to, and what happens when it calls them.
 
-A name stands for a type, or for a `Function` that is nothing but its name. A call never reaches the type or function
+A name means a type, or a `Function` that consists of its name alone. A call never reaches the type or function
 itself: it reaches a maker from the table below, which accepts the arguments that real pickles pass and no others, and
 counts what it builds. Classes that the user allows are called as Python would.
 """
@@ -192,7 +192,7 @@ class Names:
         self._trusted = {global_name(each): each for each in trusted}
 
     def find(self, module: str, name: str) -> Any:
-        """What a name stands for."""
+        """What a name means."""
         whole = f"{module}.{name}"
         found = self._trusted.get(whole)
         found = _ALLOWED.get(whole) if found is None else found

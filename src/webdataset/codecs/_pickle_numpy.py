@@ -1,8 +1,8 @@
 """Pickled NumPy arrays, dtypes and scalars: made by NumPy's public constructors from parts that are checked.
 
-A pickle brings the internal state of an array and of its dtype, and NumPy's `__setstate__` believes it: with forged
-flags eight bytes of the data become a pointer. So no state is ever handed to NumPy. An array is made from its shape,
-its dtype and as many bytes (or objects) as these two need; a dtype from its code, or from its fields.
+A pickle contains the internal state of an array and of its dtype, and NumPy's `__setstate__` does not check it: with
+forged flags eight bytes of the data become a pointer. So no state is ever passed to NumPy. An array is made from its
+shape, its dtype and as many bytes (or objects) as these two need; a dtype from its code, or from its fields.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _scratch = Scratch()
 
 
 def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True, mirrored: bool = False) -> Pixels:
-    """The image in another size (height, width), bilinear, with left and right exchanged if it is to be `mirrored`.
+    """The image in another size (height, width), bilinear, with left and right exchanged if `mirrored`.
 
     >>> resize(np.full((40, 60, 3), 7, "u1"), (20, 20)).shape
     (20, 20, 3)
@@ -49,7 +49,7 @@ def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True, mir
 
 
 def _side_by_side(pixels: Pixels, *, mirrored: bool) -> Pixels:
-    """The pixels without gaps between the rows, which is what torch wants; to mirror them on the way costs nothing."""
+    """The pixels without gaps between the rows, as torch needs them; mirroring them here costs nothing."""
     if pixels.flags.c_contiguous and not mirrored:
         return pixels
     copy = np.frombuffer(_scratch.of(pixels.size), np.uint8, pixels.size).reshape(pixels.shape)
@@ -61,8 +61,8 @@ def _side_by_side(pixels: Pixels, *, mirrored: bool) -> Pixels:
 
 def _torch_resize(torch: Any, pixels: Pixels, size: tuple[int, int], *, antialias: bool) -> Pixels:
     grey = pixels.ndim == 2
-    # A batch of one, channels last, with honest strides (`pixels[None]` has a zero): only then does torch take the
-    # vectorised way and keep the layout.
+    # A batch of one, channels last, with real strides (`pixels[None]` has a zero): only then does torch use its
+    # vectorised code and keep the layout.
     batch = pixels.reshape(1, *pixels.shape[:2], -1)
     planes = torch.from_numpy(batch).permute(0, 3, 1, 2)
     resized = torch.nn.functional.interpolate(planes, size, mode="bilinear", antialias=antialias)
@@ -106,7 +106,7 @@ def cut(pixels: Pixels, box: Box) -> Pixels:
 
 
 def copied(pixels: Pixels) -> Pixels:
-    """The image in memory of its own.
+    """A copy of the image.
 
     >>> copied(np.array([[1, 2, 3]], "u1")).tolist()
     [[1, 2, 3]]

@@ -1,4 +1,4 @@
-"""Members → index: all at once, one by one while a shard streams by, or many shards side by side."""
+"""Members → index: of one shard, of a shard while it is read, or of many shards in parallel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Checksum(Protocol):
 
 
 class IndexBuilder:
-    """Collects members as they come by; what belongs to no sample is passed over.
+    """Collects the members of a shard in order; those that belong to no sample are skipped.
 
     >>> builder = IndexBuilder()
     >>> for member in [("a.jpg", 512, 600), ("dir/", 1536, 0), ("a.cls", 2560, 1)]:
@@ -44,7 +44,7 @@ class IndexBuilder:
     """
 
     def __init__(self) -> None:
-        self._names: list[str] = []  # members that came by and were not looked at yet
+        self._names: list[str] = []  # members that are not yet grouped
         self._offsets: list[int] = []
         self._sizes: list[int] = []
         self._columns: list[tuple[_Bools, _Ints, _Ints, _Ints]] = []  # begins a sample, offset, size, field
@@ -58,7 +58,7 @@ class IndexBuilder:
         self._offsets.append(data_offset)
         self._sizes.append(size)
         if len(self._names) >= _AT_A_TIME:
-            self._look()
+            self._group()
 
     def add_run(self, names: Iterable[str], data_offsets: Iterable[int], sizes: Iterable[int]) -> None:
         """More members, as columns: what `tar.read_runs` hands out."""
@@ -66,11 +66,11 @@ class IndexBuilder:
         self._offsets += data_offsets
         self._sizes += sizes
         if len(self._names) >= _AT_A_TIME:
-            self._look()
+            self._group()
 
     def finish(self) -> ShardIndex:
-        """The index of what came by: to be called at the archive's end, not before."""
-        self._look()
+        """The index. Call it after the last member."""
+        self._group()
         begins, offsets, sizes, field_numbers = map(np.concatenate, zip(*self._columns, strict=True))
         return ShardIndex(
             np.append(np.flatnonzero(begins), len(begins)),
@@ -81,8 +81,8 @@ class IndexBuilder:
             Keys(self._keys),
         )
 
-    def _look(self) -> None:
-        """Which members belong together? Asked for many at once: 0.4 µs each instead of 0.8."""
+    def _group(self) -> None:
+        """Group the collected members into samples, many at once: 0.4 µs each instead of 0.8."""
         keys, endings, kept = split_names(self._names)
         offsets, sizes = (np.array(column, dtype=np.int64) for column in (self._offsets, self._sizes))
         if kept is not None:
@@ -110,7 +110,7 @@ def build(members: Iterable[tuple[str, int, int]]) -> ShardIndex:
 
 
 def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
-    """Read a shard once, wherever it lies, and index it.
+    """Read a shard once, from any store, and index it.
 
     >>> with stores.open_write("memory://doc-build/a.tar") as stream:
     ...     _ = stream.write(tar.encode_header("a.txt", 3) + b"abc" + tar.padding(3) + tar.END_OF_ARCHIVE)
@@ -118,8 +118,8 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
     (Extent(field='txt', offset=512, size=3),)
 
     Args:
-        url: where the shard lies.
-        checksum: is given all bytes on the way, such as `hashlib.md5()`.
+        url: the address of the shard.
+        checksum: updated with all bytes, such as `hashlib.md5()`.
     """
     path = stores.is_local(url)
     if checksum is None and path is not None and (index := _walked(path)) is not None:
@@ -143,7 +143,7 @@ def _walked(path: str) -> ShardIndex | None:
 
 
 def build_indexes(urls: Sequence[str], *, workers: int = 4) -> Iterator[tuple[str, ShardIndex]]:
-    """Index many shards side by side, handed out in the order given.
+    """Index many shards in parallel; yields them in the order given.
 
     >>> list(build_indexes([]))
     []
@@ -153,7 +153,7 @@ def build_indexes(urls: Sequence[str], *, workers: int = 4) -> Iterator[tuple[st
 
 
 class _Watched:
-    """A stream whose bytes somebody else sees too."""
+    """A stream that updates a checksum with its bytes."""
 
     def __init__(self, stream: Any, checksum: Checksum) -> None:
         self._stream, self._checksum = stream, checksum

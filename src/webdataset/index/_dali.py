@@ -88,14 +88,14 @@ def read_dali(data: bytes, name: str = "") -> ShardIndex:
         raise _malformed(f"the index announces {announced} samples and has {len(per_line)}", name)
     if bool((per_line % words_each != 0).any()):
         line = int(np.flatnonzero(per_line % words_each)[0]) + 2
-        raise _malformed(f"line {line} of the index has not {words_each} words per field", name)
+        raise _malformed(f"line {line} of the index: expected {words_each} words per field", name)
     offsets, sizes = (_numbers(words, slice(each, None, words_each), name) for each in (1, 2))
     members = slice(3 if words_each == 4 else 0, None, words_each)
     return _assemble(words, members, offsets, sizes, per_line // words_each, named=words_each == 4)
 
 
 class _Words:
-    """The words of a text and where they stand; a blank or the end of a line follows each."""
+    """The words of a text and their offsets; a blank or the end of a line follows each."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body

@@ -1,4 +1,4 @@
-"""One sample, or some of its fields, out of the middle of a shard."""
+"""Single samples of a shard, or some of their fields."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class ShardReader:
     {'__key__': 'b', '__url__': 'memory://doc-lookup/a.tar', 'txt': b'abc'}
 
     Args:
-        url: where the shard lies.
+        url: the address of the shard.
         index: what it holds; checked against the shard on the way.
     """
 
     def __init__(self, url: str, index: ShardIndex) -> None:
         if url.lower().endswith(_PACKED):
             raise SpecError(
-                f"{url!r} is packed, and a packed shard can be read from its beginning only",
-                hint="unpack it, or read it as a stream",
+                f"{url!r} is compressed, and a compressed shard can be read from its beginning only",
+                hint="decompress it, or read it as a stream",
             )
         self.url = url
         self.index = index
@@ -72,7 +72,7 @@ class ShardReader:
     def column(self, numbers: NDArray[np.int64], field: str) -> NDArray[np.uint8]:
         """The bytes of one field of several samples as a matrix; all have to be of one size.
 
-        No step per sample: headers are looked at only where the index leaves more room than one header takes.
+        No step per sample: headers are read only where the index leaves more bytes than one header takes.
         """
         opened = self._bytes or self._open()
         self._check_irregular(numbers, opened)
@@ -82,14 +82,14 @@ class ShardReader:
         offsets, sizes = (column[numbers] for column in self._columns[field])
         if (sizes != sizes[0]).any():
             raise FormatError(
-                f"the field {field!r} is of different sizes, {sizes.min()} to {sizes.max()} bytes",
+                f"the field {field!r} has different sizes, {sizes.min()} to {sizes.max()} bytes",
                 Where(shard=self.url, field=field),
                 hint="read such samples one by one",
             )
         return opened.read_rows(offsets, int(sizes[0]))
 
     def close(self) -> None:
-        """Let go of the file; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         if self._bytes is not None:
             self._bytes.close()
             self._bytes = None
@@ -103,7 +103,7 @@ class ShardReader:
                 opened = open_bytes(self.url)
             except FileNotFoundError as error:
                 raise ShardNotFound(
-                    "the shard is not there", Where(shard=self.url), hint="check the path; it was indexed before"
+                    "shard not found", Where(shard=self.url), hint="check the path; it was indexed before"
                 ) from error
             check_end(self.index, opened.size, opened.read, self.url)
             self._check_gaps(suspicious_gaps(self._gaps), opened)

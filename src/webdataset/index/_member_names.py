@@ -18,7 +18,7 @@ def sample_and_field(name: str) -> tuple[str, str] | None:
 
 
 def split_names(members: list[str]) -> tuple[list[str], list[str], list[int] | None]:
-    """Keys and fields of many members, and which ones belong to samples; None if all do. Ordinary names are cut at once.
+    """Keys and fields of many members, and which ones belong to samples; None if all do.
 
     >>> split_names(["a.jpg", "README", "a.cls"])
     (['a', 'a'], ['jpg', 'cls'], [0, 2])

@@ -52,7 +52,7 @@ def cut(names: Bytes, fields: dict[str, int]) -> Cut | None:
 
 
 def _key_lengths(columns: Bytes) -> Ints | None:
-    """How long each key is: up to the first dot behind the last slash."""
+    """How long each key is: up to the first dot after the last slash."""
     used = columns != 0
     ends = used.view(np.uint8).sum(axis=0, dtype=np.uint8)
     if (

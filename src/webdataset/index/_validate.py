@@ -1,7 +1,7 @@
 """Does this index describe this shard? Checked when a shard is first used, and again for every member that is read.
 
 An index says where members are, what they are called and how long they are. All of that is written in the archive too,
-so nothing has to be believed:
+so nothing has to be trusted:
 
 * after the last indexed member there is no further sample;
 * before the data of every member is its header, with its name and its size;
@@ -49,7 +49,7 @@ def check_end(index: ShardIndex, size: int, read: Read, url: str) -> None:
     if rest < 0:
         raise stale(f"the index describes {end} bytes, the shard has {size}", url)
     if (rest > _LONGEST_END or any(read(end, rest))) and _holds_samples(url, end):
-        raise stale(f"the shard goes on behind byte {end}, where the index ends", url, offset=end)
+        raise stale(f"the shard has more samples after byte {end}, where the index ends", url, offset=end)
 
 
 def _holds_samples(url: str, start: int) -> bool:
@@ -116,8 +116,8 @@ def check_gap(gap: bytes, start: int, extent: Extent, url: str) -> str:
                 raise stale(f"the index does not list the member {header.name}", url, position)
             position = at + padded(header.size)
     except (BadHeader, TruncatedShard) as error:
-        raise stale(f"there is no member .{extent.field} where the index says", url, extent.offset) from error
-    raise stale(f"there is no member .{extent.field} where the index says", url, extent.offset)
+        raise stale(f"expected a member .{extent.field} at this offset", url, extent.offset) from error
+    raise stale(f"expected a member .{extent.field} at this offset", url, extent.offset)
 
 
 def only_times_before(gap: bytes) -> bool:

@@ -133,11 +133,11 @@ class Gatherer:
         return key, field
 
     def _may_begin(self, key: str, name: str, offset: int, samples: list[Sample]) -> bool:
-        """Whether a key is new. If it is not, that is an error; if that is forgiven, its members are left out.
+        """Whether a key is new. If not, that is an error; if the handler accepts it, the members are left out.
 
         A shard in rising order, which is what sorted names make, cannot have a key twice, so its keys are only noted
-        down. The set of them is built when one falls behind: looking 40,000 keys up in it costs 0.4 µs for each. Only
-        then, too, a reading that begins in the middle has to know what stands before.
+        down. The set of them is built when a key is smaller than the one before: looking up 40,000 keys costs 0.4 µs
+        each. Only then a reading that begins in the middle has to know the keys before it.
         """
         if self._seen is None:
             self._seen = {key for keys in self._risen for key in keys.split("\0")}

@@ -1,4 +1,4 @@
-"""Members → samples, one by one: the rule in plain words. `_gather_samples` is its fast twin, tested to agree."""
+"""Members → samples, one by one: the reference. `_gather_samples` does the same faster, and is tested against it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Compressed archives: told by their first bytes, read as they are unpacked, their trailers verified.
+"""Compressed archives: recognised by their first bytes, decompressed as a stream, their trailers verified.
 
 Every format may be several compressed streams one after the other (`cat a.gz b.gz`, pigz, pzstd). A stream that does
-not reach its own end, or whose check value is wrong, is an error: that is the only way a cut `.tar.gz` shows.
+not reach its own end, or whose check value is wrong, is an error: otherwise a truncated `.tar.gz` could not be noticed.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def too_large(what: str, offset: int | None = None, member: str | None = None) -
 
 
 def find_compression(head: bytes) -> Compression | None:
-    """How an archive that starts like this is packed, or None for a plain one.
+    """The compression of an archive that starts like this, or None for a plain one.
 
     >>> import gzip
     >>> find_compression(gzip.compress(b"")).name
@@ -173,7 +173,7 @@ class Unpacked:
 
     def _step(self, unpacker: _Unpacker) -> bytes:
         if unpacker.eof:
-            self._go_on(unpacker.unused_data)
+            self._next_stream(unpacker.unused_data)
             return b""
         if not self._packed:
             # First without new bytes: what the unpacker still holds may be more than it was allowed to give.
@@ -184,9 +184,9 @@ class Unpacked:
             self._taken += len(self._packed)
             if not self._packed:
                 raise TruncatedShard(
-                    f"the {self._kind.name} stream ends before its end mark",
+                    f"the {self._kind.name} stream is truncated",
                     Where(offset=self._taken),
-                    hint="the shard was cut; fetch or write it again",
+                    hint="the shard is truncated; fetch or write it again",
                 )
         packed, self._packed = self._packed, b""
         return self._unpack(unpacker, packed)
@@ -204,9 +204,9 @@ class Unpacked:
             )
         return piece
 
-    def _go_on(self, behind: bytes) -> None:
+    def _next_stream(self, rest: bytes) -> None:
         """After the end of one compressed stream: another one, nothing, or garbage. NULs may pad (tapes, xz)."""
-        self._packed = behind.lstrip(b"\0")
+        self._packed = rest.lstrip(b"\0")
         while len(self._packed) < 10 and (more := self._read(_PIECE)):
             self._taken += len(more)
             self._packed = (self._packed + more).lstrip(b"\0")

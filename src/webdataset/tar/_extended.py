@@ -1,4 +1,4 @@
-"""Headers with what stands before them: PAX and GNU extensions, read and applied to the header they are meant for."""
+"""Headers together with the PAX and GNU extended headers before them, which change their names and sizes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Extensions:
             if header.kind in _GNU_KEYWORDS:
                 changes.setdefault(_GNU_KEYWORDS[header.kind], text(self._payload(header, offset)))
             elif header.kind in PAX_NEXT:
-                # Of several extensions that say the same thing the first is right, as for tarfile.
+                # Of several extensions with the same keyword the first one counts, as in tarfile.
                 for keyword, value in parse_pax(self._payload(header, offset), offset).items():
                     changes.setdefault(keyword, value)
             elif header.kind == PAX_GLOBAL:
@@ -59,8 +59,8 @@ class Extensions:
             else:
                 if changes or self.matter:
                     header = apply(header, {**self._globals, **changes}, first)
-                # How tars older than POSIX say directory. A long name that was cut behind a slash is none, so this is
-                # asked of the whole name.
+                # How tars older than POSIX mark a directory. A long name that was cut after a slash is not one, so the
+                # whole name is checked.
                 old_directory = header.kind == b"\0" and header.name.endswith("/")
                 return header._replace(kind=b"5") if old_directory else header
 
