@@ -195,7 +195,7 @@ def test_D49_wrong_handlers_fail_at_construction(wrong):
 
 @pytest.mark.parametrize("wrong", [3, "text", b"bytes", None])
 def test_D49_only_samples_can_be_decoded(wrong):
-    with pytest.raises(SpecError, match="samples are dicts"):
+    with pytest.raises(SpecError, match="expected a sample"):
         Decoder([])(wrong)
-    with pytest.raises(SpecError, match="samples are dicts"):
+    with pytest.raises(SpecError, match="expected a sample"):
         list(Decoder([])(iter([wrong])))

@@ -50,7 +50,7 @@ def encode_based_on_extension1(
     if tname.startswith("_"):
         if not isinstance(data, str):
             raise EncodingError(
-                "the values of metadata must be strings", hint=f"{tname} is {type(data).__name__}"
+                "the values of metadata must be of string type", hint=f"{tname} is {type(data).__name__}"
             )
         return data
     try:

@@ -1,8 +1,8 @@
 """Header blocks of the members that we write.
 
-The simplest dialect that can represent a member is used, because most readers understand it: ustar (with its `prefix` field for
-long paths), then GNU (longer names, sizes of 8 GiB and more), and PAX only for owners whose names are too long for
-both. The same arguments always give the same bytes.
+The simplest dialect that can represent a member is used, because most readers understand it: ustar (with its `prefix`
+field for long paths), then GNU (longer names, sizes of 8 GiB and more), and PAX only for owners whose names are too
+long for both. The same arguments always give the same bytes.
 """
 
 from __future__ import annotations
