@@ -7,7 +7,7 @@ import pytest
 
 from webdataset.codecs import Decoder, decode_field, encode_field, gunzip, npz_loads, numpy_npz_dumps, unzstd
 from webdataset.errors import DecodingError, FormatError
-from webdataset.tar import load_zstd
+from webdataset.decompress import load_zstd
 
 zstd = load_zstd("to test")
 

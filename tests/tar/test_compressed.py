@@ -11,8 +11,8 @@ import zlib
 import pytest
 
 from webdataset.errors import BadHeader, FormatError, MissingDependency, StoreError, TruncatedShard
-from webdataset.tar import load_zstd, read_members
-from webdataset.tar._decompress import COMPRESSIONS, Unpacked, find_compression
+from webdataset.tar import read_members
+from webdataset.decompress import COMPRESSIONS, Unpacked, find_compression, load_zstd
 
 zstd = load_zstd("to test")
 PACK = {

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tar.reading import FORMATS, WINDOWS, outcome
 from webdataset.errors import BadHeader, StoreError, TruncatedShard
-from webdataset.tar import load_zstd
+from webdataset.decompress import load_zstd
 from webdataset.tar import read_members, read_runs
 
 

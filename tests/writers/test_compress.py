@@ -12,7 +12,7 @@ import pytest
 from webdataset.errors import MissingDependency, SpecError
 from webdataset.writers import TarWriter
 from webdataset.writers._compress_archive import find_compression, open_compressor
-from webdataset.tar import load_zstd
+from webdataset.decompress import load_zstd
 
 zstd = load_zstd("to test")
 

@@ -12,6 +12,7 @@ packages are imported by the codec that needs them, when it needs them.
     _tensors              pth, safetensors                _msgpack_cbor    MessagePack, CBOR
     _pickle               the only file that unpickles    _pickle_machine  the interpreter of pickles
     _pickle_globals       what a pickle may refer to      _pickle_budget   how much it may build
+    _pickle_scalars       numbers, texts and bytes in pickles
     _pickle_numpy, _pickle_torch, _pickle_dates           arrays, tensors and dates in pickles
     _jpeg                 JPEGs → pixels                  _opencv          plain PNGs and WebPs → pixels
     _decode_pixels        other compressed images → pixels

@@ -7,19 +7,19 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
-from webdataset import tar
+from webdataset.decompress import COMPRESSIONS, Unpacked, load_zstd
 
 from ._field_limit import check_size, field_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_KINDS = {kind.name: kind for kind in tar.COMPRESSIONS}
+_KINDS = {kind.name: kind for kind in COMPRESSIONS}
 
 
 def _decompress(kind: str, data: bytes, limit: int | None) -> bytes:
     limit = field_limit(limit)
-    stream = tar.Unpacked(io.BytesIO(data), _KINDS[kind], limit=sys.maxsize)
+    stream = Unpacked(io.BytesIO(data), _KINDS[kind], limit=sys.maxsize)
     pieces, size = [], 0
     while piece := stream.read(limit + 1 - size):
         pieces.append(piece)
@@ -69,7 +69,7 @@ def pack_zst(data: bytes, level: int = 3) -> bytes:
     >>> len(pack_zst(b"x" * 1000)) < 30
     True
     """
-    return bytes(tar.load_zstd("to encode '.zst' fields").compress(data, level))
+    return bytes(load_zstd("to encode '.zst' fields").compress(data, level))
 
 
 UNPACK: dict[str, Callable[[bytes], bytes]] = {"gz": gunzip, "zst": unzstd}

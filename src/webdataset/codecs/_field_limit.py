@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zipfile
 
-from webdataset import config, tar
+from webdataset import config
+from webdataset.decompress import too_large
 
 
 def field_limit(limit: int | None = None) -> int:
@@ -26,7 +27,7 @@ def check_size(size: int, limit: int | None = None) -> None:
     """
     allowed = field_limit(limit)
     if size > allowed:
-        raise tar.too_large(f"decodes to more than {allowed:,} bytes")
+        raise too_large(f"decodes to more than {allowed:,} bytes")
 
 
 def check_zip(archive: zipfile.ZipFile) -> None:

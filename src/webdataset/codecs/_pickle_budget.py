@@ -10,8 +10,8 @@ import sys
 from collections import Counter
 from typing import Any
 
+from webdataset.decompress import too_large
 from webdataset.errors import UnsafeContent
-from webdataset.tar import too_large
 
 from ._field_limit import field_limit
 

@@ -4,20 +4,18 @@ Python's own unpickler cannot be used for data of strangers, even with a list of
 the state of NumPy's types, fill the memo up to any index, and hash what takes for ever to hash. Here each opcode is a
 method of a few lines. Calls go through a table of makers (`_pickle_globals`), which check their arguments, and what is
 built is counted (`_pickle_budget`).
-
-Runs of numbers, which make long lists long, are left to Python's own unpickler: they cannot do harm.
 """
 
 from __future__ import annotations
 
-import codecs
 import pickle
-import re
 import struct
 from collections import OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.errors import FormatError, UnsafeContent
+
+from ._pickle_scalars import U1, U4, U8, Scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
 # Bytes that Python takes for an empty container or an entry of the memo, about.
 _CONTAINER, _SET, _ENTRY, _ITEM = 64, 216, 100, 8
 _MEMO_STEP = 1024  # entries of the memo are counted so many at a time
-_U1, _U4, _U8, _I4 = (struct.Struct(f"<{code}") for code in "BIQi")
-# Opcodes for integers of 1, 2 and 4 bytes and floats, each with its argument, one after the other.
-_NUMBERS = re.compile(rb"(?:K.|M..|J.{4}|G.{8})+", re.DOTALL)
 _LISTS = (list, deque)
 _DICTS = (dict, OrderedDict, defaultdict)
 
@@ -48,7 +43,7 @@ class Unbuilt:
         raise NotImplementedError
 
 
-class Machine:
+class Machine(Scalars):
     """Runs one pickle.
 
     >>> from ._pickle_budget import Budget
@@ -64,9 +59,8 @@ class Machine:
     """
 
     def __init__(self, data: bytes, names: Names, budget: Budget) -> None:
-        self._data, self._names, self._budget = data, names, budget
-        self._at = 0
-        self._stack: list[Any] = []
+        super().__init__(data)
+        self._names, self._budget = names, budget
         self._outer: list[list[Any]] = []  # the stacks below the marks
         self._memo: dict[int, Any] = {}
         self._unbuilt = 0
@@ -85,28 +79,6 @@ class Machine:
             raise UnsafeContent("the pickle uses an array or dtype that it does not finish")
         return value
 
-    # Reading.
-
-    def _take(self, size: int) -> bytes:
-        start, stop = self._at, self._at + size
-        if size < 0 or stop > len(self._data):
-            raise FormatError(f"the pickle is truncated: {size:,} bytes expected at byte {start}")
-        self._at = stop
-        return self._data[start:stop]
-
-    def _number(self, kind: struct.Struct) -> Any:
-        (value,) = kind.unpack_from(self._data, self._at)
-        self._at += kind.size
-        return value
-
-    def _line(self) -> bytes:
-        stop = self._data.find(b"\n", self._at)
-        if stop < 0:
-            raise FormatError("the pickle is truncated in a line of text")
-        line = self._data[self._at : stop]
-        self._at = stop + 1
-        return line
-
     def _marked(self) -> list[Any]:
         """The items above the last mark."""
         items = self._stack
@@ -120,12 +92,12 @@ class Machine:
         raise UnsafeContent(f"the pickle uses opcode {code:#04x} at byte {self._at - 1}, which is not supported")
 
     def _proto(self) -> None:
-        version = self._number(_U1)
+        version = self._number(U1)
         if version > pickle.HIGHEST_PROTOCOL:
             raise FormatError(f"expected a pickle of protocol 0 to {pickle.HIGHEST_PROTOCOL}, got {version}")
 
     def _frame(self) -> None:
-        self._at += _U8.size  # frames help those who read from a file
+        self._at += U8.size  # frames help those who read from a file
 
     def _mark(self) -> None:
         self._budget.spend(_CONTAINER)
@@ -162,10 +134,10 @@ class Machine:
         self._remember(int(self._line()))
 
     def _binput(self) -> None:
-        self._remember(self._number(_U1))
+        self._remember(self._number(U1))
 
     def _long_binput(self) -> None:
-        self._remember(self._number(_U4))
+        self._remember(self._number(U4))
 
     def _memoize(self) -> None:
         self._remember(len(self._memo))
@@ -179,83 +151,10 @@ class Machine:
         self._recall(int(self._line()))
 
     def _binget(self) -> None:
-        self._recall(self._number(_U1))
+        self._recall(self._number(U1))
 
     def _long_binget(self) -> None:
-        self._recall(self._number(_U4))
-
-    # Opcodes: numbers, texts and bytes.
-
-    def _none(self) -> None:
-        self._stack.append(None)
-
-    def _true(self) -> None:
-        self._stack.append(True)
-
-    def _false(self) -> None:
-        self._stack.append(False)
-
-    def _int(self) -> None:
-        line = self._line()
-        self._stack.append(line == b"01" if line in {b"00", b"01"} else int(line))
-
-    def _numbers(self) -> None:
-        """This number and those that follow: 0.05 µs each for a thousand of them, 0.4 µs one by one."""
-        found = _NUMBERS.match(self._data, self._at - 1)
-        if found is None:
-            raise FormatError("the pickle is truncated in a number")
-        self._stack += pickle.loads(b"(%sl." % found[0])  # noqa: S301 - nothing but numbers
-        self._at = found.end()
-
-    def _long(self) -> None:
-        self._stack.append(int(self._line().removesuffix(b"L")))
-
-    def _long1(self) -> None:
-        self._stack.append(int.from_bytes(self._take(self._number(_U1)), "little", signed=True))
-
-    def _long4(self) -> None:
-        self._stack.append(int.from_bytes(self._take(self._number(_I4)), "little", signed=True))
-
-    def _float(self) -> None:
-        self._stack.append(float(self._line()))
-
-    def _string(self) -> None:
-        line = self._line()
-        if len(line) < 2 or line[0] != line[-1] or line[:1] not in {b'"', b"'"}:
-            raise FormatError("the pickle has a text without quotes")
-        self._stack.append(codecs.escape_decode(line[1:-1])[0].decode("ascii"))
-
-    def _binstring(self) -> None:
-        self._stack.append(self._take(self._number(_I4)).decode("ascii"))
-
-    def _short_binstring(self) -> None:
-        self._stack.append(self._take(self._number(_U1)).decode("ascii"))
-
-    def _unicode(self) -> None:
-        self._stack.append(self._line().decode("raw-unicode-escape"))
-
-    def _short_binunicode(self) -> None:
-        start = self._at + 1
-        stop = self._at = start + self._data[start - 1]
-        self._stack.append(self._data[start:stop].decode("utf-8", "surrogatepass"))
-
-    def _binunicode(self) -> None:
-        self._stack.append(self._take(self._number(_U4)).decode("utf-8", "surrogatepass"))
-
-    def _binunicode8(self) -> None:
-        self._stack.append(self._take(self._number(_U8)).decode("utf-8", "surrogatepass"))
-
-    def _short_binbytes(self) -> None:
-        self._stack.append(self._take(self._number(_U1)))
-
-    def _binbytes(self) -> None:
-        self._stack.append(self._take(self._number(_U4)))
-
-    def _binbytes8(self) -> None:
-        self._stack.append(self._take(self._number(_U8)))
-
-    def _bytearray8(self) -> None:
-        self._stack.append(bytearray(self._take(self._number(_U8))))
+        self._recall(self._number(U4))
 
     # Opcodes: containers.
 

@@ -12,24 +12,18 @@ Files:
     _scan_window        all plain headers of a window at once, with NumPy
     _walk_window        plain headers of a window one by one, where they are few
     _blocks      bytes of a stream, and their offsets
-    _zstd        the module for zstd
-    _decompress  gzip, bzip2, xz and zstd around an archive
     _read_members        the members of an archive, and the rules for its end
     _write_header       headers, from a cached template
 """
 
 from ._blocks import WINDOW, Readable
-from ._decompress import COMPRESSIONS, DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from ._parse_header import BLOCK, Header, parse_header
 from ._pax import only_times
 from ._read_members import Member, OnSkip, Rename, Run, read_headers, read_members, read_runs
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
-from ._zstd import load_zstd
 
 __all__ = [
     "BLOCK",
-    "COMPRESSIONS",
-    "DECOMPRESS_LIMIT",
     "END_OF_ARCHIVE",
     "WINDOW",
     "Header",
@@ -38,15 +32,11 @@ __all__ = [
     "Readable",
     "Rename",
     "Run",
-    "Unpacked",
     "encode_header",
-    "find_compression",
-    "load_zstd",
     "only_times",
     "padding",
     "parse_header",
     "read_headers",
     "read_members",
     "read_runs",
-    "too_large",
 ]

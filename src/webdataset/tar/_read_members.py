@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from mmap import mmap
 from typing import NamedTuple
 
+from webdataset.decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
 
 from ._blocks import FIRST_WINDOW, WINDOW, Blocks, Readable
-from ._decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from ._extended import Extensions
 from ._parse_header import BLOCK, CONTINUED, LINKS, REGULAR, SPARSE, WITHOUT_PAYLOAD, ZEROS, Header, parse_header
 from ._pax import sparse

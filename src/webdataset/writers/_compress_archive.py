@@ -7,7 +7,7 @@ import lzma
 import zlib
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from webdataset import tar
+from webdataset.decompress import load_zstd
 from webdataset.errors import SpecError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _gzip() -> Compressor:
 
 
 def _zstd() -> Compressor:
-    zstd = tar.load_zstd("to write '.zst' archives")
+    zstd = load_zstd("to write '.zst' archives")
     compressor: Compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
     return compressor
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from webdataset.errors import BadHeader, FormatError, TruncatedShard, Where
-
-from ._zstd import load_zstd
+from webdataset.errors import BadHeader, FormatError, MissingDependency, TruncatedShard, Where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._blocks import Readable
+    from webdataset.tar import Readable
 
 # What is read from below at a time: 64 kB is within 2 % of the best for gzip.
 _PIECE = 1 << 16
@@ -83,6 +82,20 @@ class _Bounded:
     @property
     def unused_data(self) -> bytes:
         return bytes(self._object.unused_data)
+
+
+def load_zstd(why: str) -> Any:
+    """The module for zstd: the standard library's from Python 3.14 on, before that `backports.zstd`.
+
+    >>> load_zstd("to read '.zst' archives").decompress(load_zstd("to write").compress(b"hello"))
+    b'hello'
+    """
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    raise MissingDependency("backports.zstd", extra="compression", why=why)
 
 
 class _Zstd(_Bounded):
