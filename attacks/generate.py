@@ -96,9 +96,8 @@ def attacks():
         "hidden-and-meta": Attack(
             member("d/._1.txt") + member("__meta__/x.json") + member(".x.txt") + GOOD + END, None, ("1",)
         ),
-        "stored-meta-fields": Attack(
-            member("1.__key__", b"2") + member("1.__url__", b"evil") + GOOD + END, None, ("1",)
-        ),
+        "stored-address": Attack(member("1.__url__", b"evil") + GOOD + END, None, ("1",)),
+        "stored-key": Attack(member("1.__key__", b"2") + GOOD + END, "DuplicateField"),
         "tar-in-a-tar": Attack(member("1.tar", GOOD + END) + END, None, ("1",)),
         "name-of-junk": Attack(checksummed(overwritten(GOOD, 20, b"\xff" * 60)) + END, None, ("1",)),
         "names-that-are-no-text": Attack(member("\udcff\udcfe.txt", b"x") + END, None, ("\udcff\udcfe",)),

@@ -112,5 +112,5 @@ def test_samples_that_are_not_there(shard):
     dataset = wds.IndexedDataset(shard)
     with pytest.raises(IndexError, match="there is no sample 5: the dataset has 1"):
         dataset[5]
-    with pytest.raises(TypeError, match=r"1\.5 is neither the number nor the key"):
+    with pytest.raises(TypeError, match=r"got 1\.5"):
         dataset[1.5]

@@ -61,7 +61,7 @@ _TABLE = (
     Variable("WDS_SECURE", "1 forbids pipe:, local files, URL rewriting and unpickling", default=False, parse=_flag),
     Variable("WDS_PYTORCH_WEIGHTS_ONLY", "0 lets torch.load run code found in .pth fields", default=True, parse=_flag),
     Variable("WDS_UNSAFE_PICKLE", "1 lets .pkl fields build any object, which runs code", default=False, parse=_flag),
-    Variable("WDS_DECOMPRESS_LIMIT", "limit of an unpacked .gz/.zst/.npz field in bytes", default=2**30, parse=_size),
+    Variable("WDS_DECOMPRESS_LIMIT", "limit of what one field may decode to, bytes", default=2**30, parse=_size),
     Variable("WDS_SEED", "the seed of datasets that are given none", default=0, parse=int),
     Variable("WDS_CACHE", "directory of the shard cache for datasets that are given none"),
     Variable("WDS_CACHE_SIZE", "limit of the shard cache in bytes, 1e12 or -1 for none", default=-1, parse=_size),

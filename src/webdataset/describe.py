@@ -1,4 +1,4 @@
-"""How a stage writes itself down: the call that made it, without addresses, so that equal stages read equal."""
+"""The `repr` of a stage: the call that makes it, without memory addresses, so that equal stages have equal texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Described:
 
 
 def call(name: str, /, *args: Any, **kwargs: Any) -> str:
-    """Write a call the way a person would.
+    """The text of a call.
 
     >>> call("map", len, handler=print)
     'map(len, handler=print)'
@@ -31,7 +31,7 @@ def call(name: str, /, *args: Any, **kwargs: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it stands in a call: functions by their names, nothing with an address in it.
+    """A value as written in a call: functions by their names, nothing with a memory address.
 
     >>> shown(functools.partial(int, base=2))
     'partial(int, base=2)'

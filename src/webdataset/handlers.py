@@ -1,7 +1,7 @@
-"""What to do with an exception: five answers that every stage takes as `handler=`.
+"""What to do with an exception: five handlers that every stage accepts as `handler=`.
 
-A handler is called once per failure, with the exception. A true answer leaves the offending item out and goes on, a
-false one ends the stage's stream quietly, and a handler may raise.
+A handler is called once per failure, with the exception. If it returns a true value the item is skipped, if a
+false one the stage's stream ends; a handler may also raise.
 
 >>> def refuse_odd(number):
 ...     if number % 2:
@@ -30,7 +30,7 @@ _SHOWN_IN_FULL = 10
 
 
 class _Tally:
-    """Decides which of many warnings are worth showing: the first ten of a kind, then the 100th, the 1,000th, …"""
+    """Decides which of many warnings are shown: the first ten of a kind, then the 100th, the 1,000th, …"""
 
     def __init__(self) -> None:
         self._seen: Counter[type[Exception]] = Counter()
@@ -40,7 +40,7 @@ class _Tally:
         with self._lock:
             self._seen[type(exn)] += 1
             count = self._seen[type(exn)]
-        # Where it happened stands in the notes of an error that is not ours.
+        # The location is in the notes of an error that is not ours.
         scrub(exn)
         text = redacted(" – ".join([str(exn), *getattr(exn, "__notes__", ())]))
         if count <= _SHOWN_IN_FULL:
@@ -62,11 +62,11 @@ def reraise_exception(exn: Exception) -> NoReturn:
     try:
         raise exn
     finally:
-        del exn  # it knows this frame by now: together they would keep the whole iteration, and its open shards
+        del exn  # it refers to this frame by now: together they would keep the iteration and its open shards alive
 
 
 def ignore_and_continue(exn: Exception) -> bool:
-    """Leave the item out and say nothing.
+    """Skip the item silently.
 
     >>> ignore_and_continue(ValueError("bad"))
     True
@@ -75,7 +75,7 @@ def ignore_and_continue(exn: Exception) -> bool:
 
 
 def ignore_and_stop(exn: Exception) -> bool:
-    """End the stream here and say nothing.
+    """End the stream here silently.
 
     >>> ignore_and_stop(ValueError("bad"))
     False
@@ -84,7 +84,7 @@ def ignore_and_stop(exn: Exception) -> bool:
 
 
 def warn_and_continue(exn: Exception) -> bool:
-    """Warn and leave the item out; floods are thinned to the 1st–10th, 100th, 1,000th … of a kind.
+    """Warn and skip the item; of many warnings of a kind only the 1st–10th, 100th, 1,000th … are shown.
 
     >>> class BadPixelError(ValueError):
     ...     pass

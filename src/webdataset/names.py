@@ -1,8 +1,13 @@
-"""The naming rule: member name → (key, field), and which names are no fields at all."""
+"""The naming rule: member name → (key, field), and which names belong to no sample."""
 
 from __future__ import annotations
 
 import re
+
+# Fields that the reader sets itself. A shard written with keep_meta=True contains members with the names of the last
+# two; the reader's values replace them, because the stored ones say where the sample was read before. No writer makes a
+# member `x.__key__`: one is an error, and not lost silently.
+OWN_FIELDS = frozenset({"__key__", "__url__", "__local_path__"})
 
 _META = re.compile(r"__[^/]*__(?:/|\Z)")
 
@@ -17,8 +22,8 @@ def split_name(path: str) -> tuple[str, str] | tuple[None, None]:
     >>> split_name("README"), split_name("train/._0001.jpg")
     ((None, None), (None, None))
 
-    Names without a dot belong to no sample, nor do hidden files, wherever they lie: `._0001.jpg` is what macOS leaves
-    beside `0001.jpg`.
+    Names without a dot belong to no sample, nor do hidden files in any directory: macOS stores `._0001.jpg` next to
+    `0001.jpg`.
     """
     directory, slash, base = path.rpartition("/")
     stem, dot, field = base.partition(".")
@@ -28,7 +33,7 @@ def split_name(path: str) -> tuple[str, str] | tuple[None, None]:
 
 
 def is_meta(path: str) -> bool:
-    """Whether a name is kept for data about the archive: its first component is `__…__`.
+    """Whether a name is reserved for data about the archive: its first component is `__…__`.
 
     >>> is_meta("__meta__/info.json"), is_meta("__meta__"), is_meta("__meta__.json"), is_meta("a/__meta__")
     (True, True, False, False)

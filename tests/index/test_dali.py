@@ -106,19 +106,16 @@ def plainly_written(built):
         ),
         min_size=1,
         max_size=30,
-    ),
-    st.sampled_from([1, 3, 8192]),
+    )
 )
 @settings(max_examples=80, deadline=None)
-def test_all_at_once_is_what_one_by_one_gives(members, at_a_time):
+def test_all_at_once_is_what_one_by_one_gives(members):
     offset, rows = 512, []
     for key, field, size in members:
         rows.append((f"{key}.{field}", offset, size))
         offset += -(-size // 512) * 512 + 512
     built = build(rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("webdataset.index._dali._AT_A_TIME", at_a_time)
-        text = write_dali(built)
+    text = write_dali(built)
     assert text == plainly_written(built) and read_dali(text) == built
 
 

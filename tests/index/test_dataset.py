@@ -181,3 +181,15 @@ def test_wrong_arguments():
         with pytest.raises(SpecError):
             IndexedShards(**wrong)
     assert len(IndexedShards([])) == 0 and "0 samples" in repr(IndexedShards([]))
+
+
+def test_a_key_that_is_not_there_is_named_with_one_that_is(tmp_path):
+    from webdataset import tar
+    from webdataset.index import IndexedShards
+
+    path = tmp_path / "a.tar"
+    path.write_bytes(tar.encode_header("0001.txt", 3) + b"abc" + tar.padding(3) + tar.END_OF_ARCHIVE)
+    with IndexedShards([str(path)]) as dataset:
+        assert dataset["0001"]["txt"] == b"abc"
+        with pytest.raises(KeyError, match=r"no sample '1' among these 1; the first one is '0001'"):
+            dataset["1"]

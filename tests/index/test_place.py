@@ -56,3 +56,20 @@ def test_packed_shards_can_be_counted(tmp_path):
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(make(many(5))))
     save_index(index.build_index(url), url)
     assert load_count(url) == 5
+
+
+@pytest.mark.parametrize("name", ["s-002.idx", "s-002.v1.idx"])
+def test_a_directory_of_plainly_named_indexes_is_used(name, tmp_path, monkeypatch):
+    """As users of DALI keep them: without the digest that our own names have."""
+    from webdataset import tar
+    from webdataset.index import IndexedShards, _indexed_shards, build_index, write_dali
+
+    shard = tmp_path / "data" / "s-002.v1.tar"
+    indexes = tmp_path / "indexes"
+    shard.parent.mkdir()
+    indexes.mkdir()
+    shard.write_bytes(tar.encode_header("a.txt", 3) + b"abc" + tar.padding(3) + tar.END_OF_ARCHIVE)
+    (indexes / name).write_bytes(write_dali(build_index(str(shard))))
+    monkeypatch.setattr(_indexed_shards, "build_index", lambda url: pytest.fail("the shard was read to build an index"))
+    with IndexedShards([str(shard)], index=str(indexes)) as dataset:
+        assert dataset[0]["txt"] == b"abc"

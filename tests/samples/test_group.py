@@ -54,8 +54,34 @@ def test_D10_macos_leavings_do_not_split_samples():
 
 
 def test_D34_stored_meta_fields_are_readable():
-    names = ["1.__key__", "1.__url__", "1.__source__", "1.a", "2.__local_path__", "2.a"]
-    assert group(names) == [{"__key__": "1", "__source__": b"2", "a": b"3"}, {"__key__": "2", "a": b"5"}]
+    names = ["1.__url__", "1.__source__", "1.a", "2.__local_path__", "2.a"]
+    assert group(names) == [{"__key__": "1", "__source__": b"1", "a": b"2"}, {"__key__": "2", "a": b"4"}]
+
+
+@pytest.mark.parametrize("names", [["1.__key__", "1.a"], ["1.a", "1.__key__"], ["0.a", "1.__KEY__"]])
+def test_a_member_called_key_is_an_error_in_a_stream_and_by_index(names, tar, tmp_path):
+    from webdataset.index import ShardReader, build_index
+
+    with pytest.raises(DuplicateField, match="__key__"):
+        group(names)
+    asked = []
+    kept = group(names, handler=lambda error: asked.append(type(error)) or True)
+    assert (kept[-1]["__key__"], asked) == ("1", [DuplicateField])
+    path = tmp_path / "a.tar"
+    path.write_bytes(tar([(name, b"x") for name in names]))
+    index = build_index(str(path))
+    with pytest.raises(DuplicateField, match="__key__"):
+        ShardReader(str(path), index).sample(len(index) - 1)
+
+
+def test_stored_provenance_is_replaced_in_a_stream_and_by_index(tar, tmp_path):
+    from webdataset.index import ShardReader, build_index
+
+    path = tmp_path / "a.tar"
+    path.write_bytes(tar([("1.__url__", b"old"), ("1.__local_path__", b"old"), ("1.a", b"x")]))
+    own = {"__key__": "1", "__url__": str(path), "__local_path__": str(path), "a": b"x"}
+    assert list(read_shard(str(path))) == [own]
+    assert ShardReader(str(path), build_index(str(path))).sample(0) == own
 
 
 def test_what_is_wrong_with_a_member_is_told_with_its_byte(tar):

@@ -290,7 +290,7 @@ def test_every_origin_can_be_read_again(shard, pack):
 
 def test_recalling_what_is_gone_is_an_error(shard):
     path = shard(members(3))
-    with pytest.raises(StateError, match="sample 7 is not there"):
+    with pytest.raises(StateError, match="sample 7 not found"):
         ReadSamples(ignore_and_continue).recall(Origin(path, 7, -1))
 
 
@@ -307,7 +307,7 @@ def test_compressed_shards(shard):
     path = shard(gzip.compress(tarfile_bytes(members(50))), "a.tar.gz")
     assert keys(read_shard(path)) == [f"{n:06}" for n in range(50)]
     broken = shard(gzip.compress(tarfile_bytes(members(50)))[:-4], "b.tar.gz")
-    with pytest.raises(TruncatedShard, match="gzip stream ends"):
+    with pytest.raises(TruncatedShard, match="gzip stream is truncated"):
         list(read_shard(broken))
 
 
@@ -337,3 +337,14 @@ def test_a_key_that_comes_back_is_noticed_after_a_resume_too(shard):
         assert keys(resumed(stage, [], state)) == list("abcde")[number:]
     with pytest.raises(SplitSample):
         list(resumed(ReadSamples(), [], states[1]))
+
+
+def test_members_of_compressed_shards_have_the_limit_of_the_environment(tar, tmp_path, monkeypatch):
+    import gzip
+
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(gzip.compress(tar([("1.bin", bytes(3_000_000))])))
+    assert [len(sample["bin"]) for sample in read_shard(str(path))] == [3_000_000]
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "2e6")
+    with pytest.raises(FormatError, match=r"has 3,000,000 bytes.*WDS_DECOMPRESS_LIMIT"):
+        list(read_shard(str(path)))

@@ -32,7 +32,7 @@ def test_sizes_are_not_believed():
             self.asked.append(size)
             return b""
 
-    with pytest.raises(TruncatedShard, match="after 0 of 10,000,000,000 bytes of the payload"):
+    with pytest.raises(TruncatedShard, match="truncated: 0 of 10,000,000,000 bytes of the payload"):
         Blocks(Recorder()).take(10_000_000_000, "the payload")
     assert max(Recorder.asked) <= TRUSTED
 

@@ -59,7 +59,7 @@ def test_sizes_beyond_8_gb_are_base_256(size):
 def test_sizes_that_are_none_are_refused(field, checksum):
     forged = bytearray(block())
     forged[124:136] = field
-    with pytest.raises(BadHeader, match="size field .*byte 1024"):
+    with pytest.raises(BadHeader, match="expected a size in the header.*byte 1024"):
         parse_header(checksum(forged), 1024)
 
 

@@ -66,7 +66,7 @@ def test_an_empty_value_takes_the_keyword_back():
 
 @pytest.mark.parametrize("size", ["-1", "1.5", "1e9", "٣", "9" * 40])
 def test_sizes_that_are_none_are_refused(size):
-    with pytest.raises(BadHeader, match="PAX size"):
+    with pytest.raises(BadHeader, match="expected a size in a PAX record"):
         apply(PLAIN, {"size": size}, 0)
 
 

@@ -5,10 +5,10 @@ import lzma
 import tarfile
 
 import pytest
-import zstandard
 
 from tests.tar.reading import FORMATS, WINDOWS, outcome
 from webdataset.errors import BadHeader, StoreError, TruncatedShard
+from webdataset.decompress import load_zstd
 from webdataset.tar import read_members, read_runs
 
 
@@ -57,7 +57,7 @@ def test_garbage_behind_the_end(tar, garbage):
     found, _, error, message = outcome(archive + garbage)
     assert len(found) == 1
     assert error in (BadHeader, TruncatedShard)
-    assert f"byte {len(archive)}" in message or "inside a header" in message
+    assert f"byte {len(archive)}" in message or "in a header" in message
     assert outcome(archive + garbage, strict=False)[2] is None
     assert outcome(archive + garbage, concatenated=False)[:3] == (found, [], None) or len(garbage) < 512
 
@@ -69,7 +69,7 @@ def test_a_wiped_header_is_not_the_end(tar):
     found, _, error, message = outcome(bytes(archive))
     assert [m.name for m in found] == ["a.txt"]
     assert error is BadHeader
-    assert "lone block of zeros" in message
+    assert "found one zero block" in message
 
 
 @FORMATS
@@ -141,7 +141,7 @@ def test_a_failure_is_an_error_where_a_cut_is_none(tar, trickle, cut):
             list(read_members(trickle(archive, failure=StoreError("reset")), window=window, strict=False))
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, load_zstd("to test").compress])
 @pytest.mark.parametrize("strict", [True, False])
 def test_D04_a_failure_behind_a_packed_archive_is_an_error(tar, trickle, pack, strict):
     packed = pack(tar([("a.txt", b"abc")]))

@@ -148,9 +148,9 @@ def test_impossible_names(name):
 
 @pytest.mark.parametrize("length", [101, 300])
 def test_ustar_on_request_says_what_it_cannot_say(length):
-    with pytest.raises(EncodingError, match="ustar format cannot say"):
+    with pytest.raises(EncodingError, match="ustar format cannot represent"):
         encode_header("x" * length, 1, format="ustar")
-    with pytest.raises(EncodingError, match="ustar format cannot say"):
+    with pytest.raises(EncodingError, match="ustar format cannot represent"):
         encode_header("x", GIGABYTES_8, format=tarfile.USTAR_FORMAT)
 
 

@@ -1,24 +1,27 @@
-"""The codecs: bytes of a field ↔ values, by the name of the field.
+"""Codecs: bytes of a field ↔ values, chosen by the name of the field.
 
-In come field names and bytes, or values; out come values, or bytes. This room knows nothing of tar, shards, streams or
-who asks. Heavy packages are imported by the codec that needs them, when it needs them.
+In: field names and bytes, or values. Out: values, or bytes. This package knows nothing of shards or pipelines. Heavy
+packages are imported by the codec that needs them, when it needs them.
 
     _codec_tables         extension → decoder, extension → encoder
-    _decode_handlers       what `decode(...)` takes: suffix filters, extension handlers, the table as a handler
-    _decoder        Decoder: asks the handlers for every field of a sample
-    _encoders         encode_field, encoders of whole samples
-    _text           text, whole numbers             _json          JSON, JSON lines
-    _arrays         npy, npz                        tenbin/        arrays as raw bytes
-    _tensors        pth, safetensors                _msgpack_cbor        MessagePack, CBOR
-    _pickle         the one place that unpickles    _pickle_globals, _pickle_numpy   what it may build
-    _jpeg           JPEGs → pixels                  _opencv        plain PNGs and WebPs → pixels
-    _decode_pixels         other compressed images → pixels
-    _image_specs         image specs and their handler   _scratch_buffer       memory that is used again
-    _encode_image   arrays, tensors, pictures → compressed images
-    _decode_image   decode, crop, resize and flip   _crop          where to cut
-    _resize         pixels → other pixels           _antialias      as torch does it, without torch
-    _audio          sound                           _video         film
-    _compressed_fields       .gz and .zst members            _require       optional packages
+    _decode_handlers      what `decode(...)` accepts: suffix filters, extension handlers, the table as a handler
+    _decoder              Decoder: calls the handlers for every field of a sample
+    _encoders             encode_field, encoders of whole samples
+    _text                 text, integers                  _json            JSON, JSON lines
+    _arrays               npy, npz                        tenbin/          arrays as raw bytes
+    _tensors              pth, safetensors                _msgpack_cbor    MessagePack, CBOR
+    _pickle               the only file that unpickles    _pickle_machine  the interpreter of pickles
+    _pickle_globals       what a pickle may refer to      _pickle_budget   how much it may build
+    _pickle_scalars       numbers, texts and bytes in pickles
+    _pickle_numpy, _pickle_torch, _pickle_dates           arrays, tensors and dates in pickles
+    _jpeg                 JPEGs → pixels                  _opencv          plain PNGs and WebPs → pixels
+    _decode_pixels        other compressed images → pixels
+    _image_specs          image specs and their handler   _scratch_buffer  a reused buffer per thread
+    _encode_image         arrays, tensors, PIL images → compressed images
+    _decode_image         decode, crop, resize and flip   _crop            crop boxes
+    _resize               pixels → other pixels           _field_limit     how large a field may become
+    _audio                audio                           _video           video
+    _compressed_fields    .gz and .zst fields             _require         optional packages
 """
 
 from . import tenbin
@@ -47,7 +50,7 @@ from ._encoders import encode_based_on_extension, encode_based_on_extension1, en
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl, encode_json, encode_jsonl
 from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
-from ._pickle import PickleLoader, pickle_dumps, safe_loads, unpickle_loads, unsafe_pickle
+from ._pickle import PickleLoader, pickle_dumps, unpickle_loads, unsafe_pickle
 from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_loads
 from ._text import bytestr, decode_int, decode_text, encode_int, encode_text
 from ._video import VIDEO_EXTENSIONS, VideoHandler, encode_video, torch_video
@@ -112,7 +115,6 @@ __all__ = [
     "pack_gz",
     "pack_zst",
     "pickle_dumps",
-    "safe_loads",
     "safetensors_dumps",
     "safetensors_loads",
     "tenbin",

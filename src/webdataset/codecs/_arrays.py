@@ -1,4 +1,4 @@
-"""NumPy's own files: npy and npz, read without unpickling and without believing a forged size."""
+"""NumPy's own files: npy and npz, read without unpickling, with every size checked."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.lib import format as npy
 
-from webdataset import config
 from webdataset.errors import EncodingError, FormatError
+
+from ._field_limit import check_zip
 
 _MAGIC = b"\x93NUMPY"
 _SHORTEST = 12
-_ALIGNED = 16  # what every number type is content with; NumPy's own writer pads headers to 64
+_ALIGNED = 16  # enough for every number type; NumPy's own writer pads headers to 64
 _LONGEST_HEADER = 10_000  # Python's parser is not safe with more, says NumPy
 
 
@@ -34,7 +35,7 @@ def npy_loads(data: bytes) -> np.ndarray[Any, Any]:
     end = 10 + data[8] + 256 * data[9] if data[6] == 1 else 12 + int.from_bytes(data[8:12], "little")
     shape, order, dtype, size = _parse_header(data[:end])
     if size > len(data) - end:
-        raise FormatError(f"npy data is cut short: {len(data) - end:,} bytes, {size:,} announced")
+        raise FormatError(f"npy data is truncated: expected {size:,} bytes, got {len(data) - end:,}")
     if not size:
         return np.empty(shape, dtype, order)
     if end % _ALIGNED:
@@ -51,7 +52,7 @@ def _parse_header(header: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np
     if dtype.hasobject:
         raise FormatError("an npy array of Python objects is a pickle", hint="write it under the field 'pkl'")
     if any(size < 0 for size in shape):
-        raise FormatError(f"npy shape {shape} is not possible")
+        raise FormatError(f"invalid npy shape {shape}")
     return shape, "F" if fortran_order else "C", dtype, math.prod(shape) * dtype.itemsize
 
 
@@ -65,7 +66,7 @@ def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         case 3 if len(header) < _LONGEST_HEADER:  # as 2, with UTF-8 instead of Latin-1
             fields = ast.literal_eval(header[12:].decode("utf-8"))
             return tuple(map(int, fields["shape"])), bool(fields["fortran_order"]), npy.descr_to_dtype(fields["descr"])
-    raise FormatError(f"npy version {header[6]} is not known, or its header too long")
+    raise FormatError(f"unknown npy version {header[6]}, or its header is too long")
 
 
 def numpy_dumps(data: Any) -> bytes:
@@ -122,7 +123,7 @@ def as_array(data: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(data.detach().cpu() if hasattr(data, "detach") else data)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise EncodingError(f"{type(data).__name__} is no array: {error}") from error
+        raise EncodingError(f"{type(data).__name__} cannot be converted to an array: {error}") from error
     if array.dtype.hasobject:
         raise EncodingError(
             f"{type(data).__name__} makes an array of Python objects, which would be a pickle",
@@ -137,14 +138,8 @@ def npz_loads(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
     >>> npz_loads(numpy_npz_dumps({"x": np.arange(3)}))
     {'x': array([0, 1, 2])}
     """
-    limit = config.read("WDS_DECOMPRESS_LIMIT")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-        if size > limit:
-            raise FormatError(
-                f"unpacks to {size:,} bytes, {limit:,} are allowed",
-                hint="raise WDS_DECOMPRESS_LIMIT if you trust the data",
-            )
+        check_zip(archive)
         return {name.removesuffix(".npy"): npy_loads(archive.read(name)) for name in archive.namelist()}
 
 
@@ -156,7 +151,7 @@ def numpy_npz_dumps(data: dict[str, Any], *, compressed: bool = True) -> bytes:
     """
     if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
         raise EncodingError(
-            f"a dict of named arrays is wanted, not {type(data).__name__}", hint="use 'npy' for one array"
+            f"expected a dict of named arrays, got {type(data).__name__}", hint="use 'npy' for one array"
         )
     stream = io.BytesIO()
     packing = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED

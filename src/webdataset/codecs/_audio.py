@@ -1,20 +1,26 @@
-"""Sound: waveform and sampling rate, through soundfile; what that cannot read goes through PyAV."""
+"""Audio: waveform and sampling rate, by soundfile; formats that it cannot read are decoded by PyAV.
+
+Where soundfile is not installed, `torch_audio` uses torchaudio, as the public library does.
+"""
 
 from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from webdataset.errors import EncodingError
 
-from ._require import require
+from ._field_limit import check_size
+from ._require import find_package, require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+_FLOAT = 4  # bytes
 _SOUNDFILE = ("flac", "mp3", "ogg", "opus", "wav")
 AUDIO_EXTENSIONS = (*_SOUNDFILE, "aac", "m4a", "sox", "wma")
 
@@ -30,7 +36,7 @@ _SUBTYPES = {
 
 @dataclass(frozen=True, slots=True)
 class AudioHandler:
-    """A decoder of sound fields: (channels × length in float32, rate).
+    """A decoder of audio fields: (channels × length in float32, rate).
 
     >>> from webdataset.codecs import encode_field
     >>> wave, rate = AudioHandler()(".wav", encode_field("wav", (np.zeros((2, 100), "f4"), 8000)))
@@ -44,7 +50,7 @@ class AudioHandler:
     torch: bool = False
 
     def __call__(self, key: str, data: bytes) -> tuple[Any, int] | None:
-        """Waveform and rate, or None if the field is not a sound's."""
+        """Waveform and rate, or None if the field is not audio."""
         decode = self.resolve(key)
         return None if decode is None else decode(data)
 
@@ -53,6 +59,8 @@ class AudioHandler:
         extension = key.rpartition(".")[2].lower()
         if extension not in AUDIO_EXTENSIONS:
             return None
+        if self.torch and extension in _SOUNDFILE and _use_torchaudio():
+            return _read_torchaudio
         return self._with(_read_soundfile if extension in _SOUNDFILE else _read_av)
 
     def _with(self, read: Callable[[bytes], tuple[np.ndarray[Any, Any], int]]) -> Callable[[bytes], tuple[Any, int]]:
@@ -61,40 +69,60 @@ class AudioHandler:
 
         def decode(data: bytes) -> tuple[Any, int]:
             wave, rate = read(data)
-            return require("torch", extra="torch", why="to decode sound to tensors").from_numpy(wave), rate
+            return require("torch", extra="torch", why="to decode audio to tensors").from_numpy(wave), rate
 
         return decode
 
 
 def _read_soundfile(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
-    soundfile = require("soundfile", extra="audio", why="to decode sound")
-    wave, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
-    return np.ascontiguousarray(wave.T), int(rate)
+    soundfile = require("soundfile", extra="audio", why="to decode audio")
+    with soundfile.SoundFile(io.BytesIO(data)) as file:
+        check_size(_FLOAT * file.frames * file.channels)
+        wave = file.read(dtype="float32", always_2d=True)
+        return np.ascontiguousarray(wave.T), int(file.samplerate)
+
+
+def _use_torchaudio() -> bool:
+    return find_package("soundfile") is None and find_package("torchaudio") is not None
+
+
+def _read_torchaudio(data: bytes) -> tuple[Any, int]:
+    wave, rate = find_package("torchaudio").load(io.BytesIO(data))
+    check_size(wave.nbytes)
+    return wave, int(rate)
 
 
 def _read_av(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
-    av = require("av", extra="video", why="to decode this kind of sound")
+    av = require("av", extra="video", why="to decode this kind of audio")
     with av.open(io.BytesIO(data)) as container:
         rate = container.streams.audio[0].rate
         return read_waveform(av, container), int(rate)
 
 
 def read_waveform(av: Any, container: Any) -> np.ndarray[Any, Any]:
-    """The whole first sound track of an open container, channels × length in float32."""
+    """The whole first audio track of an open container, channels × length in float32."""
     stream = container.streams.audio[0]
     resampler = av.AudioResampler(format="fltp", layout=stream.layout, rate=stream.rate)
-    frames = [made for frame in container.decode(stream) for made in resampler.resample(frame)]
-    frames += resampler.resample(None)
-    if not frames:
-        return np.zeros((stream.channels, 0), np.float32)
-    return np.concatenate([frame.to_ndarray() for frame in frames], axis=1)
+    resampled = (made for frame in chain(container.decode(stream), [None]) for made in resampler.resample(frame))
+    pieces = limited(frame.to_ndarray() for frame in resampled)
+    return np.concatenate(pieces, axis=1) if pieces else np.zeros((stream.channels, 0), np.float32)
+
+
+def limited(pieces: Iterable[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """The pieces, as long as they are not too large all together."""
+    kept, size = [], 0
+    for piece in pieces:
+        kept.append(piece)
+        size += piece.nbytes
+        check_size(size)
+    return kept
 
 
 torch_audio = AudioHandler(torch=True)
 
 
 def encode_audio(extension: str, value: Any, *, subtype: str | None = None) -> bytes:
-    """(waveform, rate) as a sound file; the waveform is channels × length, or just length.
+    """(waveform, rate) as an audio file; the waveform is channels × length, or just length.
 
     >>> encode_audio("wav", (np.zeros(100, "f4"), 8000))[:4]
     b'RIFF'
@@ -105,12 +133,14 @@ def encode_audio(extension: str, value: Any, *, subtype: str | None = None) -> b
         subtype: soundfile's name of the sample format, such as "PCM_16"; by default one that keeps the values.
     """
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise EncodingError(f"(waveform, rate) is wanted, not {type(value).__name__}")
+        raise EncodingError(f"expected (waveform, rate), got {type(value).__name__}")
     wave, rate = value
     wave = np.asarray(wave.detach().cpu() if hasattr(wave, "detach") else wave)
     if wave.ndim not in {1, 2} or wave.dtype.kind not in "fi":
-        raise EncodingError(f"a waveform of shape {wave.shape} and type {wave.dtype} is not clear")
-    soundfile = require("soundfile", extra="audio", why="to encode sound")
+        raise EncodingError(
+            f"unsupported waveform: shape {wave.shape}, dtype {wave.dtype}", hint="use floats or int16, C×L or L"
+        )
+    soundfile = require("soundfile", extra="audio", why="to encode audio")
     container, float_subtype, int_subtype = _SUBTYPES[extension]
     subtype = subtype or (int_subtype if wave.dtype == np.int16 else float_subtype)
     stream = io.BytesIO()

@@ -1,7 +1,7 @@
 """The two tables, extension → codec. Both may be extended: `decoders["xyz"] = f`, `default_handlers["xyz"] = g`.
 
-Reading, pictures, sound and film stay bytes until a pipeline says how it wants them (`decode("rgb8", "audio")`);
-writing, there is one way for each extension.
+Images, audio and video stay bytes until a pipeline asks for them (`decode("rgb8", "audio")`). Each extension has one
+encoder.
 """
 
 from __future__ import annotations

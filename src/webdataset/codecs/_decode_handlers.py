@@ -1,4 +1,4 @@
-"""Handlers: what `decode(...)` takes. A handler is a function of (key, data), with keys like ".jpg" or ".seg.jpg".
+"""Handlers: what `decode(...)` accepts. A handler is a function of (key, data), with keys like ".jpg" or ".seg.jpg".
 
 It returns the value, None ("not mine"), or `Continue` (other bytes under another name, for the handlers that follow).
 Our own ones can also tell from the name alone what they would do, so that a decoder asks once per field name and not
@@ -7,7 +7,7 @@ once per sample. The methods that a handler may have for it:
     resolve(key)              the function of the data, or None
     unwrap(key)               (inner key, function from packed to unpacked bytes), or None
     for_sample(data, sample)  called instead of the resolved function by handlers that need to know the sample
-    bind(rng)                 the handler with `rng(sample, salt)` as its source of chance, for the stage that decodes
+    bind(rng)                 the handler with `rng(sample, salt)` as its random generator, for the stage that decodes
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ zstfilter = SuffixFilter("zst")
 
 @dataclass(frozen=True, slots=True)
 class BasicHandlers:
-    """The handler that stands last: the table `decoders`, by the last part of the name.
+    """The last handler: the table `decoders`, by the last part of the name.
 
     >>> BasicHandlers()(".label.cls", b"3")
     3

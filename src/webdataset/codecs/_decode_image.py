@@ -1,4 +1,4 @@
-"""Decode and crop in one go: the pixels that nobody will see are not resized, and seldom even decoded."""
+"""Decode and crop in one step: pixels outside of the crop are not resized, and most of them not decoded."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class DecodeImage:
     The crops are torchvision's: "random" is RandomResizedCrop, "window" is RandomCrop (a random place, no resizing),
     "center" is Resize to `resize` and CenterCrop, None is Resize (an integer size is the shorter side). Images that
     were recoded to their last size before the crop, as JPEG or as raw pixels (PPM), are cheapest with "window".
-    Inside a pipeline the chance belongs to the sample: the same seed and epoch give the same crop for any number of
-    workers, and all images of a sample the same one.
+    Inside a pipeline the random generator belongs to the sample: the same seed and epoch give the same crop for any
+    number of workers, and all images of a sample the same one.
 
     Args:
         imagespec: as for `ImageHandler`, without the "pil" and 16-bit ones.
@@ -65,7 +65,7 @@ class DecodeImage:
         normalize: "imagenet" or (mean, std) per channel, for float specs.
         layout: "hwc" or "chw"; by default what the spec means.
         oversample: JPEGs are decoded at 1/2, 1/4 or 1/8 of their size as long as so many decoded pixels are left for
-            each pixel of the result, in both directions; the edges of the box then lie at the nearest multiples of 2, 4
+            each pixel of the result, in both directions; the edges of the box then are at the nearest multiples of 2, 4
             or 8. At 2 photographs differ by less than one grey level on average from the same box decoded in full,
             which None does.
         extensions: how the field names end that this decoder takes: "png", or "seg.png".
@@ -96,7 +96,7 @@ class DecodeImage:
             object.__setattr__(self, "size", tuple(self.size))  # a list, as settings files have it, equals no shape
 
     def bind(self, rng: Callable[..., random.Random]) -> DecodeImage:
-        """The same decoder with `rng(sample, salt)` as its source of chance."""
+        """The same decoder with `rng(sample, salt)` as its random generator."""
         return replace(self, rng=rng)
 
     def __call__(self, key: str, data: bytes) -> Any:
@@ -108,11 +108,11 @@ class DecodeImage:
         return self.decode if ends_with_one_of(key, self.extensions) else None
 
     def for_sample(self, data: bytes, sample: dict[str, Any] | None) -> Any:
-        """The image of a sample, cut by the sample's own chance."""
+        """The image of a sample, cropped with the sample's own random generator."""
         if self.rng is None or not self._plan.random:
             return self.decode(data)
         known = sample is not None and "__key__" in sample
-        # Salted, or whoever draws from `rng(sample)` too would flip a coin that this crop has flipped already.
+        # Salted: other users of `rng(sample)` would draw the same numbers as this crop otherwise.
         return self.decode(data, self.rng(sample if known else zlib.crc32(data), "decode_image"))
 
     def decode(self, data: bytes, rng: random.Random | None = None) -> Any:
@@ -123,7 +123,7 @@ class DecodeImage:
         pixels, box, size = self._decoded(data, rng)
         mirrored = rng is not None and plan.flip > 0 and rng.random() < plan.flip
         part = self._resized(cut(pixels, box), size, mirrored=mirrored)
-        # What still lies in the scratch buffer would be overwritten by the next image.
+        # What is in the scratch buffer would be overwritten by the next image.
         return self._converted(copied(part) if np.may_share_memory(part, pixels) else part)
 
     def _resized(self, part: Pixels, size: Size, *, mirrored: bool) -> Pixels:
@@ -247,7 +247,7 @@ def _check(wanted: DecodeImage) -> None:
     sides = tuple(wanted.size) if isinstance(wanted.size, tuple | list) else (wanted.size, wanted.size)
     # In this order, one after the other: those further down rely on the types that those above have looked at.
     problems: dict[str, Callable[[], bool]] = {
-        "pictures and 16-bit images are not resized here; take 'rgb8' or 'torchrgb'": lambda: (
+        "PIL images and 16-bit images cannot be resized here; use 'rgb8' or 'torchrgb'": lambda: (
             container == "pil" or kind == "uint16"
         ),
         "size is a side or (height, width), in pixels": lambda: len(sides) != 2 or not all(map(_is_side, sides)),

@@ -14,6 +14,7 @@ import numpy as np
 
 from webdataset import recycle
 
+from ._field_limit import check_size
 from ._opencv import plain_pixels
 from ._require import require
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Pixels = np.ndarray[Any, Any]
 
-# Raw pixels behind a line of text: what images are recoded to when decoding is the bottleneck. Without comments.
+# Raw pixels after a line of text: what images are converted to when decoding is the bottleneck. Without comments.
 _PLAIN_PPM = re.compile(rb"P6\s+([1-9]\d{0,5})\s+([1-9]\d{0,5})\s+255\s")
 # Pillow's plugins that run a program (EPS starts Ghostscript), only hand over to another library, or are no still
 # images: never tried, whatever the bytes look like.
@@ -43,11 +44,12 @@ def open_image(data: bytes) -> Image:
     images = require("PIL.Image", extra="images", why="to decode images")
     own = [name for name in images.ID if name not in _WANTED and name not in _UNWANTED]  # plugins of the user's
     image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])
+    check_size(image.width * image.height * max(3, len(image.getbands())))  # palettes become colours
     return image
 
 
 def other_pixels(data: bytes, mode: str) -> Pixels:
-    """The pixels of an image that is no JPEG; those of a PPM are not copied, and must not be changed.
+    """The pixels of an image that is not a JPEG; those of a PPM are not copied, and must not be changed.
 
     >>> other_pixels(b"P6 2 1 255 " + bytes(range(6)), "RGB").tolist()
     [[[0, 1, 2], [3, 4, 5]]]
@@ -58,7 +60,7 @@ def other_pixels(data: bytes, mode: str) -> Pixels:
         return pillow_pixels(open_image(data), mode) if pixels is None else pixels
     width, height = int(plain[1]), int(plain[2])
     if len(data) < plain.end() + 3 * width * height:
-        return pillow_pixels(open_image(data), mode)  # cut short: Pillow words the error
+        return pillow_pixels(open_image(data), mode)  # truncated: Pillow raises the error
     return np.frombuffer(data, np.uint8, 3 * width * height, plain.end()).reshape(height, width, 3)
 
 

@@ -1,4 +1,4 @@
-"""`Decoder`: bytes in the fields of a sample → values, by asking a list of handlers."""
+"""`Decoder`: bytes in the fields of a sample → values, by a list of handlers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Decoder:
     {'__key__': '0001', 'cls': 3, 'txt': 'a dog', 'xyz': b'\x80'}
 
     Handlers are tried in the order `pre` + `handlers` + `post`; the first that returns something else than None wins,
-    and a field that nobody wants stays bytes. Fields that start with `__` are not touched (bytes become text).
+    and a field that no handler decodes stays bytes. Fields that start with `__` are not touched (bytes become text).
     `Decoder(f, g)` works too, and a decoder can be applied to a dataset instead of a sample.
 
     Args:
@@ -91,7 +91,7 @@ class Decoder:
         """A new sample with decoded fields."""
         if not isinstance(sample, dict):
             raise SpecError(
-                f"samples are dicts, this one is {sample!r:.80} ({type(sample).__name__})",
+                f"expected a sample (a dict), got {sample!r:.80} ({type(sample).__name__})",
                 hint="decode before to_tuple, and after the samples are read",
             )
         result: Sample = dict(sample)
@@ -126,7 +126,7 @@ class Decoder:
             return self._plan(field)(value, sample) if self._plain else self.decode1(field, value)
         if self.partial and value is not None:
             return value
-        raise TypeError(f"bytes are wanted, not {type(value).__name__}; partial=True lets decoded values pass")
+        raise TypeError(f"expected bytes, got {type(value).__name__}; partial=True lets decoded values pass")
 
     def decode1(self, key: str, data: Any) -> Any:
         """Decode one field; the part that subclasses replace."""
@@ -229,7 +229,7 @@ def decode_field(field: str, data: bytes, *handlers: Any) -> Any:
     Args:
         field: the name, of which the last part decides; "json.gz" works.
         data: the bytes.
-        handlers: as for `Decoder`; without them pictures, sound and film stay bytes.
+        handlers: as for `Decoder`; without them images, audio and video stay bytes.
     """
     sample = Decoder(handlers).decode({field: data}) if handlers else default_decoder.decode({field: data})
     return sample[field]

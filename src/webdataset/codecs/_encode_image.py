@@ -1,4 +1,4 @@
-"""Arrays, tensors and pictures → compressed images."""
+"""Arrays, tensors and PIL images → compressed images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._require import require
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_NEARLY = 1e-3  # how far floats may lie outside of 0 … 1, as interpolation leaves them
+_NEARLY = 1e-3  # how far floats may be outside of 0 … 1, as interpolation leaves them
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ _COLOURS = ("L", "RGB", "RGBA")
 _FORMATS = {
     "jpg jpeg jpe jfif img image": ImageFormat("JPEG", ("L", "RGB", "CMYK"), {"quality": 100}),
     "png": ImageFormat("PNG", (*_COLOURS, "LA", "1", "P", "I;16")),
-    # As with JPEG, nobody should lose quality that they did not decide to lose.
+    # As with JPEG: quality is lost only by choice.
     "webp": ImageFormat("WEBP", _COLOURS, {"quality": 100}),
     "avif": ImageFormat("AVIF", _COLOURS, {"quality": 100, "subsampling": "4:4:4"}),
     "bmp dib": ImageFormat("BMP", (*_COLOURS, "1", "P")),
@@ -47,7 +47,7 @@ IMAGE_FORMATS: dict[str, ImageFormat] = {name: made for names, made in _FORMATS.
 
 
 def imageencoder(image: Any, format: str = "PNG", **options: Any) -> bytes:  # noqa: A002 - the public name
-    r"""A picture, an array (H×W, H×W×C) or a tensor (H×W, C×H×W) as an image file.
+    r"""A PIL image, an array (H×W, H×W×C) or a tensor (H×W, C×H×W) as an image file.
 
     >>> imageencoder(np.zeros((2, 2, 3), "u1"), "jpg", quality=90)[:3]
     b'\xff\xd8\xff'
@@ -55,7 +55,7 @@ def imageencoder(image: Any, format: str = "PNG", **options: Any) -> bytes:  # n
     Floats between 0 and 1 are rounded to 8 bits, booleans become black and white, uint16 needs a format that holds it.
 
     Args:
-        image: the picture.
+        image: the image.
         format: an extension or Pillow's name of the format.
         options: passed to Pillow's `save` (`quality`, `lossless`, `compress_level`, …).
     """
@@ -75,7 +75,7 @@ def _find_format(name: str) -> ImageFormat:
     if found is None:
         found = next((each for each in IMAGE_FORMATS.values() if each.name == name.upper()), None)
     if found is None:
-        raise EncodingError(f"the image format {name!r} is not known", hint=f"use one of {', '.join(IMAGE_FORMATS)}")
+        raise EncodingError(f"unknown image format {name!r}", hint=f"use one of {', '.join(IMAGE_FORMATS)}")
     return found
 
 
@@ -95,7 +95,7 @@ def np_image(value: Any) -> np.ndarray[Any, Any]:
         value = value.float() if value.is_floating_point() else value  # NumPy has no bfloat16
     if not hasattr(value, "__array__") and not hasattr(value, "__array_interface__"):
         raise EncodingError(
-            f"an image is wanted, not {type(value).__name__}", hint="give an array, a tensor or a picture"
+            f"expected an image, got {type(value).__name__}", hint="give an array, a tensor or a PIL image"
         )
     return _eight_bits(_image_shape(np.asarray(value)))
 
@@ -105,7 +105,7 @@ def _image_shape(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         array = array[..., 0]
     if array.ndim not in {2, 3} or not array.size or (array.ndim == 3 and array.shape[2] not in {2, 3, 4}):
         raise EncodingError(
-            f"an array of shape {array.shape} is no image",
+            f"an array of shape {array.shape} is not an image",
             hint="arrays are H×W or H×W×C with 1 to 4 channels, tensors H×W or C×H×W",
         )
     return array
@@ -116,11 +116,11 @@ def _eight_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return array
     if array.dtype.kind != "f":
         raise EncodingError(
-            f"pixels of type {array.dtype} are not clear", hint="use uint8, uint16, bool, or floats in 0…1"
+            f"unsupported dtype of pixels: {array.dtype}", hint="use uint8, uint16, bool, or floats in 0…1"
         )
     low, high = array.min(), array.max()
     if not (low >= -_NEARLY and high <= 1 + _NEARLY):  # NaN fails every comparison
-        raise EncodingError(f"float pixels must lie between 0 and 1, these between {low} and {high}")
+        raise EncodingError(f"float pixels must be between 0 and 1, got {low} to {high}")
     rounded: np.ndarray[Any, Any] = np.rint(np.clip(array, 0, 1).astype(np.float32) * 255)
     return rounded.astype(np.uint8)
 
@@ -136,7 +136,7 @@ def _picture(array: np.ndarray[Any, Any], target: str) -> Image:
 
 
 def _fit(picture: Image, target: ImageFormat, name: str) -> Image:
-    """The picture in a mode that the format holds, converted only where nothing is lost."""
+    """The image in a mode that the format supports, converted only where nothing is lost."""
     if picture.mode in target.modes:
         return picture
     wider = {"1": ("L", "RGB"), "L": ("RGB",), "LA": ("RGBA",), "P": ("RGBA", "RGB"), "I": ("I;16",)}
@@ -146,6 +146,6 @@ def _fit(picture: Image, target: ImageFormat, name: str) -> Image:
     if target.modes == ("1",) and picture.mode == "L" and set(np.unique(np.asarray(picture)).tolist()) <= {0, 255}:
         return picture.convert("1")
     raise EncodingError(
-        f"a {picture.mode} image does not fit into {name!r}, which holds {', '.join(target.modes)}",
+        f"a {picture.mode} image cannot be written as {name!r}, which supports {', '.join(target.modes)}",
         hint="convert it first, or choose another extension",
     )

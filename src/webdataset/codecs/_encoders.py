@@ -25,7 +25,7 @@ def encode_field(
     (b'3', b'{"a": 1}', b'h\xc3\xa9llo')
     >>> encode_field("cls", None)
     Traceback (most recent call last):
-    webdataset.errors.EncodingError: a whole number is wanted, not None (NoneType) – field cls – ...
+    webdataset.errors.EncodingError: expected an integer, got None (NoneType) – field cls – ...
 
     Bytes pass as they are and text becomes UTF-8, whatever the name; a suffix `.gz` or `.zst` packs the result.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from PIL.Image import Image
 
-# Still images only: no containers (h5, fits, grib), no film (mpg, fli), nothing that needs a program to be drawn (eps).
+# Still images only: no containers (h5, fits, grib), no video (mpg, fli), nothing that needs a program (eps).
 IMAGE_EXTENSIONS = [
     *("apng", "avif", "bmp", "bw", "cur", "dcx", "dds", "dib", "gif", "icb"),
     *("icns", "ico", "image", "img", "j2c", "j2k", "jfif", "jp2", "jpc", "jpe"),
@@ -56,7 +56,7 @@ def find_imagespec(spec: str) -> tuple[str, str | None, str]:
 
 @dataclass(frozen=True)
 class ImageHandler:
-    """A decoder of image fields; `decode("rgb8")` stands for `decode(ImageHandler("rgb8"))`.
+    """A decoder of image fields; `decode("rgb8")` means `decode(ImageHandler("rgb8"))`.
 
     >>> from webdataset.codecs import encode_field
     >>> handler = ImageHandler("rgb8")
@@ -65,13 +65,13 @@ class ImageHandler:
     >>> handler(".txt", b"not mine") is None
     True
 
-    Floats lie between 0 and 1; torch images are C×H×W. 16-bit grey images keep their depth in the float specs and in
+    Floats are between 0 and 1; torch images are C×H×W. 16-bit grey images keep their depth in the float specs and in
     "l16", and are scaled, not clipped, in the 8-bit ones.
 
     Args:
         imagespec: a key of `imagespecs`, in any case.
         extensions: how the field names end that this handler takes: "png", or "seg.png".
-        background: a colour ("white", (255, 255, 255)) that transparent images are laid over; by default the alpha
+        background: a colour ("white", (255, 255, 255)) that transparent images are put on; by default the alpha
             channel is dropped where the spec has none, as Pillow does.
         orient: turn the image as its EXIF tag says; by default pixels stay as they are stored.
     """

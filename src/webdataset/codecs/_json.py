@@ -32,7 +32,7 @@ def decode_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except ValueError:
-        # NaN, Infinity, 1e400, lone surrogates, a byte order mark: the standard library decides, and words the error.
+        # NaN, Infinity, 1e400, lone surrogates, a byte order mark: the standard library decides, and raises the error.
         return json.loads(data)
 
 
@@ -75,5 +75,5 @@ def encode_jsonl(values: Iterable[Any]) -> bytes:
     b'{"a": 1}\n[2]\n'
     """
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
-        raise EncodingError(f"a list of values is wanted, not {type(values).__name__}", hint="use 'json' for one value")
+        raise EncodingError(f"expected a list of values, got {type(values).__name__}", hint="use 'json' for one value")
     return b"".join(encode_json(value) + b"\n" for value in values)

@@ -1,14 +1,14 @@
 """Pickled fields: the one place that unpickles what came out of a shard.
 
-A pickle is a program. Here it may only build plain containers and scalars, dates, NumPy arrays and torch tensors; every
-other name it asks for is refused by name. Whoever trusts a dataset says so: for one pipeline with
-`decode(wds.unsafe_pickle)`, for some classes with `decode(wds.handle_extension("pkl", wds.PickleLoader(MyClass)))`, for
-a process with `config.safety.unsafe_pickle = True` or `WDS_UNSAFE_PICKLE=1`. Secure mode refuses all of it.
+A pickle is a program. Here it may only build plain containers and scalars, dates, NumPy arrays and torch tensors, up
+to a limit (`WDS_DECOMPRESS_LIMIT`); every other name that it refers to is refused. If you trust a dataset, say so: for
+one pipeline with `decode(wds.unsafe_pickle)`, for some classes with
+`decode(wds.handle_extension("pkl", wds.PickleLoader(MyClass)))`, for a process with
+`config.safety.unsafe_pickle = True` or `WDS_UNSAFE_PICKLE=1`. Secure mode refuses all of it.
 """
 
 from __future__ import annotations
 
-import io
 import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from webdataset.config import safety
 from webdataset.errors import UnsafeContent
 
-from ._pickle_globals import ALLOWED, find_allowed, global_name
-from ._pickle_numpy import NumpyUnpickler
+from ._pickle_budget import Budget
+from ._pickle_globals import Names
+from ._pickle_machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,15 +33,12 @@ def unpickle_loads(data: bytes) -> Any:
     {'a': (1, 2.5, None)}
     >>> unpickle_loads(b"cos\nsystem\n(S'echo gotcha'\ntR.")
     Traceback (most recent call last):
-    webdataset.errors.UnsafeContent: the pickle asks for os.system, which is not on the list of harmless names – ...
+    webdataset.errors.UnsafeContent: the pickle refers to os.system, which is not on the list of harmless names – ...
     """
     _refuse_in_secure_mode()
     if safety.unsafe_pickle:
         return pickle.loads(data)  # noqa: S301 - asked for, process-wide
-    return _restricted_loads(data, {})
-
-
-safe_loads = unpickle_loads  # for pickles that the package wrote itself, such as cached samples
+    return _restricted_loads(data)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -64,7 +62,7 @@ class PickleLoader:
     def __call__(self, data: bytes) -> Any:
         """The unpickled value."""
         _refuse_in_secure_mode()
-        return _restricted_loads(data, {global_name(each): each for each in self.allow})
+        return _restricted_loads(data, self.allow)
 
 
 def unsafe_pickle(key: str, data: bytes) -> Any:
@@ -95,16 +93,5 @@ def _refuse_in_secure_mode() -> None:
         raise UnsafeContent("Unpickling is not allowed for security reasons when enforce_security is set")
 
 
-def _restricted_loads(data: bytes, extra: dict[str, Any]) -> Any:
-    # Arrays need a slower unpickler (see _pickle_numpy); a pickle that hides the word is refused by the fast one.
-    kind: type[Any] = NumpyUnpickler if b"numpy" in data else _Unpickler
-    return kind(io.BytesIO(data), {**ALLOWED, **extra} if extra else ALLOWED).load()
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, allowed: dict[str, Any]) -> None:
-        super().__init__(stream)
-        self._allowed = allowed
-
-    def find_class(self, module: str, name: str, /) -> Any:
-        return find_allowed(self._allowed, module, name)
+def _restricted_loads(data: bytes, trusted: tuple[Any, ...] = ()) -> Any:
+    return Machine(bytes(data), Names(trusted), Budget(len(data))).run()

@@ -1,46 +1,44 @@
-"""The names that a pickled field may ask for, and what they stand for here.
+"""The names that a pickled field may refer to, and what happens when it calls them.
 
-A pickle can call what it is given, and can set attributes on it (the BUILD opcode). So everything on the list is either
-an immutable built-in type or a `Maker`: a function behind a wall that has no attributes to set and takes only
-the arguments that real pickles use.
+A name means a type, or a `Function` that consists of its name alone. A call never reaches the type or function
+itself: it reaches a maker from the table below, which accepts the arguments that real pickles pass and no others, and
+counts what it builds. Classes that the user allows are called as Python would.
 """
 
 from __future__ import annotations
 
 import collections
-import datetime as dt
+import copyreg
 import decimal
-import io
 from typing import TYPE_CHECKING, Any
 
 from webdataset.address import Address, Birth, restored
-from webdataset.errors import UnsafeContent
+from webdataset.errors import FormatError, UnsafeContent
 from webdataset.flow import Drawn
 
+from ._pickle_dates import DATE_MAKERS
+from ._pickle_numpy import NUMPY_MAKERS, NUMPY_NAMES, NUMPY_TYPE_MAKERS
+from ._pickle_torch import TORCH_MAKERS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-_LONGEST_RANGE = 10**6
+    from ._pickle_budget import Budget
+
+_ITEM = 64  # bytes of an item in a set or dict, about
+_LONGEST_DECIMAL = 10_000
+_FACTORIES = (bool, dict, float, frozenset, int, list, set, str, tuple)
+_BASES = (object, dict, float, frozenset, int, list, set, str, tuple)
 
 
-class Maker:
-    """A function that a pickle may call and cannot change."""
+class Function(str):
+    """A function that a pickle may call: only its name."""
 
-    __slots__ = ("_make",)
-    _make: Callable[..., Any]
-
-    def __init__(self, make: Callable[..., Any]) -> None:
-        object.__setattr__(self, "_make", make)
-
-    def __call__(self, *args: Any) -> Any:
-        return self._make(*args)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise UnsafeContent(f"the pickle tries to set {name!r} on a function")
+    __slots__ = ()
 
 
 def global_name(value: Any) -> str:
-    """The name under which a pickle asks for a class or function.
+    """The name under which a pickle refers to a class or function.
 
     >>> global_name(collections.OrderedDict)
     'collections.OrderedDict'
@@ -48,122 +46,218 @@ def global_name(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
-def _make_bytes(*args: Any) -> bytes:
+def _make_bytes(budget: Budget, *args: Any) -> bytes:
     """What old protocols write for bytes: the characters of a latin-1 text, or nothing."""
-    if not args:
-        return b""
     match args:
+        case ():
+            return b""
         case (str(text), "latin1" | "latin-1"):
+            budget.spend(len(text))
             return text.encode("latin-1")
     raise UnsafeContent("the pickle calls a codec other than latin-1")
 
 
-def _make_bytearray(*args: Any) -> bytearray:
+def _make_bytearray(budget: Budget, *args: Any) -> bytearray:
+    match args:
+        case (bytes(data),):
+            budget.spend(len(data))
+            return bytearray(data)
+    return bytearray(_make_bytes(budget, *args))
+
+
+def _make_numbers(kind: Any) -> Callable[..., Any]:
+    """A type that takes integers, floats and None, and whose values are of constant size."""
+
+    def make(budget: Budget, *args: Any) -> Any:
+        if not all(type(each) in {int, float, type(None)} for each in args):
+            raise UnsafeContent(f"the pickle makes a {kind.__name__} of something other than numbers")
+        return kind(*args)
+
+    return make
+
+
+def _make_collection(kind: Any) -> Callable[..., Any]:
+    """A collection, empty or of the items of a list."""
+
+    def make(budget: Budget, *args: Any) -> Any:
+        items = _items(budget, args)
+        if issubclass(kind, set | frozenset):
+            for item in items:
+                budget.admit_key(items, item)
+        return kind(items)
+
+    return make
+
+
+def _make_mapping(kind: Any) -> Callable[..., Any]:
+    """A mapping, empty or of another dict, or of a list of pairs."""
+
+    def make(budget: Budget, *args: Any) -> Any:
+        if len(args) == 1 and type(args[0]) is dict:
+            budget.spend(_ITEM * len(args[0]))
+            return kind(args[0])
+        pairs = _items(budget, args)
+        for pair in pairs:
+            if type(pair) not in {list, tuple} or len(pair) != 2:
+                raise UnsafeContent(f"the pickle makes a {kind.__name__} of something other than pairs")
+            budget.admit_key(pairs, pair[0])
+        return kind(pairs)
+
+    return make
+
+
+def _items(budget: Budget, args: Any) -> list[Any] | tuple[Any, ...]:
     match args:
         case ():
-            return bytearray()
-        case (bytes(data),):
-            return bytearray(data)
-        case (str(text), "latin1" | "latin-1"):
-            return bytearray(text, "latin-1")
-    raise UnsafeContent("the pickle makes a bytearray out of something else than bytes")
+            return ()
+        case (list() | tuple() as items,) if type(items) in {list, tuple}:
+            budget.spend(_ITEM * len(items))
+            return items
+    raise UnsafeContent("the pickle makes a collection of something other than a list")
 
 
-def _make_range(*args: int) -> range:
-    made = range(*args)
-    # A list or set made of it would fill the memory out of forty bytes.
-    if len(made) > _LONGEST_RANGE:
-        raise UnsafeContent(f"the pickle holds a range of {len(made):,} numbers")
-    return made
+def _make_defaultdict(budget: Budget, *args: Any) -> Any:
+    match args:
+        case () | (None,):
+            return collections.defaultdict()
+        case (type() as factory,) if factory in _FACTORIES:
+            return collections.defaultdict(factory)
+    raise UnsafeContent("the pickle makes a defaultdict with an unusual factory")
 
 
-def _make_empty(kind: Any, base: Any, state: Any) -> Any:
-    """What protocols 0 and 1 call to make an instance before its items are filled in."""
-    if kind not in _TYPES or base not in {kind, object} or state is not None:
-        raise UnsafeContent(f"the pickle makes an instance of {kind!r:.60} in an unusual way")
-    return kind()
+def _make_deque(budget: Budget, *args: Any) -> Any:
+    *listed, limit = args if len(args) == 2 else (*args, None)
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise UnsafeContent("the pickle makes a deque with an unusual length")
+    return collections.deque(_items(budget, tuple(listed)), limit)
 
 
-def _make_counter(*args: Any) -> Any:
-    return collections.Counter(*args)
+def _make_decimal(budget: Budget, *args: Any) -> decimal.Decimal:
+    match args:
+        case (str(text),) if len(text) <= _LONGEST_DECIMAL:
+            return decimal.Decimal(text)
+    raise UnsafeContent("the pickle makes a Decimal of something other than its digits")
 
 
-def _make_drawn(*args: Any) -> Drawn:
-    """Where a sample was drawn from: what is recorded of a run holds it."""
+def _make_drawn(budget: Budget, *args: Any) -> Drawn:
+    """Where a sample was drawn from: a recorded run contains it."""
     match args:
         case (str(text), int(draw)):
             return Drawn(text, draw)
-    raise UnsafeContent("the pickle makes an address out of something else than text and a number")
+    raise UnsafeContent("the pickle makes an address of something other than text and a number")
 
 
-def _make_address(*args: Any) -> Address:
+def _make_address(budget: Budget, *args: Any) -> Address:
     """An address that was recorded with a sample: read from data, whatever the pickle says about it."""
     match args:
         case (str(text), str(), str()):
             return Address(text, Birth.CONTENT)
-    raise UnsafeContent("the pickle makes an address out of something else than text")
+    raise UnsafeContent("the pickle makes an address of something other than text")
 
 
-def _tensor(*args: Any) -> Any:
-    from torch._utils import _rebuild_tensor_v2
-
-    return _rebuild_tensor_v2(*args)
-
-
-def _storage(data: bytes) -> Any:
-    """Torch's own function for this runs `torch.load` without restrictions."""
-    import torch
-
-    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-
-
-def _size(sizes: Any = ()) -> Any:
-    import torch
-
-    return torch.Size(sizes)
-
-
-def _parameter(*args: Any) -> Any:
-    from torch._utils import _rebuild_parameter
-
-    return _rebuild_parameter(*args)
-
-
-_TYPES = (
-    *(bool, complex, dict, float, frozenset, int, list, set, slice, tuple),
-    *(collections.OrderedDict, collections.defaultdict, collections.deque),
-    *(dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone, decimal.Decimal),
-)
-
-_MAKERS: dict[str, Callable[..., Any]] = {
-    "builtins.bytes": _make_bytes,
-    "builtins.bytearray": _make_bytearray,
-    "builtins.range": _make_range,
-    "builtins.xrange": _make_range,
-    "_codecs.encode": _make_bytes,
-    "collections.Counter": _make_counter,
-    "copyreg._reconstructor": _make_empty,
-    global_name(Drawn): _make_drawn,
-    global_name(restored): _make_address,
-    "torch._utils._rebuild_tensor_v2": _tensor,
-    "torch._utils._rebuild_parameter": _parameter,
-    "torch.storage._load_from_bytes": _storage,
-    "torch.Size": _size,
+_TYPE_MAKERS: dict[Any, Callable[..., Any]] = {
+    **{kind: _make_numbers(kind) for kind in (complex, range, slice)},
+    **{kind: _make_collection(kind) for kind in (frozenset, list, set, tuple)},
+    **{kind: _make_mapping(kind) for kind in (dict, collections.Counter, collections.OrderedDict)},
+    bytes: _make_bytes,
+    bytearray: _make_bytearray,
+    collections.defaultdict: _make_defaultdict,
+    collections.deque: _make_deque,
+    decimal.Decimal: _make_decimal,
+    Drawn: _make_drawn,
+    **DATE_MAKERS,
+    **NUMPY_TYPE_MAKERS,
 }
+_FUNCTION_MAKERS: dict[str, Callable[..., Any]] = {
+    "_codecs.encode": _make_bytes,
+    global_name(restored): _make_address,
+    **TORCH_MAKERS,
+    **NUMPY_MAKERS,
+}
+_RECONSTRUCTOR = Function("copyreg._reconstructor")
 
-ALLOWED: dict[str, Any] = {global_name(kind): kind for kind in _TYPES}
-ALLOWED |= {name: Maker(make) for name, make in _MAKERS.items()}
+_MAKERS: dict[Any, Callable[..., Any]] = {
+    **_TYPE_MAKERS,
+    **{Function(name): make for name, make in _FUNCTION_MAKERS.items()},
+}
+_ALLOWED: dict[str, Any] = {
+    **{global_name(kind): kind for kind in (*_TYPE_MAKERS, bool, float, int, object, str)},
+    **{name: Function(name) for name in _FUNCTION_MAKERS},
+    "copyreg._reconstructor": _RECONSTRUCTOR,
+    **NUMPY_NAMES,
+}
 # What protocols 0 to 2 call the same things.
-ALLOWED |= {name.replace("builtins", "__builtin__"): found for name, found in ALLOWED.items()}
-ALLOWED |= {"copy_reg._reconstructor": ALLOWED["copyreg._reconstructor"]}
+_ALLOWED |= {name.replace("builtins.", "__builtin__."): value for name, value in _ALLOWED.items()}
+_ALLOWED |= {"__builtin__.xrange": range, "__builtin__.unicode": str, "copy_reg._reconstructor": _RECONSTRUCTOR}
 
 
-def find_allowed(allowed: dict[str, Any], module: str, name: str) -> Any:
-    """What the name stands for, if it is on the list."""
-    found = allowed.get(f"{module}.{name}")
-    if found is None:
-        raise UnsafeContent(
-            f"the pickle asks for {module}.{name}, which is not on the list of harmless names",
-            hint="if you trust the data: decode(wds.unsafe_pickle), or name the class with wds.PickleLoader(…)",
-        )
-    return found
+class Names:
+    """What one pickle may refer to, call and build.
+
+    >>> Names().find("os", "system")
+    Traceback (most recent call last):
+    webdataset.errors.UnsafeContent: the pickle refers to os.system, which is not on the list of harmless names – ...
+
+    Args:
+        trusted: classes and functions that the user allows as well.
+    """
+
+    def __init__(self, trusted: Iterable[Any] = ()) -> None:
+        self._trusted = {global_name(each): each for each in trusted}
+
+    def find(self, module: str, name: str) -> Any:
+        """What a name means."""
+        whole = f"{module}.{name}"
+        found = self._trusted.get(whole)
+        found = _ALLOWED.get(whole) if found is None else found
+        if found is None:
+            raise UnsafeContent(
+                f"the pickle refers to {whole:.200}, which is not on the list of harmless names",
+                hint="if you trust the data: decode(wds.unsafe_pickle), or name the class with wds.PickleLoader(…)",
+            )
+        return found
+
+    def is_trusted(self, value: Any) -> bool:
+        """Whether the user allows this class or function."""
+        return any(value is each for each in self._trusted.values())
+
+    def call(self, function: Any, args: Any, budget: Budget) -> Any:
+        """What the function returns."""
+        if type(args) is not tuple:
+            raise FormatError("the pickle calls a function without a tuple of arguments")
+        if self.is_trusted(function):
+            return function(*args)
+        if function is _RECONSTRUCTOR:
+            return self._reconstruct(*args)
+        make = _MAKERS.get(function) if isinstance(function, type | Function) else None
+        if make is None:
+            # Not its repr: that of nested tuples may be endless.
+            name = global_name(function) if isinstance(function, type) else type(function).__name__
+            raise UnsafeContent(f"the pickle calls {name}, which harmless pickles do not call")
+        return make(budget, *args)
+
+    def new(self, kind: Any, args: Any, kwargs: Any, budget: Budget) -> Any:
+        """An instance, made by `kind.__new__`."""
+        if not self.is_trusted(kind):
+            return self.call(kind, args, budget)
+        if not isinstance(kind, type) or type(args) is not tuple or type(kwargs) is not dict:
+            raise FormatError("the pickle makes an instance of something other than a class")
+        return kind.__new__(kind, *args, **kwargs)
+
+    def set_state(self, target: Any, state: Any) -> None:
+        """Give an instance of an allowed class its state."""
+        if not self.is_trusted(type(target)):
+            raise UnsafeContent(f"the pickle sets the state of a value of type {type(target).__name__}")
+        if hasattr(target, "__setstate__"):
+            target.__setstate__(state)
+            return
+        values, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+        vars(target).update(values or {})
+        for name, value in (slots or {}).items():
+            setattr(target, name, value)
+
+    def _reconstruct(self, kind: Any, base: Any, state: Any) -> Any:
+        """What protocols 0 and 1 call to make an instance of a class of the user."""
+        if not self.is_trusted(kind) or not any(base is each for each in _BASES):
+            raise UnsafeContent("the pickle makes an instance in an unusual way")
+        return copyreg._reconstructor(kind, base, state)  # type: ignore[attr-defined]  # typeshed lacks it

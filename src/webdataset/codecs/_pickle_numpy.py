@@ -1,71 +1,187 @@
-"""Pickles that hold NumPy arrays.
+"""Pickled NumPy arrays, dtypes and scalars: made by NumPy's public constructors from parts that are checked.
 
-A pickled dtype brings its internal flags along, and NumPy believes them: with forged flags eight bytes of the data
-become a pointer to an object, and the process crashes or worse. So a dtype is never given a state here; it is made anew
-through NumPy's public constructor, which checks. That takes an unpickler whose BUILD step can be replaced, the
-standard library's Python one (a dict of three small arrays takes 80 µs, 6 µs with the unguarded C unpickler).
+A pickle contains the internal state of an array and of its dtype, and NumPy's `__setstate__` does not check it: with
+forged flags eight bytes of the data become a pointer. So no state is ever passed to NumPy. An array is made from its
+shape, its dtype and as many bytes (or objects) as these two need; a dtype from its code, or from its fields.
 """
 
 from __future__ import annotations
 
-import pickle
-from typing import TYPE_CHECKING, Any, ClassVar
+import math
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from webdataset.errors import FormatError, UnsafeContent
 
-from ._pickle_globals import Maker, find_allowed
+from ._pickle_machine import Unbuilt
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Callable
 
+    from ._pickle_budget import Budget
+
+Array = np.ndarray[Any, Any]
+Dtype = np.dtype[Any]
+
 _ALIGNED = 0x80  # NumPy's NPY_ALIGNED_STRUCT
+_CODE = re.compile(r"[<>|=]?(?:[?biufcmMOSUV][0-9]{0,9})")
+_UNITS = frozenset(["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"])
+_MOST_FIELDS = 10_000
+_MOST_DIMENSIONS = 32
+_OBJECT = 8
 
 
-class _ArrayClass:
-    """Stands for `numpy.ndarray`, which a pickle only names and never needs to call."""
-
+class _UnbuiltArray(Unbuilt):
     __slots__ = ()
 
-
-_ARRAY = _ArrayClass()
-
-
-def _new_array(kind: Any, shape: Any, typecode: Any) -> np.ndarray[Any, Any]:
-    if kind is not _ARRAY or shape != (0,):
-        raise UnsafeContent("the pickle makes an array in an unusual way")
-    return np.empty(0, "b")
-
-
-def _array_from_buffer(buffer: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:
-    return np.frombuffer(buffer, _real(dtype)).reshape(shape, order=order)
+    def build(self, state: Any, budget: Budget) -> Array:
+        match state:
+            case (int(), tuple(shape), np.dtype() as dtype, bool() | int() as fortran, raw):
+                order = "F" if fortran else "C"
+                _check_size(shape, dtype, budget)
+                return _object_array(raw, shape, order) if dtype.hasobject else _array(raw, dtype, shape, order)
+        raise _unusual("array")
 
 
-def _new_scalar(dtype: Any, data: Any = b"") -> Any:
-    if _real(dtype).hasobject or not isinstance(data, bytes | str):
-        raise UnsafeContent("the pickle makes a NumPy scalar out of an object")
-    raw = data.encode("latin-1") if isinstance(data, str) else data
-    if len(raw) != dtype.itemsize:
-        raise FormatError(f"a NumPy scalar of {dtype} has {len(raw)} bytes")
-    return np.frombuffer(raw, dtype)[0] if dtype.itemsize else np.zeros((), dtype)[()]
+class _UnbuiltDtype(Unbuilt):
+    __slots__ = ("_code",)
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self._code = code
+
+    def build(self, state: Any, budget: Budget) -> Dtype:
+        if not isinstance(state, tuple) or len(state) not in {8, 9}:
+            raise _unusual("dtype")
+        _, order, subarray, names, fields, itemsize, _, flags, *metadata = state
+        if subarray is not None:
+            return _subarray_dtype(subarray, budget)
+        if names is not None:
+            return _structured_dtype(names, fields, itemsize, flags, budget)
+        dtype = np.dtype(self._code)
+        if dtype.kind in "mM" and metadata:
+            dtype = _date_dtype(dtype.kind, metadata[0])
+        if type(order) is str and order in {"<", ">"}:
+            dtype = dtype.newbyteorder(">" if order == ">" else "<")
+        return dtype
 
 
-def _new_dtype(spec: Any, align: Any = False, copy: Any = False) -> np.dtype[Any]:
-    if not isinstance(spec, str | bytes):
-        raise UnsafeContent("the pickle makes a dtype out of something else than its code")
-    return np.dtype(str(spec, "ascii") if isinstance(spec, bytes) else spec, copy=True)
+def _new_array(budget: Budget, kind: Any, shape: Any, typecode: Any) -> Unbuilt:
+    if kind is not np.ndarray or type(shape) is not tuple or shape != (0,):
+        raise _unusual("array")
+    return _UnbuiltArray()
 
 
-def _real(dtype: Any) -> np.dtype[Any]:
-    if not isinstance(dtype, np.dtype):
-        raise UnsafeContent("the pickle passes something else off as a dtype")
+def _array_from_buffer(budget: Budget, buffer: Any, dtype: Any, shape: Any, order: Any) -> Array:
+    if type(buffer) not in {bytes, bytearray} or type(order) is not str or order not in {"C", "F"}:
+        raise _unusual("array")
+    _check_size(shape, dtype, budget)
+    # The array shares the memory of the bytes, as with Python's own unpickler.
+    return _view(buffer, dtype, shape, order)
+
+
+def _new_scalar(budget: Budget, dtype: Any, data: Any = b"") -> Any:
+    raw = data.encode("latin-1") if type(data) is str else data
+    array = _array_from_buffer(budget, raw, dtype, (), "C")
+    return array[()]
+
+
+def _new_dtype(budget: Budget, code: Any, align: Any = False, copy: Any = False) -> Unbuilt:
+    code = str(code, "ascii") if type(code) is bytes else code
+    if type(code) is not str or not _CODE.fullmatch(code):
+        raise _unusual("dtype")
+    return _UnbuiltDtype(code)
+
+
+def _check_size(shape: Any, dtype: Any, budget: Budget) -> None:
+    if not isinstance(dtype, np.dtype) or type(shape) is not tuple or len(shape) > _MOST_DIMENSIONS:
+        raise _unusual("array")
+    if not all(type(each) is int and each >= 0 for each in shape):
+        raise _unusual("array")
+    # Empty arrays count too: a shape of (10**18, 0) takes no memory, and a loop over it never ends.
+    budget.spend(math.prod(max(each, 1) for each in shape) * max(dtype.itemsize, 1))
+
+
+def _array(raw: Any, dtype: Dtype, shape: tuple[int, ...], order: Any) -> Array:
+    if type(raw) is str:
+        raw = raw.encode("latin-1")
+    if type(raw) is not bytes:
+        raise _unusual("array")
+    native = dtype if dtype.names else dtype.newbyteorder("=")  # as NumPy does
+    return _view(raw, dtype, shape, order).astype(native, order="K")
+
+
+def _view(buffer: Any, dtype: Dtype, shape: tuple[int, ...], order: Any) -> Array:
+    if dtype.hasobject:
+        raise _unusual("array")
+    size = math.prod(shape) * dtype.itemsize
+    if size != len(buffer):
+        raise FormatError(
+            f"a pickled array of shape {shape} and type {dtype} needs {size:,} bytes, got {len(buffer):,}"
+        )
+    return np.ndarray(shape, dtype, buffer, 0, None, order) if size else np.empty(shape, dtype, order)
+
+
+def _object_array(items: Any, shape: tuple[int, ...], order: Any) -> Array:
+    if type(items) is not list or len(items) != math.prod(shape):
+        raise _unusual("array")
+    flat = np.empty(len(items), object)
+    for number, item in enumerate(items):
+        flat[number] = item
+    return np.asarray(flat.reshape(shape), order=order)
+
+
+def _subarray_dtype(subarray: Any, budget: Budget) -> Dtype:
+    match subarray:
+        case (np.dtype() as base, shape) if base.itemsize and not base.hasobject:
+            shape = shape if type(shape) is tuple else (shape,)
+            _check_size(shape, base, budget)
+            return np.dtype((base, shape))
+    raise _unusual("dtype")
+
+
+def _structured_dtype(names: Any, fields: Any, itemsize: Any, flags: Any, budget: Budget) -> Dtype:
+    if type(names) is not tuple or type(fields) is not dict or type(flags) is not int or type(itemsize) is not int:
+        raise _unusual("dtype")
+    if not all(type(name) is str for name in names):
+        raise _unusual("dtype")
+    parts: list[Any] = [fields.get(name) for name in names]
+    for part in parts:
+        match part:
+            case (np.dtype() as inner, int(offset), *_) if offset >= 0 and not inner.hasobject:
+                continue
+        raise _unusual("dtype")
+    formats, offsets = [part[0] for part in parts], [part[1] for part in parts]
+    # Fields that contain fields count as often as they occur: NumPy visits them all whenever it looks at the dtype.
+    budget.spend(_OBJECT * _count_fields(formats))
+    layout: Any = {"names": list(names), "formats": formats, "offsets": offsets, "itemsize": itemsize}
+    dtype: Dtype = np.dtype(layout, align=bool(flags & _ALIGNED))
     return dtype
 
 
-def _scalar_type(name: str) -> Any:
-    return getattr(np, name)
+def _count_fields(formats: list[Dtype]) -> int:
+    count, level = 0, formats
+    while level:
+        count += len(level)
+        if count > _MOST_FIELDS:
+            raise UnsafeContent(f"the pickle has a dtype of more than {_MOST_FIELDS:,} fields")
+        level = [field[0] for each in level for field in (each.base.fields or {}).values()]
+    return count
+
+
+def _date_dtype(kind: str, metadata: Any) -> Dtype:
+    match metadata:
+        case (_, (bytes() | str() as unit, int(count), *_)):
+            name = str(unit, "ascii") if isinstance(unit, bytes) else unit
+            if name in _UNITS and 0 < count < 2**31:
+                return np.dtype(f"{kind}8" if name == "generic" else f"{kind}8[{count}{name}]")
+    raise _unusual("dtype")
+
+
+def _unusual(what: str) -> UnsafeContent:
+    return UnsafeContent(f"the pickle makes a NumPy {what} in an unusual way")
 
 
 _SCALARS = "bool bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
@@ -74,73 +190,12 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "multiarray.scalar": _new_scalar,
     "numeric._frombuffer": _array_from_buffer,
 }
-_NUMPY: dict[str, Any] = {
-    "numpy.ndarray": _ARRAY,
-    "numpy.dtype": Maker(_new_dtype),
-    **{f"numpy.{name}": Maker(_scalar_type(name)) for name in _SCALARS.split()},
-    **{f"numpy.{core}.{name}": Maker(make) for core in ("core", "_core") for name, make in _FUNCTIONS.items()},
+# Functions are called by these names; types are not called, except for dtypes, and may be part of a value.
+NUMPY_MAKERS: dict[Any, Callable[..., Any]] = {
+    f"numpy.{core}.{name}": make for core in ("core", "_core") for name, make in _FUNCTIONS.items()
 }
-
-
-# The only unpickler whose BUILD step can be replaced; it has no types.
-_PythonUnpickler: Any = pickle._Unpickler
-
-
-class NumpyUnpickler(_PythonUnpickler):  # type: ignore[misc]  # see above
-    """Builds what is allowed, and NumPy arrays through NumPy's public constructors."""
-
-    def __init__(self, stream: io.BytesIO, allowed: dict[str, Any]) -> None:
-        super().__init__(stream)
-        self._allowed = {**_NUMPY, **allowed}
-
-    def find_class(self, module: str, name: str, /) -> Any:
-        """What the name stands for, if it is on the list."""
-        return find_allowed(self._allowed, module, name)
-
-    def load_build(self) -> None:
-        """Give the object below its state; dtypes are replaced by a new one, on the stack and in the memo."""
-        target = self.stack[-2]
-        if isinstance(target, np.dtype):
-            state = self.stack.pop()
-            made = _dtype_of(target, state)
-            self.stack[-1] = made
-            for number, known in self.memo.items():
-                if known is target:
-                    self.memo[number] = made
-        elif isinstance(target, np.ndarray):
-            target.__setstate__(_checked_array_state(self.stack.pop()))
-        else:
-            super().load_build()
-
-    dispatch: ClassVar[dict[int, Any]] = {**_PythonUnpickler.dispatch, pickle.BUILD[0]: load_build}
-
-
-def _checked_array_state(state: Any) -> Any:
-    match state:
-        case (_, tuple(), np.dtype() as dtype, _, raw) if isinstance(raw, list if dtype.hasobject else bytes | str):
-            return state
-    raise UnsafeContent("the pickle gives an array a state that is not an array's")
-
-
-def _dtype_of(dtype: np.dtype[Any], state: Any) -> np.dtype[Any]:
-    if not isinstance(state, tuple) or len(state) not in {8, 9}:
-        raise FormatError("the pickled dtype has an unknown state")
-    _, order, subarray, names, fields, itemsize, _, flags, *metadata = state
-    if subarray is not None:
-        base, shape = subarray
-        return np.dtype((_real(base), shape))
-    if names is not None:
-        parts = [fields[name] for name in names]
-        return np.dtype(
-            {
-                "names": list(names),
-                "formats": [_real(part[0]) for part in parts],
-                "offsets": [part[1] for part in parts],
-                "itemsize": itemsize,
-            },
-            align=bool(flags & _ALIGNED),
-        )
-    if dtype.kind in "mM" and metadata:
-        unit, count, *_ = metadata[0][1]
-        dtype = np.dtype(f"{dtype.kind}8[{count}{str(unit, 'ascii') if isinstance(unit, bytes) else unit}]")
-    return dtype.newbyteorder(order) if order in {"<", ">"} else dtype
+NUMPY_TYPE_MAKERS: dict[Any, Callable[..., Any]] = {np.dtype: _new_dtype}
+NUMPY_NAMES: dict[str, Any] = {
+    "numpy.ndarray": np.ndarray,
+    **{f"numpy.{name}": getattr(np, name) for name in _SCALARS.split()},
+}

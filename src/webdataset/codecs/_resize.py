@@ -7,26 +7,18 @@ Every step takes the fastest package that is installed. 350 × 320 pixels to 224
     flip          OpenCV  6 µs · torch  13 µs · NumPy  213 µs
     H×W×C→C×H×W   OpenCV  7 µs · torch  45 µs · NumPy  95 µs
 
-The first crops of a process in which nobody has imported torch are made by `_antialias.py`, to the same pixels.
-
 torch's antialiased result differs from Pillow's by one grey level at most: in 0.4 % of the values where both directions
 shrink, in 23 % where one grows and the other shrinks (the two go first in different directions and round in between).
 """
 
 from __future__ import annotations
 
-import platform
-import sys
-from functools import cache
-from importlib.util import find_spec
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from webdataset import recycle
 
-from ._antialias import resample
 from ._require import find_package, require
 from ._scratch_buffer import Scratch
 
@@ -37,15 +29,10 @@ Pixels = np.ndarray[Any, Any]
 
 _FLOAT = np.dtype(np.float32)
 _scratch = Scratch()
-# The first two batches of the usual size: they are there before torch would be.
-_EARLY = 128
-_early = count()
-# Where torch has its vectorised way. Elsewhere it rounds otherwise, and a crop must not depend on when it was made.
-_SAME_ARITHMETIC = platform.machine() in {"x86_64", "AMD64"}
 
 
 def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True, mirrored: bool = False) -> Pixels:
-    """The image in another size (height, width), bilinear, with left and right exchanged if it is to be `mirrored`.
+    """The image in another size (height, width), bilinear, with left and right exchanged if `mirrored`.
 
     >>> resize(np.full((40, 60, 3), 7, "u1"), (20, 20)).shape
     (20, 20, 3)
@@ -54,8 +41,6 @@ def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True, mir
         resized = pixels
     elif not antialias and (cv2 := find_package("cv2")) is not None:
         resized = cv2.resize(pixels, size[::-1], interpolation=cv2.INTER_LINEAR)
-    elif antialias and _is_too_early_for_torch():
-        return resample(_side_by_side(pixels, mirrored=mirrored), size)
     elif (torch := find_package("torch")) is not None:
         return _torch_resize(torch, _side_by_side(pixels, mirrored=mirrored), size, antialias=antialias)
     else:
@@ -63,18 +48,8 @@ def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True, mir
     return flip(resized) if mirrored else resized
 
 
-def _is_too_early_for_torch() -> bool:
-    """Whether torch is installed and still to be imported, and this is one of the first crops of the process."""
-    return "torch" not in sys.modules and next(_early) < _EARLY and _SAME_ARITHMETIC and _is_installed("torch")
-
-
-@cache
-def _is_installed(package: str) -> bool:
-    return find_spec(package) is not None
-
-
 def _side_by_side(pixels: Pixels, *, mirrored: bool) -> Pixels:
-    """The pixels without gaps between the rows, which is what torch wants; to mirror them on the way costs nothing."""
+    """The pixels without gaps between the rows, as torch needs them; mirroring them here costs nothing."""
     if pixels.flags.c_contiguous and not mirrored:
         return pixels
     copy = np.frombuffer(_scratch.of(pixels.size), np.uint8, pixels.size).reshape(pixels.shape)
@@ -86,8 +61,8 @@ def _side_by_side(pixels: Pixels, *, mirrored: bool) -> Pixels:
 
 def _torch_resize(torch: Any, pixels: Pixels, size: tuple[int, int], *, antialias: bool) -> Pixels:
     grey = pixels.ndim == 2
-    # A batch of one, channels last, with honest strides (`pixels[None]` has a zero): only then does torch take the
-    # vectorised way and keep the layout.
+    # A batch of one, channels last, with real strides (`pixels[None]` has a zero): only then does torch use its
+    # vectorised code and keep the layout.
     batch = pixels.reshape(1, *pixels.shape[:2], -1)
     planes = torch.from_numpy(batch).permute(0, 3, 1, 2)
     resized = torch.nn.functional.interpolate(planes, size, mode="bilinear", antialias=antialias)
@@ -131,7 +106,7 @@ def cut(pixels: Pixels, box: Box) -> Pixels:
 
 
 def copied(pixels: Pixels) -> Pixels:
-    """The image in memory of its own.
+    """A copy of the image.
 
     >>> copied(np.array([[1, 2, 3]], "u1")).tolist()
     [[1, 2, 3]]

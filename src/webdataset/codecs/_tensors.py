@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import zipfile
 from typing import Any
 
 from webdataset.config import safety
 from webdataset.errors import EncodingError, FormatError, UnsafeContent
 
+from ._field_limit import check_zip
 from ._require import require
 
 
@@ -22,17 +24,29 @@ def torch_loads(data: bytes) -> Any:
     """
     if safety.enforce:
         raise UnsafeContent("torch.loads is not allowed for security reasons when enforce_security is set")
-    torch = require("torch", extra="torch", why="to decode 'pth'")
     weights_only = safety.weights_only
     try:
-        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=weights_only)
+        return load_weights(data, weights_only=weights_only)
     except pickle.UnpicklingError as error:
         if not weights_only or "nsupported" not in str(error):
             raise
         raise UnsafeContent(
-            f"the .pth field holds more than tensors: {str(error).splitlines()[-1]:.200}",
+            f"the .pth field contains more than tensors: {str(error).splitlines()[-1]:.200}",
             hint="if you trust the data: webdataset.config.safety.weights_only = False, or WDS_PYTORCH_WEIGHTS_ONLY=0",
         ) from error
+
+
+def load_weights(data: bytes, *, weights_only: bool = True) -> Any:
+    """What `torch.load` returns, on the CPU. Its zip archives may be compressed, so their size is checked first.
+
+    >>> load_weights(torch_dumps([1, 2]))
+    [1, 2]
+    """
+    torch = require("torch", extra="torch", why="to decode 'pth'")
+    if data[:4] == b"PK\3\4":
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            check_zip(archive)
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=weights_only)
 
 
 def torch_dumps(data: Any) -> bytes:
@@ -84,7 +98,7 @@ def safetensors_dumps(data: Any) -> bytes:
     104
     """
     if not isinstance(data, dict) or not data:
-        raise EncodingError(f"a dict of named tensors is wanted, not {type(data).__name__}")
+        raise EncodingError(f"expected a dict of named tensors, got {type(data).__name__}")
     is_torch = {hasattr(value, "detach") for value in data.values()}
     if len(is_torch) > 1:
         raise EncodingError("NumPy arrays and torch tensors do not mix in one safetensors field")

@@ -1,4 +1,4 @@
-"""Text, and whole numbers written as text."""
+"""Text, and integers written as text."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def encode_text(value: Any) -> bytes:
     """
     if isinstance(value, str | Number) or (hasattr(value, "item") and not getattr(value, "ndim", 0)):
         return str(value).encode()
-    raise EncodingError(f"text is wanted, not {type(value).__name__}", hint="convert it with str(), or use 'json'")
+    raise EncodingError(f"expected text, got {type(value).__name__}", hint="convert it with str(), or use 'json'")
 
 
 def decode_int(data: bytes) -> int:
-    r"""A whole number; blanks around it do not matter.
+    r"""An integer; blanks around it are ignored.
 
     >>> decode_int(b" 17\n")
     17
@@ -39,13 +39,13 @@ def decode_int(data: bytes) -> int:
 
 
 def encode_int(value: Any) -> bytes:
-    """A whole number as ASCII digits: Python's, NumPy's and torch's integers, nothing that would not come back.
+    """An integer as ASCII digits: Python's, NumPy's and torch's integers, nothing that would not be decoded to itself.
 
     >>> encode_int(17), encode_int(True)
     (b'17', b'1')
     >>> encode_int(0.5)
     Traceback (most recent call last):
-    webdataset.errors.EncodingError: a whole number is wanted, not 0.5 (float) – ...
+    webdataset.errors.EncodingError: expected an integer, got 0.5 (float) – ...
     """
     try:
         if getattr(value, "ndim", 0):
@@ -53,7 +53,7 @@ def encode_int(value: Any) -> bytes:
         return b"%d" % operator.index(value)
     except TypeError as error:
         raise EncodingError(
-            f"a whole number is wanted, not {value!r:.60} ({type(value).__name__})",
+            f"expected an integer, got {value!r:.60} ({type(value).__name__})",
             hint="use 'json' or 'npy' for anything else",
         ) from error
 

@@ -1,4 +1,4 @@
-"""Film: frames, sound and rates, through PyAV."""
+"""Video: frames, audio and rates, by PyAV."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from webdataset.errors import EncodingError, FormatError, SpecError
 
-from ._audio import read_waveform
+from ._audio import limited, read_waveform
 from ._require import require
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VIDEO_EXTENSIONS = ("avi", "h264", "m4v", "mjpeg", "mkv", "mov", "mp4", "mpeg", "mpg", "ogv", "webm", "wmv")
 
-# Container and codec to write; each codec is in PyAV's wheels.
+# Container and codec to write; each codec is part of PyAV's wheels.
 _WRITERS = {
     "mp4": ("mp4", "libx264"),
     "m4v": ("mp4", "libx264"),
@@ -34,18 +34,18 @@ VIDEO_WRITERS = tuple(_WRITERS)
 
 @dataclass(frozen=True, slots=True)
 class VideoHandler:
-    """A decoder of film fields: (frames T×H×W×3 in uint8, sound channels × length, {"video_fps": …, "audio_fps": …}).
+    """A decoder of video fields: (frames T×H×W×3 in uint8, audio channels × length, {"video_fps": …, "audio_fps": …}).
 
     >>> from webdataset.codecs import encode_field
-    >>> film = encode_field("mp4", np.zeros((4, 32, 48, 3), "u1"), fps=10)
-    >>> frames, sound, info = VideoHandler(every=2)(".mp4", film)
+    >>> video = encode_field("mp4", np.zeros((4, 32, 48, 3), "u1"), fps=10)
+    >>> frames, audio, info = VideoHandler(every=2)(".mp4", video)
     >>> frames.shape, info
     ((2, 32, 48, 3), {'video_fps': 10.0})
 
     Args:
         every: keep each n-th frame.
         limit: stop after so many kept frames.
-        audio: decode the sound too; otherwise it is empty.
+        audio: decode the audio track too; otherwise it is empty.
         torch: give tensors instead of arrays.
     """
 
@@ -56,10 +56,10 @@ class VideoHandler:
 
     def __post_init__(self) -> None:
         if self.every < 1 or (self.limit is not None and self.limit < 1):
-            raise SpecError(f"{self!r}: every and limit count frames and start at 1")
+            raise SpecError(f"{self!r}: every and limit must be at least 1")
 
     def __call__(self, key: str, data: bytes) -> tuple[Any, Any, dict[str, float]] | None:
-        """Frames, sound and rates, or None if the field is not a film's."""
+        """Frames, audio and rates, or None if the field is not a video."""
         return self.decode(data) if self.resolve(key) is not None else None
 
     def resolve(self, key: str) -> Callable[[bytes], tuple[Any, Any, dict[str, float]]] | None:
@@ -67,31 +67,32 @@ class VideoHandler:
         return self.decode if key.rpartition(".")[2].lower() in VIDEO_EXTENSIONS else None
 
     def decode(self, data: bytes) -> tuple[Any, Any, dict[str, float]]:
-        """Frames, sound and rates of the film in the bytes."""
-        av = require("av", extra="video", why="to decode films")
+        """Frames, audio and rates of the video in the bytes."""
+        av = require("av", extra="video", why="to decode video")
         with av.open(io.BytesIO(data)) as container:
             if not container.streams.video:
-                raise FormatError("the film has no pictures")
+                raise FormatError("no video frames")
             frames = self._frames(container)
             info: dict[str, float] = {"video_fps": float(container.streams.video[0].average_rate or 0)}
-        sound = np.zeros((1, 0), np.float32)
+        audio = np.zeros((1, 0), np.float32)
         with av.open(io.BytesIO(data)) as container:
             if container.streams.audio:
                 info["audio_fps"] = int(container.streams.audio[0].rate)
                 if self.audio:
-                    sound = read_waveform(av, container)
+                    audio = read_waveform(av, container)
         if self.torch:
-            torch = require("torch", extra="torch", why="to decode films to tensors")
-            return torch.from_numpy(frames), torch.from_numpy(sound), info
-        return frames, sound, info
+            torch = require("torch", extra="torch", why="to decode video to tensors")
+            return torch.from_numpy(frames), torch.from_numpy(audio), info
+        return frames, audio, info
 
     def _frames(self, container: Any) -> np.ndarray[Any, Any]:
         stream = container.streams.video[0]
         stream.thread_type = "AUTO"
         stop = None if self.limit is None else self.limit * self.every
-        kept = [frame.to_ndarray(format="rgb24") for frame in islice(container.decode(stream), 0, stop, self.every)]
+        chosen = islice(container.decode(stream), 0, stop, self.every)
+        kept = limited(frame.to_ndarray(format="rgb24") for frame in chosen)
         if not kept:
-            raise FormatError("the film has no pictures")
+            raise FormatError("no video frames")
         return np.stack(kept)
 
 
@@ -99,7 +100,7 @@ torch_video = VideoHandler(torch=True)
 
 
 def encode_video(extension: str, value: Any, *, fps: float = 25, codec: str | None = None, **options: Any) -> bytes:
-    """Frames (T×H×W×3 in uint8) as a film without sound.
+    """Frames (T×H×W×3 in uint8) as a video without audio.
 
     >>> len(encode_video("mp4", np.zeros((2, 32, 32, 3), "u1"))) > 500
     True
@@ -114,8 +115,8 @@ def encode_video(extension: str, value: Any, *, fps: float = 25, codec: str | No
     frames = value[0] if isinstance(value, tuple) else value
     frames = np.asarray(frames.detach().cpu() if hasattr(frames, "detach") else frames)
     if frames.ndim != 4 or frames.shape[3] != 3 or frames.dtype != np.uint8 or not frames.size:
-        raise EncodingError(f"frames T×H×W×3 in uint8 are wanted, not {frames.shape} {frames.dtype}")
-    av = require("av", extra="video", why="to encode films")
+        raise EncodingError(f"expected frames T×H×W×3 in uint8, got {frames.shape} {frames.dtype}")
+    av = require("av", extra="video", why="to encode video")
     container_format, default_codec = _WRITERS[extension]
     stream = io.BytesIO()
     try:

@@ -1,25 +1,23 @@
-"""Index: where every sample of a shard lies, and how to read one from there.
+"""Index: the offset of every sample of a shard, and random access by it.
 
-Comes in: the members of a shard (from a stream, or while one goes by), index files, dataset descriptions, sample
-numbers and keys. Goes out: offsets, counts, and single samples as plain dicts of bytes. This room does not know how a
-field is decoded, in which order samples are wanted, or what a rank is.
+In: the members of a shard (from a stream, or while it is read), index files, dataset descriptions, sample numbers and
+keys. Out: offsets, counts, and single samples as dicts of bytes. This package does not know how fields are decoded, in
+which order samples are read, or ranks.
 
 * `_member_names`       which member belongs to which sample
-* `_shard_index` what an index of one shard holds, and what is impossible
-* `_build_index`       members → index: at once, while streaming, many shards side by side
-* `_learn_index`       the same while somebody reads a shard for its samples
-* `_header_walk`        the headers of a plain local archive, from one to the next or swept up with everything
-* `_header_columns`       many header blocks at once: checked, and what they say
-* `_split_columns`         many names at once: keys and fields
-* `_decimal_columns`      many numbers at once: from and to decimal digits
+* `_shard_index` the index of one shard, checked for what no archive can be
+* `_build_index`       members → index: one shard, a shard while it is read, many shards in parallel
+* `_learn_index`       builds the index of a shard while its samples are read
+* `_header_walk`        the headers of a local archive of large files, from one to the next
+* `_split_columns`         many names of an index file at once: keys and fields
 * `_dali`        the text format of NVIDIA's `wds2idx`
 * `_description`        the JSON description of a whole dataset
-* `_location`       where index files lie; storing and loading them
+* `_location`       where index files are stored; saving and loading them
 * `_describe_dataset`    index a whole dataset and describe it
 * `_validate`       does this index describe this shard?
 * `_fetch_ranges`       byte ranges of a shard, mapped or over the network
-* `_lookup`      one sample out of the middle of a shard
-* `_lru`      the indexes that were used last
+* `_lookup`      single samples of a shard
+* `_lru`      the most recently used indexes
 * `_indexed_shards`     a map-style dataset over indexed shards
 """
 

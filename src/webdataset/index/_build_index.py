@@ -1,10 +1,9 @@
-"""Members → index: all at once, one by one while a shard streams by, or many shards side by side."""
+"""Members → index: of one shard, of a shard while it is read, or of many shards in parallel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from itertools import compress
 from operator import ne, sub
 from pathlib import Path
@@ -13,14 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from webdataset import stores, tar
+from webdataset import config, stores, tar
 from webdataset.errors import located
 
-from ._header_columns import GiveUpError, Members
-from ._header_walk import Opened, plain_members
-from ._member_names import sample_and_field
+from ._header_walk import walk_headers
+from ._member_names import split_names
 from ._shard_index import Keys, ShardIndex
-from ._split_columns import cut
 
 _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]
@@ -37,7 +34,7 @@ class Checksum(Protocol):
 
 
 class IndexBuilder:
-    """Collects members as they come by; what belongs to no sample is passed over.
+    """Collects the members of a shard in order; those that belong to no sample are skipped.
 
     >>> builder = IndexBuilder()
     >>> for member in [("a.jpg", 512, 600), ("dir/", 1536, 0), ("a.cls", 2560, 1)]:
@@ -47,11 +44,11 @@ class IndexBuilder:
     """
 
     def __init__(self) -> None:
-        self._names: list[str] = []  # members that came by and were not looked at yet
+        self._names: list[str] = []  # members that are not yet grouped
         self._offsets: list[int] = []
         self._sizes: list[int] = []
         self._columns: list[tuple[_Bools, _Ints, _Ints, _Ints]] = []  # begins a sample, offset, size, field
-        self._keys: list[Keys] = []
+        self._keys: list[str] = []
         self._last: str | None = None  # the key of the last member
         self._fields: dict[str, int] = {}
 
@@ -61,7 +58,7 @@ class IndexBuilder:
         self._offsets.append(data_offset)
         self._sizes.append(size)
         if len(self._names) >= _AT_A_TIME:
-            self._look()
+            self._group()
 
     def add_run(self, names: Iterable[str], data_offsets: Iterable[int], sizes: Iterable[int]) -> None:
         """More members, as columns: what `tar.read_runs` hands out."""
@@ -69,29 +66,11 @@ class IndexBuilder:
         self._offsets += data_offsets
         self._sizes += sizes
         if len(self._names) >= _AT_A_TIME:
-            self._look()
-
-    def add_plain(self, members: Members) -> None:
-        """More members, as `_header_columns` finds them."""
-        if self._names:
-            self._look()
-        found = cut(members.names, self._fields) if len(members.names) else None
-        if found is None:
-            names = [name.tobytes().partition(b"\0")[0].decode("utf-8", "surrogateescape") for name in members.names]
-            self.add_run(names, members.offsets.tolist(), members.sizes.tolist())
-            return
-        begins = found.begins()
-        keys = found.keys(begins)
-        last = keys[len(keys) - 1]
-        if keys[0] == self._last:
-            begins[0], keys = False, keys.tail()
-        self._last = last
-        self._keys.append(keys)
-        self._columns.append((begins, members.offsets, members.sizes, found.fields))
+            self._group()
 
     def finish(self) -> ShardIndex:
-        """The index of what came by: to be called at the archive's end, not before."""
-        self._look()
+        """The index. Call it after the last member."""
+        self._group()
         begins, offsets, sizes, field_numbers = map(np.concatenate, zip(*self._columns, strict=True))
         return ShardIndex(
             np.append(np.flatnonzero(begins), len(begins)),
@@ -99,12 +78,12 @@ class IndexBuilder:
             sizes,
             field_numbers.astype(np.int32),
             tuple(self._fields),
-            Keys.joined(self._keys),
+            Keys(self._keys),
         )
 
-    def _look(self) -> None:
-        """Which members belong together? Asked for many at once: 0.4 µs each instead of 0.8."""
-        keys, endings, kept = _split(self._names)
+    def _group(self) -> None:
+        """Group the collected members into samples, many at once: 0.4 µs each instead of 0.8."""
+        keys, endings, kept = split_names(self._names)
         offsets, sizes = (np.array(column, dtype=np.int64) for column in (self._offsets, self._sizes))
         if kept is not None:
             offsets, sizes = offsets[kept], sizes[kept]
@@ -112,34 +91,10 @@ class IndexBuilder:
         for field in dict.fromkeys(endings):
             self._fields.setdefault(field, len(self._fields))
         field_numbers = np.fromiter(map(self._fields.__getitem__, endings), dtype=np.int64, count=len(endings))
-        self._keys.append(Keys(list(compress(keys, begins.tolist()))))
+        self._keys += compress(keys, begins.tolist())
         self._last = keys[-1] if keys else self._last
         self._columns.append((begins, offsets, sizes, field_numbers))
         self._names, self._offsets, self._sizes = [], [], []
-
-
-def _split(names: list[str]) -> tuple[list[str], list[str], list[int] | None]:
-    """Keys and fields of members, and which ones belong to samples, if not all; ordinary names are cut all at once."""
-    joined = "\0".join(("", *names))
-    if "\0__" not in joined and "\0." not in joined and "/." not in joined:
-        if _have_one_dot(joined):
-            words = joined.replace(".", "\0").split("\0")
-            keys, fields = words[1::2], words[2::2]
-        else:
-            # Twice is faster than once: the parts that are kept would keep the garbage collector busy.
-            keys = [name.partition(".")[0] for name in names]
-            fields = [name.partition(".")[2] for name in names]
-        if not any(not field or "/" in field for field in dict.fromkeys(fields)):
-            return keys, fields, None
-    found = [(row, split) for row, name in enumerate(names) if (split := sample_and_field(name)) is not None]
-    return [key for _, (key, _) in found], [field for _, (_, field) in found], [row for row, _ in found]
-
-
-def _have_one_dot(joined: str) -> bool:
-    """Whether there is exactly one dot in each of these names, every one of which stands behind a NUL."""
-    text = np.frombuffer(joined.encode("utf-8", "surrogateescape"), np.uint8)
-    marks = text[(text == 0) | (text == ord("."))]
-    return len(marks) % 2 == 0 and not marks[::2].any() and bool(marks[1::2].all())
 
 
 def build(members: Iterable[tuple[str, int, int]]) -> ShardIndex:
@@ -155,7 +110,7 @@ def build(members: Iterable[tuple[str, int, int]]) -> ShardIndex:
 
 
 def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
-    """Read a shard once, wherever it lies, and index it.
+    """Read a shard once, from any store, and index it.
 
     >>> with stores.open_write("memory://doc-build/a.tar") as stream:
     ...     _ = stream.write(tar.encode_header("a.txt", 3) + b"abc" + tar.padding(3) + tar.END_OF_ARCHIVE)
@@ -163,15 +118,16 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
     (Extent(field='txt', offset=512, size=3),)
 
     Args:
-        url: where the shard lies.
-        checksum: is given all bytes on the way, such as `hashlib.md5()`.
+        url: the address of the shard.
+        checksum: updated with all bytes, such as `hashlib.md5()`.
     """
     path = stores.is_local(url)
     if checksum is None and path is not None and (index := _walked(path)) is not None:
         return index
     builder = IndexBuilder()
     with located(shard=url), stores.open_read(url) as stream:
-        for run in tar.read_runs(stream if checksum is None else _Watched(stream, checksum)):
+        watched = stream if checksum is None else _Watched(stream, checksum)
+        for run in tar.read_runs(watched, limit=config.read("WDS_DECOMPRESS_LIMIT")):
             base = run.base
             sizes = map(sub, run.stops, run.starts)
             builder.add_run(run.names, [base + start for start in run.starts], sizes)
@@ -179,21 +135,15 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
 
 
 def _walked(path: str) -> ShardIndex | None:
-    """The index of a plain local archive from its headers alone, None if it is not one."""
-    builder = IndexBuilder()
-    try:
-        if not Path(path).is_file():
-            return None  # a named pipe can be opened only once
-        with closing(Opened(path)) as shard:
-            for members in plain_members(shard):
-                builder.add_plain(members)
-    except (GiveUpError, OSError):
-        return None  # reading it as a stream says what there is to say
-    return builder.finish()
+    """The index of a local archive of large plain members, from its headers alone; None if it is not one."""
+    if not Path(path).is_file():
+        return None  # a named pipe can be opened only once
+    members = walk_headers(path)
+    return None if members is None else build(members)
 
 
 def build_indexes(urls: Sequence[str], *, workers: int = 4) -> Iterator[tuple[str, ShardIndex]]:
-    """Index many shards side by side, handed out in the order given.
+    """Index many shards in parallel; yields them in the order given.
 
     >>> list(build_indexes([]))
     []
@@ -203,7 +153,7 @@ def build_indexes(urls: Sequence[str], *, workers: int = 4) -> Iterator[tuple[st
 
 
 class _Watched:
-    """A stream whose bytes somebody else sees too."""
+    """A stream that updates a checksum with its bytes."""
 
     def __init__(self, stream: Any, checksum: Checksum) -> None:
         self._stream, self._checksum = stream, checksum

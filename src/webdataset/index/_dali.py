@@ -6,8 +6,8 @@
 
 A line per sample, four words per field: extension, offset of the data, size, member name (version 1.1: without the
 name). Words are separated by blanks and cannot be quoted, so a shard with blanks in its names gets version 1.1, and one
-with blanks in an extension none. The file is `wds2idx`'s byte for byte wherever that tool is right; for GNU long names
-it writes the offset of the wrong block, and members that belong to no sample get lines: here not.
+with blanks in an extension none. The file is the same, byte for byte, as that of `wds2idx`, except where that tool is
+wrong: for GNU long names it writes the offset of the wrong block, and it writes lines for members without a sample.
 """
 
 from __future__ import annotations
@@ -18,20 +18,16 @@ import numpy as np
 
 from webdataset.errors import EncodingError, FormatError, Where
 
-from ._decimal_columns import from_digits, to_digits
-from ._header_columns import Bytes
 from ._member_names import sample_and_field
 from ._shard_index import Ints, Keys, ShardIndex
-from ._split_columns import cut
+from ._split_columns import Bytes, cut
 
 _WORDS = {"v1.2": 4, "v1.1": 3}
 # Any offset of a real archive has fewer digits; more would not fit 64 bits.
 _MOST_DIGITS = 18
 # Longer names are not put into a matrix: one of a megabyte would make all rows that long.
 _LONG = 128
-# So many members are written at a time, in rows that stay in the cache: 0.1 µs each, 0.66 µs one by one.
-_AT_A_TIME = 1 << 13
-_MOST_BYTES = 1 << 24
+_ZERO = ord("0")
 
 
 def write_dali(index: ShardIndex) -> bytes:
@@ -48,51 +44,23 @@ def write_dali(index: ShardIndex) -> bytes:
                 f"the extension {extension!r} cannot be written into a text index",
                 hint="rename the members; extensions must have characters and no blanks",
             )
-    named = len(index.keys) == len(index) and _are_words(index.keys)
-    lines = [_lines(index, samples, named=named) for samples in _portions(index)]
-    return b"".join([f"v1.{2 if named else 1} {len(index)}\n".encode(), *lines])
+    keys = list(index.keys)
+    named = len(keys) == len(index) and (not keys or ("" not in keys and _is_word("".join(keys))))
+    members = _members(index, keys if named else None)
+    lines = [" ".join(members[first:end]) for first, end in pairwise(index.firsts.tolist())]
+    text = "\n".join([f"v1.{2 if named else 1} {len(index)}", *lines, ""])
+    return text.encode("utf-8", "surrogateescape")
 
 
-def _portions(index: ShardIndex) -> list[slice]:
-    """Samples with about as many members as are written at a time; fewer if a name is long, as all rows will be."""
-    longest = int(index.keys.lengths.max(initial=0)) + max(map(len, index.fields), default=0)
-    step = max(1, min(_AT_A_TIME, _MOST_BYTES // (longest + 1)))
-    bounds = np.unique(np.searchsorted(index.firsts, np.arange(0, len(index.offsets), step))).tolist()
-    return [slice(start, stop) for start, stop in pairwise([*bounds, len(index)]) if start < stop]
-
-
-def _lines(index: ShardIndex, samples: slice, *, named: bool) -> bytes:
-    """The lines of some samples: a row of bytes per member, filled up with NULs, which are left out at the end."""
-    firsts = index.firsts[samples.start : samples.stop + 1]
-    members = slice(int(firsts[0]), int(firsts[-1]))
-    extensions = _extensions(index, members)
-    columns = [extensions, to_digits(index.offsets[members]), to_digits(index.sizes[members])]
-    if named:
-        keys = index.keys.rows(samples).repeat(np.diff(firsts), axis=0)
-        columns.append(np.hstack([keys, np.full((len(keys), 1), ord("."), np.uint8), extensions]))
-    rows = np.zeros((len(extensions), sum(column.shape[1] + 1 for column in columns)), np.uint8)
-    at = 0
-    for column in columns:
-        rows[:, at : at + column.shape[1]] = column
-        at += column.shape[1] + 1
-        rows[:, at - 1] = ord(" ")
-    rows[firsts[1:] - 1 - members.start, -1] = ord("\n")
-    return bytes(rows[rows != 0])
-
-
-def _extensions(index: ShardIndex, members: slice) -> Bytes:
-    """The field names of some members, a row of bytes each."""
-    numbers = index.field_numbers[members]
-    used = np.flatnonzero(np.bincount(numbers))
-    names = [index.fields[number].encode("utf-8", "surrogateescape") for number in used.tolist()]
-    width = max(map(len, names))
-    table = np.array(names, f"S{width}").view(np.uint8).reshape(-1, width)
-    return table[np.searchsorted(used, numbers)]
-
-
-def _are_words(keys: Keys) -> bool:
-    """Whether all of them are words; asked for all at once."""
-    return bool((keys.lengths > 0).all()) and (not len(keys) or _is_word(keys.text))
+def _members(index: ShardIndex, keys: list[str] | None) -> list[str]:
+    """The words of each member."""
+    fields = [index.fields[number] for number in index.field_numbers.tolist()]
+    columns = fields, index.offsets.tolist(), index.sizes.tolist()
+    if keys is None:
+        return [f"{field} {offset} {size}" for field, offset, size in zip(*columns, strict=True)]
+    owners = np.repeat(np.arange(len(index)), np.diff(index.firsts)).tolist()
+    named = zip(*columns, owners, strict=True)
+    return [f"{field} {offset} {size} {keys[owner]}.{field}" for field, offset, size, owner in named]
 
 
 def _is_word(text: str) -> bool:
@@ -100,7 +68,9 @@ def _is_word(text: str) -> bool:
 
 
 def read_dali(data: bytes, name: str = "") -> ShardIndex:
-    r"""An index out of its text, checked: it may come from anywhere.
+    r"""An index from its text, checked: it may come from anywhere.
+
+    Parsed as columns: 0.4 µs a member instead of 1.3, which is a fifth of an epoch over samples of 1 kB.
 
     >>> index = read_dali(b"v1.2 1\njpg 512 600 a.jpg cls 2048 1 a.cls\n")
     >>> index.key(0), index.extents(0)[1]
@@ -118,14 +88,14 @@ def read_dali(data: bytes, name: str = "") -> ShardIndex:
         raise _malformed(f"the index announces {announced} samples and has {len(per_line)}", name)
     if bool((per_line % words_each != 0).any()):
         line = int(np.flatnonzero(per_line % words_each)[0]) + 2
-        raise _malformed(f"line {line} of the index has not {words_each} words per field", name)
+        raise _malformed(f"line {line} of the index: expected {words_each} words per field", name)
     offsets, sizes = (_numbers(words, slice(each, None, words_each), name) for each in (1, 2))
     members = slice(3 if words_each == 4 else 0, None, words_each)
     return _assemble(words, members, offsets, sizes, per_line // words_each, named=words_each == 4)
 
 
 class _Words:
-    """The words of a text and where they stand; a blank or the end of a line follows each."""
+    """The words of a text and their offsets; a blank or the end of a line follows each."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -166,20 +136,32 @@ def count_dali(data: bytes, name: str = "") -> int:
 def _header(data: bytes, name: str) -> tuple[int, int]:
     words = data.partition(b"\n")[0][:64].decode("ascii", "replace").split(" ")
     if len(words) != 2 or words[0] not in _WORDS or not _is_number(words[1]):
-        raise _malformed(f"the index begins with {' '.join(words)[:40]!r} and not with 'v1.2 <samples>'", name)
+        raise _malformed(f"expected 'v1.2 <samples>' at the start of the index, got {' '.join(words)[:40]!r}", name)
     return _WORDS[words[0]], int(words[1])
 
 
 def _numbers(words: _Words, which: slice, name: str) -> Ints:
     stops, lengths = words.stops[which], words.stops[which] - words.starts[which]
     if len(lengths) and lengths.min() > 0 and lengths.max() <= _MOST_DIGITS:
-        numbers = from_digits(words.text, stops, lengths)
+        numbers = _from_digits(words.text, stops, lengths)
         if numbers is not None:
             return numbers
     wrong = next((word for word in words.listed(which) if not _is_number(word)), None)
     if wrong is not None:
-        raise _malformed(f"the index has {wrong[:40]!r} where an offset or a size belongs", name)
+        raise _malformed(f"expected an offset or a size in the index, got {wrong[:40]!r}", name)
     return np.zeros(0, np.int64)  # no samples
+
+
+def _from_digits(text: Bytes, stops: Ints, lengths: Ints) -> Ints | None:
+    """The numbers whose digits end before `stops` in a text; None if something there is not a digit."""
+    numbers = np.zeros(len(stops), np.int64)
+    for place in range(int(lengths.max(initial=0))):
+        digits = text[np.maximum(stops - 1 - place, 0)] - np.uint8(_ZERO)  # bytes below "0" wrap to large numbers
+        digits *= place < lengths
+        if digits.max() > 9:
+            return None
+        numbers += digits.astype(np.int64) * 10**place
+    return numbers
 
 
 def _is_number(word: str) -> bool:

@@ -22,7 +22,7 @@ _PORTION = 1 << 20
 def index_shards(
     urls: Sequence[str], *, place: str | None = None, workers: int = 4, store: bool = True, name: str | None = None
 ) -> Description:
-    """Index shards side by side, store each index beside its shard or in `place`, and describe the dataset.
+    """Index shards in parallel, store each index next to its shard or in `place`, and describe the dataset.
 
     >>> from webdataset import tar
     >>> with stores.open_write("memory://doc-describe/a.tar") as stream:

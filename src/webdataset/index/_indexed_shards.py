@@ -1,4 +1,4 @@
-"""A map-style dataset over indexed shards: length, any sample, any slice, any key, only the fields that are wanted."""
+"""A map-style dataset over indexed shards: length, any sample, any slice, any key, only selected fields."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ._lru import RecentIndexes
 from ._shard_index import Extent, ShardIndex
 from ._validate import stale
 
-# How many shards stay open. A mapping costs address space only, a remote shard nothing.
+# How many readers of shards are kept.
 _OPEN_SHARDS = 64
 # Indexes that have to be read or built before the length is known come from files and networks.
 _WORKERS = 8
 
 
 class SampleLocation(NamedTuple):
-    """Where a sample lies: known without reading it."""
+    """Where a sample is stored: known without reading it."""
 
     url: str
     number: int
@@ -58,7 +58,7 @@ class IndexedShards(Sequence[Any]):
     Args:
         shards: addresses, or a description that knows how many samples each shard has.
         fields: fetch only these; None fetches all.
-        index: a directory or bucket where indexes are kept; None looks beside the shards. A shard without an index is
+        index: a directory or bucket where indexes are kept; None looks next to the shards. A shard without an index is
             read once.
         transform: a function of a sample, such as a decoder.
         lazy: fetch a field when it is asked for, not before.
@@ -107,7 +107,7 @@ class IndexedShards(Sequence[Any]):
         except IndexError:
             raise IndexError(f"there is no sample {number}: the dataset has {len(self):,}") from None
         except TypeError:
-            raise TypeError(f"{number!r} is neither the number nor the key of a sample, nor a slice") from None
+            raise TypeError(f"expected the number or key of a sample, or a slice, got {number!r}") from None
         return self._shards.locate(stored)
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
@@ -138,7 +138,7 @@ class IndexedShards(Sequence[Any]):
         """The bytes of one field of many samples, one a row, without a step per sample; all must be of one size."""
         wanted = np.asarray(numbers, np.int64)
         if len(wanted) == 0 or wanted.min() < 0 or wanted.max() >= len(self):
-            raise IndexError(f"numbers from 0 to {len(self) - 1} are wanted, and at least one")
+            raise IndexError(f"expected numbers from 0 to {len(self) - 1}, and at least one")
         stored = self._numbers.start + wanted * self._numbers.step
         starts = self._shards.starts
         shards = np.searchsorted(starts, stored, side="right") - 1
@@ -155,11 +155,12 @@ class IndexedShards(Sequence[Any]):
 
     def find(self, key: str) -> int:
         """The number of the sample with this key."""
-        number = self._shards.find(key)
         try:
-            return self._numbers.index(number)
-        except ValueError:
-            raise KeyError(key) from None
+            return self._numbers.index(self._shards.find(key))
+        except (KeyError, ValueError):
+            first = next((self._shards.index(shard).key(0) for shard in range(len(self._shards.urls))), None)
+            keys = "their index stores no keys" if first is None else f"the first one is {first!r}"
+            raise KeyError(f"there is no sample {key!r} among these {len(self):,}; {keys}") from None
 
     def where(self, number: int) -> SampleLocation:
         """Shard, key and byte ranges of a sample, without reading it."""
@@ -182,13 +183,13 @@ class IndexedShards(Sequence[Any]):
         return self._shards.index(shard).start(inside) if inside else 0
 
     def stale(self, shard: int) -> StaleIndex:
-        """The error for a shard that does not hold as many samples as was said."""
+        """The error for a shard that does not contain as many samples as expected."""
         return stale(
-            f"the shard does not hold the {self._shards.counts[shard]} samples it should", self._shards.urls[shard]
+            f"the shard does not contain {self._shards.counts[shard]} samples, as expected", self._shards.urls[shard]
         )
 
     def close(self) -> None:
-        """Let go of open shards."""
+        """Close open shards."""
         self._shards.close()
 
     def __enter__(self) -> Self:
@@ -251,7 +252,7 @@ class LazySample(Mapping[str, Any]):
 
 
 class _Shards:
-    """The shards behind a dataset and all views of it: counts, indexes and open readers."""
+    """The shards of a dataset and of all views of it: counts, indexes and open readers."""
 
     def __init__(self, shards: Sequence[str] | Description, place: str | None, *, keep: bool) -> None:
         self._place = place

@@ -1,6 +1,6 @@
-"""Learn the index of a shard while somebody reads it for its samples, and keep it for the next time.
+"""Build the index of a shard while its samples are read, and store it for the next time.
 
-No byte is read for it that would not be read anyway. An index is kept only of a shard that was read from its first byte
+No additional byte is read. An index is stored only of a shard that was read from its first byte
 to its end without a failure; it is the one that `build_index` would give.
 """
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Places that could not be written to; said once per process, not once per shard.
+# Directories that could not be written to; logged once per process, not once per shard.
 _refused: set[str] = set()
 
 
 @dataclass(frozen=True)
 class LearnIndexes:
-    """Keeps the indexes of shards that are read to their end.
+    """Stores the indexes of shards that are read to their end.
 
     >>> from webdataset import tar
     >>> learn = LearnIndexes("memory://doc-learn/indexes")
@@ -43,17 +43,17 @@ class LearnIndexes:
     True
 
     Args:
-        place: a directory or bucket for the indexes; None is beside the shards, where those are on this machine.
+        place: a directory or bucket for the indexes; None is next to the shards, if those are local.
     """
 
     place: str | None = None
 
     def begin(self, url: str) -> Lesson | None:
-        """What is to be told about a shard that is being read; None if there is nothing to learn."""
+        """A builder for a shard that is being read; None if its index exists or cannot be stored."""
         try:
             where = index_url(url, self.place)
         except SpecError:
-            return None  # a command has no place beside it
+            return None  # an index cannot be stored next to a command
         if (self.place is None and stores.is_local(url) is None) or self._home(where) in _refused:
             return None
         return None if _is_known(url, where) else Lesson(self, url)
@@ -69,7 +69,7 @@ class LearnIndexes:
         return None
 
     def _refuse(self, url: str, error: Exception) -> None:
-        """Remember a place that cannot be written to, and say so the first time."""
+        """Remember a directory that cannot be written to, and log it the first time."""
         home = self._home(index_url(url, self.place))
         if home not in _refused:
             _refused.add(home)
@@ -81,7 +81,7 @@ class LearnIndexes:
 
 
 class Lesson:
-    """What has been learned of one shard so far."""
+    """The index of one shard that is being read."""
 
     def __init__(self, learn: LearnIndexes, url: str) -> None:
         self._learn, self._url = learn, url

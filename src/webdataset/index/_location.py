@@ -120,7 +120,10 @@ def has_index(url: str) -> bool:
 
 def _candidates(url: str, place: str | None) -> list[str]:
     if place is not None:
-        return [index_url(url, place)]
+        # Ours first, then plainly named ones, as users of DALI keep them.
+        name = url.rpartition("/")[2].partition("?")[0]
+        plain = [f"{place.rstrip('/')}/{found}" for found in (index_url(name), dali_name(name))]
+        return list(dict.fromkeys([index_url(url, place), *plain]))
     if stores.scheme_of(url) == "pipe":
         return []
     bare = like(url, url.partition("?")[0]) if "://" in url else url

@@ -1,4 +1,4 @@
-"""One sample, or some of its fields, out of the middle of a shard."""
+"""Single samples of a shard, or some of their fields."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webdataset import tar
 from webdataset.errors import DuplicateField, FormatError, ShardNotFound, SpecError, Where, located
+from webdataset.names import OWN_FIELDS
+from webdataset.tar import BLOCK
 
 from ._fetch_ranges import LocalFile, Member, Ranged, open_bytes
-from ._member_names import sample_and_field
-from ._shard_index import Extent, ShardIndex, padded
-from ._validate import check_end, header_fits, stale
+from ._shard_index import Extent, ShardIndex
+from ._validate import Gap, check_end, check_gap, gap_sizes, header_fits, only_times_before, stale, suspicious_gaps
 
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 
@@ -23,7 +23,7 @@ _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 class ShardReader:
     """Random access to the samples of one shard. Opened when first used; closed by `close` or with the last reference.
 
-    >>> from webdataset import stores
+    >>> from webdataset import stores, tar
     >>> from ._build_index import build_index
     >>> with stores.open_write("memory://doc-lookup/a.tar") as stream:
     ...     for name in ("a.txt", "b.txt"):
@@ -34,19 +34,22 @@ class ShardReader:
     {'__key__': 'b', '__url__': 'memory://doc-lookup/a.tar', 'txt': b'abc'}
 
     Args:
-        url: where the shard lies.
+        url: the address of the shard.
         index: what it holds; checked against the shard on the way.
     """
 
     def __init__(self, url: str, index: ShardIndex) -> None:
         if url.lower().endswith(_PACKED):
             raise SpecError(
-                f"{url!r} is packed, and a packed shard can be read from its beginning only",
-                hint="unpack it, or read it as a stream",
+                f"{url!r} is compressed, and a compressed shard can be read from its beginning only",
+                hint="decompress it, or read it as a stream",
             )
         self.url = url
         self.index = index
         self._bytes: LocalFile | Ranged | None = None
+        self._gaps = gap_sizes(index)
+        self._irregular = _per_sample(self._gaps != BLOCK, index)
+        self._any_irregular = bool(self._irregular.any())
         self._columns: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def sample(self, number: int, fields: Sequence[str] | None = None) -> dict[str, Any]:
@@ -57,6 +60,7 @@ class ShardReader:
         """Several samples with as few requests as possible, in the order asked for."""
         opened = self._bytes or self._open()
         wanted = [_wanted(self.index.extents(number), fields) for number in numbers]
+        self._check_irregular(numbers, opened)
         if len(wanted) == 1:
             return [self._assemble(numbers[0], opened.read_members(wanted[0]), opened)]
         members = iter(opened.read_members([extent for extents in wanted for extent in extents]))
@@ -68,23 +72,24 @@ class ShardReader:
     def column(self, numbers: NDArray[np.int64], field: str) -> NDArray[np.uint8]:
         """The bytes of one field of several samples as a matrix; all have to be of one size.
 
-        No step per sample, and no header is looked at: what the index says is checked against the shard's end alone.
+        No step per sample: headers are read only where the index leaves more bytes than one header takes.
         """
         opened = self._bytes or self._open()
+        self._check_irregular(numbers, opened)
         if field not in self._columns:
             with located(shard=self.url):
                 self._columns[field] = self.index.column(field)
         offsets, sizes = (column[numbers] for column in self._columns[field])
         if (sizes != sizes[0]).any():
             raise FormatError(
-                f"the field {field!r} is of different sizes, {sizes.min()} to {sizes.max()} bytes",
+                f"the field {field!r} has different sizes, {sizes.min()} to {sizes.max()} bytes",
                 Where(shard=self.url, field=field),
                 hint="read such samples one by one",
             )
         return opened.read_rows(offsets, int(sizes[0]))
 
     def close(self) -> None:
-        """Let go of the file; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         if self._bytes is not None:
             self._bytes.close()
             self._bytes = None
@@ -98,9 +103,10 @@ class ShardReader:
                 opened = open_bytes(self.url)
             except FileNotFoundError as error:
                 raise ShardNotFound(
-                    "the shard is not there", Where(shard=self.url), hint="check the path; it was indexed before"
+                    "shard not found", Where(shard=self.url), hint="check the path; it was indexed before"
                 ) from error
             check_end(self.index, opened.size, opened.read, self.url)
+            self._check_gaps(suspicious_gaps(self._gaps), opened)
             self._bytes = opened
         return self._bytes
 
@@ -111,6 +117,8 @@ class ShardReader:
         sample: dict[str, Any] = {"__key__": key, "__url__": self.url}
         for extent, _, data in members:
             field = extent.field.lower()
+            if field in OWN_FIELDS and field != "__key__":
+                continue  # the reader's own value replaces it, as in a stream
             if field in sample:
                 raise DuplicateField("the sample has the field twice", Where(field=field, key=key, shard=self.url))
             sample[field] = data
@@ -120,23 +128,46 @@ class ShardReader:
 
     def _looked_up(self, number: int, opened: LocalFile | Ranged) -> str:
         """The key of a sample from its own headers, all of them parsed and compared with the index."""
-        extents = self.index.extents(number)
-        start, stop = self.index.start(number), padded(extents[-1].stop)
-        body = opened.read(start, stop - start) + tar.END_OF_ARCHIVE
-        try:
-            members = {member.data_offset: member for member in tar.read_members(body, start=start)}
-        except ValueError as error:
-            raise stale(f"there is no sample where the index says, at byte {start}", self.url, start) from error
-        expected, key = self.index.key(number), None
-        for extent in extents:
-            member = members.get(extent.offset)
-            split = sample_and_field(member.name) if member is not None else None
-            if member is None or split is None or member.size != extent.size or split[1] != extent.field:
-                raise stale(f"there is no member .{extent.field} where the index says", self.url, extent.offset)
-            key = split[0]
-            if expected is not None and key != expected:
-                raise stale(f"sample {key!r} lies where the index says {expected!r}", self.url, extent.offset)
-        return str(key)
+        first, end = self.index.firsts[number : number + 2].tolist()
+        keys = [check_gap(*gap, self.url) for gap in self._gaps_before(range(first, end), opened)]
+        expected = self.index.key(number)
+        for key in keys:
+            if key != (keys[0] if expected is None else expected):
+                start = self.index.start(number)
+                raise stale(f"expected sample {expected or keys[0]!r}, found {key!r}", self.url, start)
+        return keys[0]
+
+    def _check_irregular(self, numbers: Sequence[int] | NDArray[np.int64], opened: LocalFile | Ranged) -> None:
+        """Look into the gaps before the members of these samples, where there are any."""
+        if not self._any_irregular:
+            return
+        for number in [each for each in numbers if self._irregular[each]]:
+            first, end = self.index.firsts[number : number + 2].tolist()
+            self._check_gaps([each for each in range(first, end) if self._gaps[each] != BLOCK], opened)
+
+    def _check_gaps(self, members: Sequence[int], opened: LocalFile | Ranged) -> None:
+        for gap in self._gaps_before(members, opened):
+            if not only_times_before(gap.data):
+                check_gap(*gap, self.url)
+
+    def _gaps_before(self, members: Sequence[int], opened: LocalFile | Ranged) -> list[Gap]:
+        """What is stored between the members before these and their data."""
+        index, extents, gaps = self.index, [], []
+        for number in members:
+            offset, size = int(index.offsets[number]), int(self._gaps[number])
+            extents.append(Extent(index.fields[index.field_numbers[number]], offset, int(index.sizes[number])))
+            # The reader fetches a block and what follows it, which is the gap when it is asked for in these words.
+            gaps.append(Extent("", offset - size + BLOCK, size - BLOCK))
+        fetched = opened.read_members(gaps)
+        return [
+            Gap(header + data, gap.offset - BLOCK, extent)
+            for extent, (gap, header, data) in zip(extents, fetched, strict=True)
+        ]
+
+
+def _per_sample(members: NDArray[np.bool_], index: ShardIndex) -> NDArray[np.bool_]:
+    """Which samples have one of these members."""
+    return np.logical_or.reduceat(members, index.firsts[:-1]) if len(index) else np.zeros(0, bool)
 
 
 def _wanted(extents: tuple[Extent, ...], fields: Sequence[str] | None) -> tuple[Extent, ...]:

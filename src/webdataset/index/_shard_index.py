@@ -1,7 +1,7 @@
-"""What an index of one shard holds: for every sample its key, and for every field where its bytes lie.
+"""The index of one shard: the key of every sample, and the offset and size of every field.
 
 Columns, not objects: a shard of 10,000 samples with two fields takes 0.6 MB and loads in milliseconds. Offsets are
-those of the data, behind the header, in the unpacked archive.
+those of the data, after the header, in the uncompressed archive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TABLE_ENTRY = 190
 
 
 class Extent(NamedTuple):
-    """Where one field's bytes lie.
+    """Offset and size of one field.
 
     >>> Extent("jpg", 512, 600).stop
     1112
@@ -37,7 +37,7 @@ class Extent(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The first byte behind the data."""
+        """The first byte after the data."""
         return self.offset + self.size
 
 
@@ -83,7 +83,7 @@ class ShardIndex:
 
     @property
     def end(self) -> int:
-        """Where the archive goes on behind the last member: its end marker stands here."""
+        """The offset after the last member, where the end-of-archive mark begins."""
         if not len(self.offsets):
             return 0
         return padded(int(self.offsets[-1] + self.sizes[-1]))
@@ -104,7 +104,7 @@ class ShardIndex:
         return self._numbers[key]
 
     def extents(self, number: int) -> tuple[Extent, ...]:
-        """Where the fields of a sample lie, in the order of the archive."""
+        """Offsets and sizes of the fields of a sample, in the order of the archive."""
         # A sample has a few members; one `item` each is faster than slices of three columns.
         field, offset, size = self.field_numbers.item, self.offsets.item, self.sizes.item
         members = range(self.firsts.item(number), self.firsts.item(number + 1))
@@ -129,7 +129,7 @@ class ShardIndex:
         return (self.extents(number) for number in range(len(self)))
 
     def start(self, number: int) -> int:
-        """Where the headers of a sample may begin: behind the data of the sample before it."""
+        """Where the headers of a sample may begin: after the data of the sample before it."""
         first = int(self.firsts[number])
         return padded(int(self.offsets[first - 1] + self.sizes[first - 1])) if first else 0
 
@@ -158,48 +158,16 @@ class Keys(Sequence[str]):
 
     @classmethod
     def of_text(cls, text: bytes, lengths: Ints) -> Keys:
-        """Keys that stand behind each other in a text, given by their lengths in bytes."""
+        """Keys that follow each other in a text, given by their lengths in bytes."""
         keys = cls()
         keys._text, keys._ends = text, np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=keys._ends[1:])
         return keys
 
-    @classmethod
-    def joined(cls, parts: Sequence[Keys]) -> Keys:
-        """The keys of all parts, one part after the other."""
-        lengths = [part.lengths for part in parts]
-        return cls.of_text(b"".join(part._text for part in parts), np.concatenate([*lengths, np.zeros(0, np.int64)]))
-
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
         return len(self._text) + self._ends.nbytes
-
-    @property
-    def text(self) -> str:
-        """All keys behind each other."""
-        return self._text.decode("utf-8", "surrogateescape")
-
-    @property
-    def lengths(self) -> Ints:
-        """How many bytes each key has."""
-        return np.diff(self._ends)
-
-    def rows(self, which: slice) -> NDArray[np.uint8]:
-        """Some of the keys, a row of bytes each, filled up with NULs."""
-        ends = self._ends[which.start : which.stop + 1]
-        lengths = np.diff(ends)
-        width = int(lengths.max(initial=0))
-        text = np.frombuffer(self._text, np.uint8)[ends[0] : ends[-1]]
-        if (lengths == width).all():
-            return text.reshape(len(lengths), width)
-        rows = np.zeros((len(lengths), width), np.uint8)
-        rows[np.arange(width) < lengths[:, None]] = text
-        return rows
-
-    def tail(self) -> Keys:
-        """All but the first."""
-        return Keys.of_text(self._text[self._ends[1] :], np.diff(self._ends[1:]))
 
     def __len__(self) -> int:
         return len(self._ends) - 1

@@ -1,24 +1,36 @@
-"""Does this index describe this shard? Asked when a shard is first used, and again for every member that is read.
+"""Does this index describe this shard? Checked when a shard is first used, and again for every member that is read.
 
-An index says where members lie, what they are called and how long they are. All of that is written in the archive too,
-so nothing has to be believed: behind the last indexed member there must be no further sample, and before every member's
-data its header, with its name and its size. Whatever passes both is read correctly, whenever and by whom the index was
-made; whatever does not is `StaleIndex`.
+An index says where members are, what they are called and how long they are. All of that is written in the archive too,
+so nothing has to be trusted:
+
+* after the last indexed member there is no further sample;
+* before the data of every member is its header, with its name and its size;
+* between two indexed members there is nothing but that header: the largest gaps are looked into when a shard is
+  opened, every other one that is larger than a header together with the sample after it.
+
+Whatever passes is read correctly, whenever and by whom the index was made; whatever does not is `StaleIndex`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
 
 from webdataset import stores, tar
-from webdataset.errors import FormatError, StaleIndex, Where
+from webdataset.errors import BadHeader, FormatError, StaleIndex, TruncatedShard, Where
 from webdataset.tar import BLOCK
 
 from ._member_names import sample_and_field
-from ._shard_index import ShardIndex
+from ._shard_index import Extent, Ints, ShardIndex, padded
 
 # Zeros that may follow an archive's end: GNU tar fills up records of 10,240 bytes, tapes use records of up to 1 MiB.
 _LONGEST_END = 1 << 20
+
+# Gaps between members that are looked into when a shard is opened. The others are, together with their sample.
+_CHECKED_AT_ONCE = 64
+_FILES = frozenset({b"0", b"\0", b"7"})
 
 Read = Callable[[int, int], bytes]
 
@@ -37,7 +49,7 @@ def check_end(index: ShardIndex, size: int, read: Read, url: str) -> None:
     if rest < 0:
         raise stale(f"the index describes {end} bytes, the shard has {size}", url)
     if (rest > _LONGEST_END or any(read(end, rest))) and _holds_samples(url, end):
-        raise stale(f"the shard goes on behind byte {end}, where the index ends", url, offset=end)
+        raise stale(f"the shard has more samples after byte {end}, where the index ends", url, offset=end)
 
 
 def _holds_samples(url: str, start: int) -> bool:
@@ -47,6 +59,73 @@ def _holds_samples(url: str, start: int) -> bool:
             return any(sample_and_field(member.name) for member in tar.read_members(stream, start=start))
         except FormatError:
             return True
+
+
+class Gap(NamedTuple):
+    """What an archive holds between the end of one indexed member and the data of the next."""
+
+    data: bytes
+    start: int
+    extent: Extent  # of the member after it
+
+
+def gap_sizes(index: ShardIndex) -> Ints:
+    """The bytes before the data of each member: those of its header, if nothing is missing in the index.
+
+    >>> from ._build_index import build
+    >>> gap_sizes(build([("a.txt", 512, 3), ("b.txt", 2560, 3)]))
+    array([ 512, 1536])
+    """
+    ends = index.offsets[:-1] + index.sizes[:-1]
+    before = np.concatenate([np.zeros(1, np.int64), -(-ends // BLOCK) * BLOCK])
+    gaps: Ints = index.offsets - before[: len(index.offsets)]
+    return gaps
+
+
+def suspicious_gaps(gaps: Ints) -> list[int]:
+    """The members before whose data something may be missing in the index: the largest of the unusual gaps.
+
+    >>> suspicious_gaps(np.array([512, 512, 1536, 512]))
+    [2]
+    """
+    sizes, counts = np.unique(gaps, return_counts=True)
+    usual = sizes[counts.argmax()] if len(sizes) else BLOCK
+    unusual = np.flatnonzero((gaps != BLOCK) & (gaps != usual))
+    largest = unusual[np.argsort(gaps[unusual])[::-1][:_CHECKED_AT_ONCE]]
+    return [int(number) for number in largest]
+
+
+def check_gap(gap: bytes, start: int, extent: Extent, url: str) -> str:
+    """The key of the member whose data follow a gap; an error if the index does not list what is in the gap.
+
+    >>> import tarfile
+    >>> info = tarfile.TarInfo("a.txt")
+    >>> check_gap(info.tobuf(), 0, Extent("txt", 512, 0), "a.tar")
+    'a'
+    >>> check_gap(info.tobuf() * 2, 0, Extent("txt", 1024, 0), "a.tar")
+    Traceback (most recent call last):
+    webdataset.errors.StaleIndex: the index does not list the member a.txt – a.tar, byte 0 – ...
+    """
+    position = start
+    try:
+        for header, at in tar.read_headers(gap, start):
+            split = sample_and_field(header.name) if header.kind in _FILES else None
+            if at == extent.offset and header.size == extent.size and split is not None and split[1] == extent.field:
+                return split[0]
+            if split is not None:
+                raise stale(f"the index does not list the member {header.name}", url, position)
+            position = at + padded(header.size)
+    except (BadHeader, TruncatedShard) as error:
+        raise stale(f"expected a member .{extent.field} at this offset", url, extent.offset) from error
+    raise stale(f"expected a member .{extent.field} at this offset", url, extent.offset)
+
+
+def only_times_before(gap: bytes) -> bool:
+    """Whether a gap is a PAX header with times alone, and a header: what the public library's writer writes."""
+    if len(gap) != 3 * BLOCK or gap[156] != ord("x") or gap[124:132] != b"00000000":
+        return False
+    size = gap[132:135]
+    return size.isdigit() and tar.only_times(gap[BLOCK : BLOCK + int(size, 8)])
 
 
 def header_fits(block: bytes, name: bytes, size: int) -> bool:

@@ -126,6 +126,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         length = older.pop("length", None)
         if older:
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
+        urls = shards.kept(urls)
         opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose)
         cached = opener is not stores.open_read
         if in_memory:

@@ -1,22 +1,22 @@
-"""The samples room: shards → samples.
+"""Samples: shards → samples.
 
-In come shards (`{"url": …}`, maybe with an open `stream` or a `local_path`); out come samples: dicts with `__key__`,
+In: shards (`{"url": …}`, optionally with an open `stream` or a `local_path`). Out: samples: dicts with `__key__`,
 `__url__`, for local shards `__local_path__`, and the fields as bytes. A sample is the consecutive members of one shard
-that share a key. This room does not know how a tar header looks, where bytes come from, or what a field means.
+that share a key. This package does not know tar headers, stores or the meaning of fields.
 
 Files:
     _file_filter    which members are read, under what name
-    _group_samples     members → samples, the rule in plain words
-    _gather_samples    the same for whole windows of members, fast
-    _sample_errors    how members fail to be samples
+    _group_samples     members → samples one by one: the reference
+    _gather_samples    the same for whole windows of members, faster
+    _sample_errors    errors for members that make no sample
     _read_progress  how far the reader is
     _read_samples      shards → samples: the stage `ReadSamples`, and `read_shard`
 """
 
-from webdataset.names import is_meta, split_name
+from webdataset.names import OWN_FIELDS, is_meta, split_name
 
 from ._file_filter import choose
-from ._group_samples import OWN_FIELDS, Sample, group_members
+from ._group_samples import Sample, group_members
 from ._read_samples import ReadSamples, read_shard
 
 __all__ = [

@@ -17,7 +17,7 @@ Select = Callable[[str], bool] | str | Collection[str]
 
 
 def choose(select_files: Select | None = None, rename_files: Callable[[str], str] | None = None) -> Rename | None:
-    """The function from stored name to name, or to None for members nobody wants; None when all are wanted as they are.
+    """The function from stored name to name, or to None for members to skip; None if all are read as they are.
 
     >>> choice = choose("*.{jpg,cls}", str.lower)
     >>> choice("0001.JPG"), choice("0001.json"), choice("__meta__/0001.jpg")
@@ -48,14 +48,14 @@ def as_predicate(select_files: Select | None) -> Callable[[str], object] | None:
     True
     >>> as_predicate(3)
     Traceback (most recent call last):
-    webdataset.errors.SpecError: select_files=3 selects nothing – give a function of the name, or glob patterns ...
+    webdataset.errors.SpecError: select_files=3 is not valid – give a function of the name, or glob patterns ...
     """
     if select_files is None or callable(select_files):
         return select_files
     patterns = [select_files] if isinstance(select_files, str) else select_files
     if not isinstance(patterns, Collection) or not all(isinstance(pattern, str) for pattern in patterns):
         raise SpecError(
-            f"select_files={select_files!r} selects nothing",
+            f"select_files={select_files!r} is not valid",
             hint='give a function of the name, or glob patterns such as "*.jpg" or ["*.jpg", "*.cls"]',
         )
     from braceexpand import braceexpand

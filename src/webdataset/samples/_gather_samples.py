@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webdataset.flow import EndOfStreamError
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.names import is_meta, split_name
+from webdataset.names import OWN_FIELDS, is_meta, split_name
 
-from ._group_samples import OWN_FIELDS, Keys, Sample
+from ._group_samples import Keys, Sample
 from ._sample_errors import duplicate_field, split_sample
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ class Gatherer:
                     seen = self._seen
                 key, begun, sample = stem, offset, blank()
                 sample["__key__"] = key
-                if field is not None:
+                if field is None:
+                    self._leave_out(field, key, name, offset, whole=whole)
+                else:
                     sample[field] = data[start:stop]
             elif field is None or field in sample:
                 self._leave_out(field, key, name, offset, whole=whole)
@@ -131,11 +133,11 @@ class Gatherer:
         return key, field
 
     def _may_begin(self, key: str, name: str, offset: int, samples: list[Sample]) -> bool:
-        """Whether a key is new. If it is not, that is an error; if that is forgiven, its members are left out.
+        """Whether a key is new. If not, that is an error; if the handler accepts it, the members are left out.
 
         A shard in rising order, which is what sorted names make, cannot have a key twice, so its keys are only noted
-        down. The set of them is built when one falls behind: looking 40,000 keys up in it costs 0.4 µs for each. Only
-        then, too, a reading that begins in the middle has to know what stands before.
+        down. The set of them is built when a key is smaller than the one before: looking up 40,000 keys costs 0.4 µs
+        each. Only then a reading that begins in the middle has to know the keys before it.
         """
         if self._seen is None:
             self._seen = {key for keys in self._risen for key in keys.split("\0")}
@@ -158,7 +160,10 @@ class Gatherer:
             seen.update(key for key, _ in map(self._split, names) if key is not None)
 
     def _leave_out(self, field: str | None, key: str, name: str, offset: int, *, whole: bool) -> None:
-        """A field that is not to be kept, or that is there already."""
+        """A field that is not kept, or that the sample has already."""
+        if field is None:
+            ending = str(self._keys(name)[1])
+            field = "__key__" if (ending.lower() if self._lcase else ending) == "__key__" else None
         if field is not None and whole:
             self._ask(duplicate_field(field, key, name, self._url, offset))
 

@@ -1,4 +1,4 @@
-"""Members → samples, one by one: the rule in plain words. `_gather_samples` is its fast twin, tested to agree."""
+"""Members → samples, one by one: the reference. `_gather_samples` does the same faster, and is tested against it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.names import is_meta, split_name
+from webdataset.names import OWN_FIELDS, is_meta, split_name
 
 from ._sample_errors import duplicate_field, split_sample
 
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 Sample = dict[str, Any]
 Keys = Callable[[str], tuple[str | None, str | None]]
-
-# What the reader itself says about a sample. A shard written with keep_meta=True holds files of these names; the
-# reader's own words win, and the stored ones, which tell where the sample was read before, are left out.
-OWN_FIELDS = frozenset({"__key__", "__url__", "__local_path__"})
 
 
 def group_members(
@@ -64,7 +60,7 @@ def group_members(
         sample: Sample = {"__key__": key, **own}
         for _, ending, member in together:
             field = ending.lower() if lcase else ending
-            if field in OWN_FIELDS:
+            if field in OWN_FIELDS and field != "__key__":
                 continue
             if field in sample:
                 if not handler(duplicate_field(field, key, member.name, url, member.offset)):

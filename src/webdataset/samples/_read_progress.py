@@ -49,7 +49,7 @@ class InShard(Progress):
 
     @property
     def offset(self) -> int:
-        """Where the sample that was handed on last begins; looked up only when somebody asks."""
+        """The offset of the sample that was yielded last; looked up only when needed."""
         return self._offsets[self.taken - self._before - 1]
 
     @property

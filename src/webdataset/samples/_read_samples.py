@@ -18,7 +18,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from webdataset import stores
+from webdataset import config, stores
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source, url_from_json
 from webdataset.handlers import Handler, reraise_exception
@@ -47,17 +47,17 @@ class ReadSamples(Source):
 
     Attributes:
         handler: asked about every failure; see the module's first lines.
-        select_files: which members to read: a predicate on the name, or glob patterns. The others are not even copied.
+        select_files: which members to read: a predicate on the name, or glob patterns. The others are not copied.
         rename_files: member name → member name, before they are selected.
         keys: member name → (key, field); (None, None) for members that belong to no sample.
         lcase: fields in lower case.
         suffixes: keep only these fields.
-        strict: insist on the end-of-archive mark; False takes an archive that was cut between two members for whole.
-            One that was cut inside a member is an error either way, behind the members before it.
+        strict: require the end-of-archive mark; False accepts an archive that is truncated between two members.
+            One that is truncated inside a member is an error either way, after the members before it.
         concatenated: read all archives of a shard that is several, one after the other; False reads the first.
         allow_split: a key that comes back later in its shard starts another sample instead of being an error.
         opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle, and one
-            that has `local_path(url)` tells where its copy of a shard lies.
+            that has `local_path(url)` returns the path of its copy of a shard.
         learn: keep the index of every shard that is read from its beginning to its end without a failure.
     """
 
@@ -81,7 +81,7 @@ class ReadSamples(Source):
                 hint = "for example wds.warn_and_continue" if name == "handler" else None
                 raise SpecError(f"ReadSamples({name}={value!r}) is not a function", hint=hint)
         if isinstance(self.suffixes, str) or not isinstance(self.suffixes, Collection | None):
-            raise SpecError(f"ReadSamples(suffixes={self.suffixes!r}) is no list", hint='for example ["jpg", "cls"]')
+            raise SpecError(f"ReadSamples(suffixes={self.suffixes!r}) is not a list", hint='for example ["jpg", "cls"]')
 
     def __repr__(self) -> str:
         changed = ((f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default)
@@ -121,7 +121,7 @@ class ReadSamples(Source):
                     return sample
                 skip -= 1
         raise StateError(
-            f"sample {number} is not there any more",
+            f"sample {number} not found",
             Where(shard=url, offset=None if offset == UNKNOWN else offset),
             hint="the shard was replaced by a shorter one; start from the beginning",
         )
@@ -149,10 +149,10 @@ class ReadSamples(Source):
     def _batches(self, shard: ShardItem, start: int, *, alone: bool = False) -> Generator[Gathered, None, None]:
         """The samples of one shard, as many at a time as a window of the archive holds.
 
-        Where one sample `alone` is wanted, a shard that cannot be read is an error whatever the handler says, and what
-        stands before it does not matter. The handler still decides about members, as it did the first time.
+        If one sample `alone` is read, a shard that cannot be read is an error whatever the handler returns, and what is
+        before it is ignored. The handler still decides about members, as it did the first time.
         """
-        lesson = _Attended(self.handler, None if alone else self._lesson(shard, start))
+        lesson = _IndexWhileReading(self.handler, None if alone else self._lesson(shard, start))
         gatherer = self._gatherer(shard, 0 if alone else start, lesson.handler)
         handler = reraise_exception if alone else self.handler
         with closing(self._runs(shard, start)) as runs:
@@ -190,6 +190,7 @@ class ReadSamples(Source):
                 strict=self.strict,
                 concatenated=self.concatenated,
                 on_skip=_LinkWarning(shard["url"]),
+                limit=config.read("WDS_DECOMPRESS_LIMIT"),
             )
 
     def _open(self, shard: ShardItem, start: int) -> Any:
@@ -204,9 +205,9 @@ class ReadSamples(Source):
         return any(p.name == "start" or p.kind is p.VAR_KEYWORD for p in parameters)
 
     def _lesson(self, shard: ShardItem, start: int) -> Lesson | None:
-        """What is to be learned of this shard: something if all its members will come by, and this reader is to do it.
+        """The index to build while this shard is read: if all of its members will be read, and by this reader.
 
-        Of readers that share a shard the first one learns it.
+        Of readers that share a shard the first one builds it.
         """
         everything = self.select_files is None and self.rename_files is None and self.strict and self.concatenated
         if self.learn is None or start or not everything or shard.get("first"):
@@ -259,13 +260,13 @@ def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
 
 
 def _ask(handler: Handler, error: Exception) -> None:
-    """Return if the handler goes on behind the failure; otherwise the stream ends, or it raises."""
+    """Return if the handler continues after the failure; otherwise the stream ends, or it raises."""
     if not handler(error):
         raise EndOfStreamError from error
 
 
-class _Attended:
-    """A lesson that ends without result when the handler is asked about anything."""
+class _IndexWhileReading:
+    """The index of the shard that is being read; dropped as soon as the handler is called."""
 
     def __init__(self, handler: Handler, lesson: Lesson | None) -> None:
         self._lesson = lesson
@@ -286,7 +287,7 @@ class _Attended:
 
 
 class _LinkWarning:
-    """Warns about members that are links, once per shard: they are files of the sample that cannot be had."""
+    """Warns about members that are links, once per shard: links carry no data."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -297,7 +298,7 @@ class _LinkWarning:
             self._warned = True
             what = f"a link to {header.link}" if header.link else f"of the unknown type {header.kind!r}"
             warnings.warn(
-                f"{self._url}: member {header.name} at byte {offset} is {what}; such members are left out"
+                f"{self._url}: member {header.name} at byte {offset} is {what}, carries no data and is left out"
                 " – write the shard again with `tar --dereference --hard-dereference`",
                 stacklevel=2,
             )

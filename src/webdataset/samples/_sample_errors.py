@@ -1,4 +1,4 @@
-"""The two ways in which members fail to be samples."""
+"""The errors for members that make no sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def duplicate_field(field: str, key: str, member: str, url: str | None, offset: 
 
 
 def split_sample(key: str, member: str, url: str | None, offset: int) -> SplitSample:
-    """A key comes back after another key had begun."""
+    """A key occurs again after another key."""
     return SplitSample(
         "the members of this sample are not adjacent in their shard",
         Where(key=key, member=member, shard=url, offset=_known(offset)),

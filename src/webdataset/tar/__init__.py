@@ -1,35 +1,30 @@
-"""The tar room: bytes → members, and members → bytes.
+"""Tar archives: bytes → members, and members → header bytes.
 
-In comes anything with `read(n)` (reading); out come members: names, offsets, payloads. This room opens nothing, and it
-does not know what a field or an address is. It reads every dialect (v7, ustar, GNU, PAX, base-256 sizes), packed or
-not, and believes nothing: checksums, sizes, the end of the archive and the packer's trailer are all verified.
+In: anything with `read(n)`. Out: members with names, offsets and payloads. This package opens no file and no
+connection, and does not know fields or addresses. It reads every dialect (v7, ustar, GNU, PAX, base-256 sizes),
+compressed or not. Checksums, sizes, the end of the archive and the trailer of the compression are always verified.
 
 Files:
     _parse_header      one header block, step by step, every dialect
     _pax         PAX records and what they change
-    _extended    headers together with the extensions before them
-    _columns     header blocks as columns, with NumPy: found, summed, checked
+    _extended    headers together with the extended headers before them
+    _columns     header blocks as NumPy columns: found, summed, checked
     _scan_window        all plain headers of a window at once, with NumPy
-    _walk_window        … one after the other, where they are few
-    _blocks      bytes pulled from a stream, and where they stand
-    _decompress  gzip, bzip2, xz and zstd around an archive
-    _read_members        the archive: runs of members, one member at a time, and the rules of its end
+    _walk_window        plain headers of a window one by one, where they are few
+    _blocks      bytes of a stream, and their offsets
+    _read_members        the members of an archive, and the rules for its end
     _write_header       headers, from a cached template
 """
 
 from ._blocks import WINDOW, Readable
-from ._columns import NAME, PREFIX, TYPE, block_sums, find_headers, plain_sizes
-from ._decompress import find_compression
 from ._parse_header import BLOCK, Header, parse_header
-from ._read_members import Member, OnSkip, Rename, Run, read_members, read_runs
+from ._pax import only_times
+from ._read_members import Member, OnSkip, Rename, Run, read_headers, read_members, read_runs
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
 
 __all__ = [
     "BLOCK",
     "END_OF_ARCHIVE",
-    "NAME",
-    "PREFIX",
-    "TYPE",
     "WINDOW",
     "Header",
     "Member",
@@ -37,13 +32,11 @@ __all__ = [
     "Readable",
     "Rename",
     "Run",
-    "block_sums",
     "encode_header",
-    "find_compression",
-    "find_headers",
+    "only_times",
     "padding",
     "parse_header",
-    "plain_sizes",
+    "read_headers",
     "read_members",
     "read_runs",
 ]

@@ -1,7 +1,7 @@
-"""Bytes pulled from a stream, and where in the archive they stand. Nothing here knows what the bytes mean.
+"""Bytes of a stream, and their offsets in the archive. This file does not know what the bytes mean.
 
-The bytes at hand are `data[at:end]`, in a window that is used again and again. Readers look into `data` directly as
-long as what they want lies inside, and `take` what does not. A slice of `data` is a copy: what they keep stays.
+The bytes that are available are `data[at:end]`, in a window that is reused. Readers look into `data` directly if what
+they need is inside, and call `take` otherwise. A slice of `data` is a copy, so readers may keep it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Readable(Protocol):
-    """All that is asked of a stream; fewer bytes than asked for are fine, none mean the end."""
+    """What a stream must have. It may return fewer bytes than asked for; none mean the end."""
 
     def read(self, size: int, /) -> bytes | None:
         """Up to `size` bytes."""
@@ -33,7 +33,7 @@ FIRST_WINDOW = 1 << 16
 # 100 kB cost 14 µs by way of a window and 12 µs + 10 µs for the reads and their bookkeeping without.
 LARGE = 1 << 18
 
-# No size is believed further than this before the bytes are there; untouched memory of this size costs nothing.
+# No more than this is allocated for a size in a header before the bytes are there; untouched memory costs nothing.
 TRUSTED = 1 << 25
 
 
@@ -107,7 +107,7 @@ class Blocks:
             self.at = self.end
 
     def take(self, count: int, what: str) -> bytes:
-        """Exactly the next `count` bytes; `what` they are goes into the error if they are not there."""
+        """Exactly the next `count` bytes; `what` they are is part of the error if they are missing."""
         start, stop = self.at, self.at + count
         if stop <= self.end:
             self.at = stop
@@ -118,14 +118,14 @@ class Blocks:
         while missing:
             piece = self._pull(min(missing, TRUSTED))
             if not piece:
-                raise self._truncated(f"the archive ends after {count - missing:,} of {count:,} bytes of {what}")
+                raise self._truncated(f"the archive is truncated: {count - missing:,} of {count:,} bytes of {what}")
             pieces.append(piece)
             self._base += len(piece)
             missing -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read(self, size: int, /) -> bytes:
-        """Up to `size` bytes: what was looked at is a stream again, its failure included."""
+        """Up to `size` bytes: the rest as a stream, including its failure."""
         if self.at < self.end:
             return self.take(min(size, self.end - self.at), "the archive")
         self._drop()
@@ -134,9 +134,9 @@ class Blocks:
         return piece
 
     def extend(self) -> bool:
-        """Read on behind what is at hand, if that is little beside a window: whether `data` has more now.
+        """Read more after what is available, if that is less than half a window; whether `data` has more now.
 
-        What is at hand moves to the front. As that is half a window at most, a byte is moved once, on average.
+        What is available moves to the front. As that is half a window at most, a byte is moved once, on average.
         """
         left = self.end - self.at
         if self._ended or self._failure is not None or self.mean >= LARGE or 2 * left > self._window:
@@ -153,7 +153,7 @@ class Blocks:
             count -= len(self.take(min(count, WINDOW), what))
 
     def discard_rest(self) -> None:
-        """Read to the end, so that a stream which fails late can say so."""
+        """Read to the end, so that a late failure of the stream is noticed."""
         while True:
             self._drop()
             self.end = self._read_into(0, self._limit)
@@ -173,14 +173,14 @@ class Blocks:
 
     def _fill(self) -> None:
         self._drop()
-        # Large payloads are worth a read of their own, straight into their own bytes object, and no copy.
+        # Large payloads are read by a separate call, into a bytes object of their own, without a copy.
         size = BLOCK if self.mean >= LARGE else self._grown()
         self.end = self._read_into(0, size + self._owed)
         if self.end < max(self._owed, 1):
             self._raise_failure()
         if self.end < self._owed:
             self._drop()
-            raise self._truncated("the archive ends inside a member's padding")
+            raise self._truncated("the archive is truncated in the padding of a member")
         self.at, self._owed = self._owed, 0
 
     def _read_into(self, start: int, stop: int) -> int:
@@ -195,7 +195,7 @@ class Blocks:
         return start
 
     def _pull(self, count: int) -> bytes:
-        """`count` bytes of their own, or all there are before the end or a failure."""
+        """`count` bytes in a new object, or all there are before the end or a failure."""
         self._raise_failure()
         pieces, have = [], 0
         try:
@@ -211,12 +211,12 @@ class Blocks:
         return b"".join(pieces)
 
     def _raise_failure(self) -> None:
-        """A failure is raised when what came before it is used up, and more is wanted."""
+        """A failure is raised when all bytes before it are used up."""
         if self._failure is not None:
             raise self._failure
 
     def _truncated(self, what: str) -> TruncatedShard:
-        return TruncatedShard(what, Where(offset=self._base), hint="the shard was cut; fetch or write it again")
+        return TruncatedShard(what, Where(offset=self._base), hint="the shard is truncated; fetch or write it again")
 
 
 def _find_readinto(stream: Readable) -> Callable[[memoryview], int | None]:

@@ -1,7 +1,7 @@
 """Header blocks as columns, with NumPy: many at once, a row of bytes each.
 
-Plain means: ustar or GNU magic, a name of up to 100 bytes, an octal size and a checksum that is right. Of which kind a
-member may be is for the callers to say. What is not plain is for `_parse_header`, which knows every dialect.
+Plain means: ustar or GNU magic, a name of up to 100 bytes, an octal size and a checksum that is right. Which types of
+members are accepted is decided by the callers. Everything else is parsed by `_parse_header`, which knows every dialect.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Bytes = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 Sums = NDArray[np.uint32]
 
-# Where the columns are that callers look at themselves.
+# Columns that callers use themselves.
 NAME, TYPE, PREFIX = slice(0, 100), 156, 345
-_SIZE, _BEHIND_SIZE, _SUM, _BEHIND_SUM = slice(124, 135), 135, slice(148, 154), (154, 155)
+_SIZE, _AFTER_SIZE, _SUM, _AFTER_SUM = slice(124, 135), 135, slice(148, 154), (154, 155)
 
 # The magic and version of POSIX and of GNU, as the eight bytes at 257 read as one number.
 _POSIX = int.from_bytes(b"ustar\x0000", "little")
@@ -74,7 +74,7 @@ def plain_sizes(heads: Bytes, sums: Sums) -> tuple[Ints, Bools]:
     """
     sizes, _, sizes_good = _octal(heads[:, _SIZE])
     stored, digit_sums, stored_good = _octal(heads[:, _SUM])
-    blank, (nul, last) = heads[:, _BEHIND_SIZE], _BEHIND_SUM
+    blank, (nul, last) = heads[:, _AFTER_SIZE], _AFTER_SUM
     plain = (
         (stored == sums - digit_sums - _FIELD_EXCESS)
         & stored_good

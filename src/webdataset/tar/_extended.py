@@ -1,4 +1,4 @@
-"""Headers with what stands before them: PAX and GNU extensions, read and applied to the header they are meant for."""
+"""Headers together with the PAX and GNU extended headers before them, which change their names and sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Extensions:
     True
     """
 
-    __slots__ = ("_blocks", "_globals", "matter")
+    __slots__ = ("_blocks", "_global_size", "_globals", "_size", "matter")
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
@@ -34,6 +34,7 @@ class Extensions:
     def forget(self) -> None:
         """Another archive begins: global records end with theirs."""
         self._globals: dict[str, str] = {}
+        self._global_size = 0
         self.matter = False  # whether global records change the members that follow
 
     def next_header(self) -> Header | None:
@@ -41,34 +42,46 @@ class Extensions:
         blocks = self._blocks
         changes: dict[str, str] = {}
         first = blocks.offset
+        self._size = 0
         while True:
             offset = blocks.offset
             header = parse_header(blocks.take(BLOCK, "a header"), offset)
             if header.kind in _GNU_KEYWORDS:
                 changes.setdefault(_GNU_KEYWORDS[header.kind], text(self._payload(header, offset)))
             elif header.kind in PAX_NEXT:
-                # Of several extensions that say the same thing the first is right, as for tarfile.
-                changes = {**parse_pax(self._payload(header, offset), offset), **changes}
+                # Of several extensions with the same keyword the first one counts, as in tarfile.
+                for keyword, value in parse_pax(self._payload(header, offset), offset).items():
+                    changes.setdefault(keyword, value)
             elif header.kind == PAX_GLOBAL:
-                self._globals |= parse_pax(self._payload(header, offset), offset)
-                self.matter = matters(self._globals)
+                self._add_globals(parse_pax(self._payload(header, offset), offset), offset)
                 if not changes:
                     return None
             else:
                 if changes or self.matter:
                     header = apply(header, {**self._globals, **changes}, first)
-                # How tars older than POSIX say directory. A long name that was cut behind a slash is none, so this is
-                # asked of the whole name.
+                # How tars older than POSIX mark a directory. A long name that was cut after a slash is not one, so the
+                # whole name is checked.
                 old_directory = header.kind == b"\0" and header.name.endswith("/")
                 return header._replace(kind=b"5") if old_directory else header
 
-    def _payload(self, header: Header, offset: int) -> bytes:
-        if header.size > LONGEST_EXTENSION:
+    def _add_globals(self, records: dict[str, str], offset: int) -> None:
+        for keyword, value in records.items():
+            self._global_size += len(value) - len(self._globals.get(keyword, "")) + len(keyword)
+            self._globals[keyword] = value
+        self._check(self._global_size, "the global PAX records of an archive take", offset)
+        self.matter = self.matter or matters(records)
+
+    def _check(self, size: int, what: str, offset: int) -> None:
+        if size > LONGEST_EXTENSION:
             raise BadHeader(
-                f"an extended header claims {header.size:,} bytes",
+                f"{what} {size:,} bytes, at most {LONGEST_EXTENSION:,} are allowed",
                 Where(offset=offset),
-                hint="the shard is damaged; fetch or write it again",
+                hint="the shard is damaged or hostile; fetch or write it again",
             )
+
+    def _payload(self, header: Header, offset: int) -> bytes:
+        self._size += BLOCK + header.size
+        self._check(self._size, "the extended headers of one member take", offset)
         payload = self._blocks.take(header.size, "an extended header")
         self._blocks.take(-header.size % BLOCK, "an extended header's padding")
         return payload

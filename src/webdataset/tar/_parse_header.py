@@ -48,7 +48,7 @@ def parse_header(block: bytes, offset: int = 0) -> Header:
     Traceback (most recent call last):
     webdataset.errors.BadHeader: the header's checksum does not match – byte 1536 – ...
 
-    `offset` is where the block stands in the archive, for messages.
+    `offset` is the block's offset in the archive, for messages.
     """
     _verify_checksum(block, offset)
     name = text(block[:100])
@@ -87,7 +87,7 @@ def _parse_size(field: bytes, offset: int) -> int:
     size = parse_number(field)
     if size is None or size < 0:
         raise BadHeader(
-            f"the header's size field {field!r} is not a size",
+            f"expected a size in the header, got {field!r}",
             Where(offset=offset),
             hint="the shard is damaged or was written by a faulty program; write it again",
         )
@@ -105,7 +105,7 @@ def _verify_checksum(block: bytes, offset: int) -> None:
     raise BadHeader(
         "the header's checksum does not match" if stored is not None else "this is not a tar header",
         Where(offset=offset),
-        hint="the shard is damaged or is no tar archive; fetch or write it again",
+        hint="the shard is damaged or not a tar archive; fetch or write it again",
     )
 
 

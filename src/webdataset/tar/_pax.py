@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._parse_header import Header
 
 # An extension is held in memory before it is understood. Paths end at 4 kB and extended attributes at 64 kB on Linux.
+# The limit holds for all extensions of a member together, and for all global records of an archive.
 LONGEST_EXTENSION = 1 << 20
 
 _LENGTH = re.compile(rb"([1-9][0-9]{0,8}) ")
@@ -23,11 +24,11 @@ _ONLY_TIMES = re.compile(rb"(?:\d+ [amc]time=-?[\d.]+\n)+")
 
 
 def parse_pax(records: bytes, offset: int = 0) -> dict[str, str]:
-    r"""Keywords and values; an empty value takes the keyword back.
+    r"""Keywords and values; an empty value cancels the keyword.
 
     >>> parse_pax(b"18 path=long/a.txt\n"[:18] + b"\n")
     Traceback (most recent call last):
-    webdataset.errors.BadHeader: a PAX record does not end where it says – byte 0 – ...
+    webdataset.errors.BadHeader: a PAX record has a wrong length – byte 0 – ...
     >>> parse_pax(b"19 path=long/a.txt\n")
     {'path': 'long/a.txt'}
     """
@@ -37,7 +38,7 @@ def parse_pax(records: bytes, offset: int = 0) -> dict[str, str]:
         match = _LENGTH.match(records, at)
         stop = at + int(match[1]) if match else 0
         if match is None or stop > end or stop <= match.end() or records[stop - 1] != 0x0A:
-            raise _damaged("a PAX record does not end where it says", offset)
+            raise _damaged("a PAX record has a wrong length", offset)
         keyword, equals, value = records[match.end() : stop - 1].partition(b"=")
         if not equals:
             raise _damaged("a PAX record has no value", offset)
@@ -48,10 +49,10 @@ def parse_pax(records: bytes, offset: int = 0) -> dict[str, str]:
 
 
 def only_times(records: bytes) -> bool:
-    r"""Whether these PAX records say nothing but times, which change neither name nor size nor place of a member.
+    r"""Whether these PAX records contain times only, which change neither name nor size nor offset of a member.
 
     The public library's own writer puts such a header before every member (a fractional mtime), so this
-    is asked often.
+    is called often.
 
     >>> only_times(b"27 mtime=1700000000.123456\n"), only_times(b"19 path=long/a.txt\n")
     (True, False)
@@ -73,7 +74,7 @@ def apply(header: Header, changes: Mapping[str, str], offset: int) -> Header:
     name = changes.get("path") or header.name
     size = changes.get("size")
     if size and not (size.isascii() and size.isdigit() and len(size) < 20):
-        raise _damaged(f"the PAX size {size!r} is not a size", offset)
+        raise _damaged(f"expected a size in a PAX record, got {size!r}", offset)
     return header._replace(
         name=name,
         size=int(size) if size else header.size,

@@ -1,25 +1,26 @@
-"""A stream → members, in runs: the plain ones by `_scan_window`, all others step by step, with the same result.
+"""A stream → members, in runs: plain ones by `_scan_window`, all others one by one, with the same result.
 
-The rules of an archive that hold here:
+Rules:
 
-1. A header's checksum is verified, always.
-2. An archive ends with two blocks of zeros. Anything else is a cut archive and an error, unless `strict` is off.
-3. Behind the end there may be zeros, or the next archive (`cat a.tar b.tar`); never anything else.
-4. A member that cannot be a file is passed over (directories, devices) or reported (links), never guessed at.
+1. The checksum of a header is always verified.
+2. An archive ends with two blocks of zeros. Anything else is a truncated archive and an error, unless `strict` is off.
+3. After the end there may be zeros, or the next archive (`cat a.tar b.tar`), and nothing else.
+4. A member that is not a file is skipped (directories, devices) or reported (links), never guessed.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from mmap import mmap
 from typing import NamedTuple
 
+from webdataset.decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
 
-from ._blocks import WINDOW, Blocks, Readable
-from ._decompress import Unpacked, find_compression
+from ._blocks import FIRST_WINDOW, WINDOW, Blocks, Readable
 from ._extended import Extensions
 from ._parse_header import BLOCK, CONTINUED, LINKS, REGULAR, SPARSE, WITHOUT_PAYLOAD, ZEROS, Header, parse_header
 from ._pax import sparse
@@ -29,7 +30,7 @@ from ._walk_window import NOTHING, Columns, walk
 Rename = Callable[[str], str | None]
 OnSkip = Callable[[Header, int], None]
 
-# Below this a window is quicker read step by step: NumPy's fixed costs are those of ten headers.
+# A smaller window is read faster one by one: NumPy's fixed costs are those of ten headers.
 _WORTH_SCANNING = 16 * BLOCK
 
 # From this mean payload on walking from header to header, at 2 µs each, beats the scan of the whole window at 80 µs.
@@ -93,6 +94,7 @@ def read_members(
     concatenated: bool = True,
     on_skip: OnSkip = warn_about_link,
     window: int = WINDOW,
+    limit: int = DECOMPRESS_LIMIT,
 ) -> Iterator[Member]:
     """The files of an archive, one by one.
 
@@ -106,16 +108,17 @@ def read_members(
     [Member(name='a.txt', offset=0, data_offset=512, data=b'abc')]
     >>> list(read_members(archive.getvalue()[:700]))
     Traceback (most recent call last):
-    webdataset.errors.TruncatedShard: the archive ends ...
+    webdataset.errors.TruncatedShard: the archive is truncated ...
 
     Args:
         stream: anything with `read(n)`, or the bytes themselves; gzip, bzip2, xz and zstd are recognised.
-        start: the archive offset at which the stream stands: a member's `offset` from an earlier reading.
+        start: the archive offset at which the stream begins: a member's `offset` from an earlier reading.
         rename: gets each name and returns the name to use, or None to leave the member out unread.
-        strict: require the two blocks of zeros at the end, and nothing but zeros or archives behind them.
-        concatenated: go on with the archives behind the end of the first; else leave unread what follows.
+        strict: require the two blocks of zeros at the end, and nothing but zeros or archives after them.
+        concatenated: go on with the archives after the end of the first; otherwise what follows is not read.
         on_skip: called with the header and offset of each link and each member of unknown type.
         window: how much to read at once, a multiple of 512.
+        limit: how many bytes a member of a compressed archive may have.
     """
     for run in read_runs(
         stream,
@@ -125,6 +128,7 @@ def read_members(
         concatenated=concatenated,
         on_skip=on_skip,
         window=window,
+        limit=limit,
     ):
         data = run.data
         for name, offset, begin, end in zip(run.names, run.offsets, run.starts, run.stops, strict=True):
@@ -140,6 +144,7 @@ def read_runs(
     concatenated: bool = True,
     on_skip: OnSkip = warn_about_link,
     window: int = WINDOW,
+    limit: int = DECOMPRESS_LIMIT,
 ) -> Iterator[Run]:
     """The same as `read_members`, many members at a time, as columns.
 
@@ -156,22 +161,51 @@ def read_runs(
     blocks = Blocks(stream, start=start, window=window)
     kind = find_compression(blocks.peek()) if start == 0 else None
     if kind is not None:
-        blocks = Blocks(Unpacked(blocks, kind), window=window)
-    reader = _Reader(blocks, rename, on_skip, strict=strict, restartable=kind is None)
+        blocks = Blocks(Unpacked(blocks, kind, limit=limit), window=window)
+    # What is not compressed is no larger than what was read. What is could be large out of a few bytes.
+    reader = _Reader(blocks, rename, on_skip, strict=strict, largest=None if kind is None else limit)
     yield from reader.runs(concatenated=concatenated)
 
 
+def read_headers(data: bytes, start: int = 0) -> Iterator[tuple[Header, int]]:
+    """The headers of all members in a part of an archive, and where the payload of each begins.
+
+    >>> import tarfile
+    >>> list(read_headers(tarfile.TarInfo("a.txt").tobuf(), 1024))
+    [(Header(name='a.txt', size=0, kind=b'0', link=''), 1536)]
+
+    Args:
+        data: the part; a payload may reach beyond its end.
+        start: where in the archive it begins: at a header.
+    """
+    blocks = Blocks(io.BytesIO(data), start=start, window=FIRST_WINDOW)
+    extensions, end = Extensions(blocks), start + len(data)
+    while blocks.offset < end:
+        if blocks.peek() == ZEROS:  # the end of an archive: another one may follow
+            blocks.skip(BLOCK)
+            extensions.forget()
+            continue
+        header = extensions.next_header()
+        if header is None:
+            continue
+        at = blocks.offset
+        yield header, at
+        size = 0 if header.kind in WITHOUT_PAYLOAD else header.size
+        blocks.discard(min(size + -size % BLOCK, end - at), "a payload")
+
+
 class _Reader:
-    """One reading of one stream: where it stands and what it has to remember."""
+    """The state of reading one stream."""
 
     def __init__(
-        self, blocks: Blocks, rename: Rename | None, on_skip: OnSkip, *, strict: bool, restartable: bool
+        self, blocks: Blocks, rename: Rename | None, on_skip: OnSkip, *, strict: bool, largest: int | None
     ) -> None:
         self._blocks = blocks
         self._rename = rename
         self._on_skip = on_skip
         self._strict = strict
-        self._restartable = restartable
+        self._restartable = largest is None
+        self._largest: float = math.inf if largest is None else largest
         self._extensions = Extensions(blocks)
         self._scanned = 0  # the state of the window that is in the table
         self._table: Table | None = None
@@ -189,7 +223,7 @@ class _Reader:
                 return
             if blocks.offset == 0:
                 _expect_tar(block)
-            elif zeros and not self._goes_on(block, zeros, concatenated=concatenated):
+            elif zeros and not self._is_next_archive(block, zeros, concatenated=concatenated):
                 return
             zeros = 0
             run = self._plain() or self._single()
@@ -206,7 +240,7 @@ class _Reader:
             return b""
 
     def _plain(self) -> Run | None:
-        """The plain members from here on that lie in the window; if the first does not, the window moves on to it."""
+        """The next plain members that are in the window; if the first is not, the window moves on to it."""
         if self._extensions.matter:
             return None
         run = self._in_window()
@@ -237,7 +271,7 @@ class _Reader:
         return NOTHING if self._table is None else self._table.run_from(blocks.offset)
 
     def _single(self) -> Run | None:
-        """The next member, whatever it is; None if it is no file or nobody wants it."""
+        """The next member of any kind; None if it is not a file or not selected."""
         blocks = self._blocks
         offset = blocks.offset
         header = self._extensions.next_header()
@@ -245,19 +279,21 @@ class _Reader:
             if header is not None and header.kind in LINKS:
                 self._on_skip(header, offset)
             return None
-        name = self._name_wanted(header, offset)
+        name = self._selected_name(header, offset)
         begin, size = blocks.offset, header.size
         what = f"the payload of {header.name}"
         if name is None:
             blocks.discard(size, what)
             blocks.skip(-size % BLOCK)
             return None
+        if size > self._largest:
+            raise too_large(f"a member of a compressed archive has {size:,} bytes", offset, header.name)
         data = blocks.take(size, what)
         blocks.skip(-size % BLOCK)
         blocks.mean += (size - blocks.mean) / 4
         return Run(begin, self._restartable and not self._extensions.matter, data, [name], [offset], [0], [size])
 
-    def _name_wanted(self, header: Header, offset: int) -> str | None:
+    def _selected_name(self, header: Header, offset: int) -> str | None:
         if header.kind == SPARSE:
             raise sparse(header.name, offset)
         if header.kind == CONTINUED:
@@ -271,15 +307,15 @@ class _Reader:
             return None
         return header.name if self._rename is None else self._rename(header.name)
 
-    def _goes_on(self, block: bytes, zeros: int, *, concatenated: bool) -> bool:
-        """Whether something that is not zero, behind zeros, is the next archive."""
+    def _is_next_archive(self, block: bytes, zeros: int, *, concatenated: bool) -> bool:
+        """Whether something other than zeros, after zeros, is the next archive."""
         blocks = self._blocks
         where = Where(offset=blocks.offset)
         if zeros == 1 and self._strict:
             raise BadHeader(
-                "a lone block of zeros stands before this byte, where an archive has none or two",
+                "found one zero block before this byte; expected none or two",
                 where,
-                hint="a header was wiped out; fetch or write the shard again",
+                hint="a header was overwritten; fetch or write the shard again",
             )
         if zeros > 1 and not concatenated:
             self._discard_rest()
@@ -289,7 +325,7 @@ class _Reader:
         except BadHeader as error:
             if self._strict:
                 raise BadHeader(
-                    "something that is no tar follows the end of the archive",
+                    "the end of the archive is followed by something that is not tar",
                     where,
                     hint="fetch or write the shard again, or read it with strict=False",
                 ) from error
@@ -299,26 +335,26 @@ class _Reader:
         return True
 
     def _end(self, block: bytes, zeros: int, start: int) -> None:
-        """No full block is left: fine behind the end of the archive, else the archive was cut."""
+        """No full block is left: right after the end of the archive, otherwise the archive is truncated."""
         self._discard_rest()
         if not self._strict or (zeros >= 2 and not block.strip(b"\0")):
             return
         if self._blocks.offset == start:
-            what = "there is nothing here: 0 bytes"
+            what = "the archive is empty: 0 bytes"
         elif block:
-            what = "the archive ends inside a header"
+            what = "the archive is truncated in a header"
         elif zeros:
-            what = "the archive ends after one block of zeros instead of two"
+            what = "the archive is truncated: one block of zeros at its end instead of two"
         else:
-            what = "the archive ends without an end-of-archive mark"
+            what = "the archive is truncated: it has no end-of-archive mark"
         raise TruncatedShard(
             what,
             Where(offset=self._blocks.offset),
-            hint="the shard was cut; fetch or write it again, or read it with strict=False",
+            hint="the shard is truncated; fetch or write it again, or read it with strict=False",
         )
 
     def _discard_rest(self) -> None:
-        """Read to the end, to hear whether the stream failed: that is an error where a cut is none, too."""
+        """Read to the end, to notice a failure of the stream: an error even where truncation is not."""
         try:
             self._blocks.discard_rest()
         except TruncatedShard:

@@ -21,7 +21,7 @@ _KINDS = b"0x"
 
 
 def walk(window: bytes | mmap, at: int, end: int, base: int = 0) -> Columns:
-    """The plain members from `at` on that lie in `window[:end]`, whose first byte stands at `base` in the archive.
+    """The plain members from `at` on that are in `window[:end]`, whose first byte is at `base` in the archive.
 
     >>> import io, tarfile
     >>> archive = io.BytesIO()

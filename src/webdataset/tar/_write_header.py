@@ -1,8 +1,8 @@
 """Header blocks of the members that we write.
 
-The plainest dialect that can say it wins, because the most readers understand it: ustar (with its `prefix` field for
-long paths), then GNU (longer names, sizes of 8 GiB and more), and PAX only for owners whose names are too long for
-both. The same arguments always give the same bytes.
+The simplest dialect that can represent a member is used, because most readers understand it: ustar (with its `prefix`
+field for long paths), then GNU (longer names, sizes of 8 GiB and more), and PAX only for owners whose names are too
+long for both. The same arguments always give the same bytes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def encode_header(
         if template is not None:
             return template.fill(path, b"%011o\0" % size)
     if size < 0:
-        raise SpecError(f"size={size} is not possible", Where(member=name))
+        raise SpecError(f"size={size} is negative", Where(member=name))
     owner = _Owner(mode, mtime, uid, gid, uname, gname)
     dialect = _find_dialect(path, size, owner, format)
     if dialect == "gnu":
@@ -153,9 +153,9 @@ def _find_dialect(path: bytes, size: int, owner: _Owner, format: str | int | Non
         return next(dialect for dialect in possible if possible[dialect])
     if not possible[wanted]:
         raise EncodingError(
-            f"the {wanted} format cannot say this name, size or owner",
+            f"the {wanted} format cannot represent this name, size or owner",
             Where(member=path.decode("utf-8", "replace")),
-            hint="leave out format=, then the plainest format that can is taken",
+            hint="leave out format=; then the simplest format that can is used",
         )
     return wanted
 
@@ -165,11 +165,11 @@ def _check(owner: _Owner) -> None:
     for name, limit in limits.items():
         value = getattr(owner, name)
         if not isinstance(value, int) or not 0 <= value <= limit:
-            raise SpecError(f"{name}={value!r} cannot be written", hint=f"take a whole number from 0 to {limit}")
+            raise SpecError(f"{name}={value!r} cannot be written", hint=f"use an integer from 0 to {limit}")
     for name in ("uname", "gname"):
         value = getattr(owner, name)
         if not isinstance(value, str) or "\0" in value:
-            raise SpecError(f"{name}={value!r} is not the name of a user or group")
+            raise SpecError(f"{name}={value!r} is not a valid user or group name")
 
 
 def _has_short_names(owner: _Owner) -> bool:
@@ -202,7 +202,7 @@ def _build_template(owner: _Owner, dialect: str, kind: bytes) -> _Template:
 
 
 def _number(value: int, width: int) -> bytes:
-    """Octal digits, or GNU's base-256 for numbers that need more of them than there is room."""
+    """Octal digits, or GNU's base-256 for numbers with more digits than the field has."""
     if value < 8 ** (width - 1):
         return b"%0*o\0" % (width - 1, value)
     return b"\x80" + value.to_bytes(width - 1, "big")
@@ -233,7 +233,7 @@ def _encode_pax(path: bytes, size: int, owner: _Owner) -> bytes:
 
 
 def _pax_records(path: bytes, size: int, owner: _Owner) -> Iterator[tuple[str, bytes]]:
-    """What the plain fields of a header cannot say."""
+    """What the plain fields of a header cannot represent."""
     if not path.isascii() or _split_path(path) is None:
         _require_unicode(path)
         yield "path", path
@@ -266,6 +266,6 @@ def _record(name: str, value: bytes) -> bytes:
 
 
 def _extra(name: bytes, kind: bytes, body: bytes, dialect: str) -> bytes:
-    """A member that speaks about the next one."""
+    """An extended header: a member that describes the next one."""
     header = _build_template(_Owner(mode=0o644), dialect, kind).fill(name, _number(len(body), 12))
     return header + body + padding(len(body))

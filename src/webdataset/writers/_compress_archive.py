@@ -7,7 +7,8 @@ import lzma
 import zlib
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from webdataset.errors import MissingDependency, SpecError
+from webdataset.decompress import load_zstd
+from webdataset.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +32,8 @@ def _gzip() -> Compressor:
 
 
 def _zstd() -> Compressor:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDependency("zstandard", extra="compression", why="to write '.zst' archives") from error
-    compressor: Compressor = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    zstd = load_zstd("to write '.zst' archives")
+    compressor: Compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
     return compressor
 
 

@@ -110,14 +110,14 @@ def _iterate_chunks(view: memoryview) -> Iterator[memoryview]:
         size = chunk_size(view[position : position + CHUNK_HEAD.size])
         position += CHUNK_HEAD.size
         if position + roundup(size) > view.nbytes:
-            raise FormatError(f"tenbin chunk of {size:,} bytes is cut short")
+            raise FormatError(f"tenbin chunk of {size:,} bytes is truncated")
         yield view[position : position + size]
         position += roundup(size)
 
 
 def chunk_size(head: Buffer) -> int:
     if len(head) < CHUNK_HEAD.size:
-        raise FormatError("tenbin chunk is cut short")
+        raise FormatError("tenbin chunk is truncated")
     found, size = CHUNK_HEAD.unpack(head)
     if found != magic_bytes:
         raise FormatError(f"not tenbin: a chunk starts with {found.hex(' ')}")
@@ -134,7 +134,7 @@ def encode_buffer(l: Sequence[Array], infos: Sequence[str] | None = None) -> byt
     bytearray(b'~TenBin~ \x00\x00\x00\x00\x00\x00\x00f4\x00\x00\x00\x00\x00\x00')
     """
     if not isinstance(l, list | tuple):
-        raise EncodingError(f"a list of arrays is wanted, not {type(l).__name__}")
+        raise EncodingError(f"expected a list of arrays, got {type(l).__name__}")
     return encode_chunks(encode_list(l, infos))
 
 

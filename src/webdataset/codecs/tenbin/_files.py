@@ -51,7 +51,7 @@ def _read_in_pieces(stream: IO[bytes], size: int) -> bytes:
     while missing:
         piece = stream.read(min(missing, 1 << 24))
         if not piece:
-            raise FormatError(f"tenbin chunk is cut short by {missing:,} bytes")
+            raise FormatError(f"tenbin chunk is truncated by {missing:,} bytes")
         pieces.append(piece)
         missing -= len(piece)
     return b"".join(pieces)

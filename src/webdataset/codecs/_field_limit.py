@@ -1,0 +1,42 @@
+"""How large a field may become when it is decompressed or decoded: one limit for every codec."""
+
+from __future__ import annotations
+
+import zipfile
+
+from webdataset import config
+from webdataset.decompress import too_large
+
+
+def field_limit(limit: int | None = None) -> int:
+    """The limit in bytes: the one that is given, else the environment variable `WDS_DECOMPRESS_LIMIT`.
+
+    >>> field_limit(100)
+    100
+    """
+    found: int = config.read("WDS_DECOMPRESS_LIMIT") if limit is None else limit
+    return found
+
+
+def check_size(size: int, limit: int | None = None) -> None:
+    """Raise an error if a field would become larger than allowed.
+
+    >>> check_size(2000, 1000)
+    Traceback (most recent call last):
+    webdataset.errors.FormatError: decodes to more than 1,000 bytes – raise WDS_DECOMPRESS_LIMIT if you trust the data
+    """
+    allowed = field_limit(limit)
+    if size > allowed:
+        raise too_large(f"decodes to more than {allowed:,} bytes")
+
+
+def check_zip(archive: zipfile.ZipFile) -> None:
+    """Raise an error if the files of a zip archive are larger than allowed, all together.
+
+    >>> import io
+    >>> stream = io.BytesIO()
+    >>> with zipfile.ZipFile(stream, "w") as archive:
+    ...     archive.writestr("a", b"abc")
+    ...     check_zip(archive)
+    """
+    check_size(sum(member.file_size for member in archive.infolist()))

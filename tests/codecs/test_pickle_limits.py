@@ -1,0 +1,228 @@
+"""No pickle kills the process, hangs it or fills its memory. Each attack runs in a child with limits of its own."""
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from webdataset.codecs import unpickle_loads
+from webdataset.errors import FormatError, UnsafeContent, WebDatasetError
+
+GRAMMAR = Path(__file__).with_name("pickle_grammar.py")
+LIMIT = 10_000_000
+MEMORY = 1 << 29
+CPU_SECONDS = 30
+BUILT, REFUSED, FAILED = 0, 3, 4
+
+
+def number(value):
+    raw = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return b"\x8a" + bytes([len(raw)]) + raw
+
+
+def text(value):
+    return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+
+DTYPE_O = (
+    b"cnumpy\ndtype\n"
+    + text("O8")
+    + b"\x89\x88\x87R("
+    + number(3)
+    + text("|")
+    + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb"
+)
+ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
+DTYPE_U1 = (
+    b"cnumpy\ndtype\n"
+    + text("u1")
+    + b"\x89\x88\x87R("
+    + number(3)
+    + text("|")
+    + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+)
+OBJECTS = ARRAY + b"(K\x01K\x02\x85" + DTYPE_O + b"\x89](K\x01K\x02etb"
+MEGABYTE = b"B" + struct.pack("<I", 1 << 20) + bytes(1 << 20)
+
+ATTACKS = {
+    "a view of an object array's memory": b"cnumpy.core.numeric\n_frombuffer\n("
+    + OBJECTS
+    + DTYPE_U1
+    + b"K\x10\x85"
+    + text("C")
+    + b"tR.",
+    "a bytearray over an object array": b"cbuiltins\nbytearray\n" + OBJECTS + b"\x85R.",
+    "more places than objects": ARRAY + b"(K\x01" + number(1000) + b"\x85" + DTYPE_O + b"\x89](K\x01etb.",
+    "more objects than places": ARRAY + b"(K\x01K\x01\x85" + DTYPE_O + b"\x89](K\x01K\x02etb.",
+    "an array that contains itself": ARRAY + b"\x94(K\x01K\x01\x85" + DTYPE_O + b"\x89](h\x00etb.",
+    "an array that is never finished": ARRAY + b".",
+    "an array used before it is finished": ARRAY + b"2\x86.",
+    "an endless empty array": ARRAY + b"(K\x01" + number(10**18) + b"K\x00\x86" + DTYPE_U1 + b"\x89C\x00tb.",
+    "an integer of 100 million digits": b"cbuiltins\nint\ncdecimal\nDecimal\n" + text("1e99999999") + b"\x85R\x85R.",
+    "lists of a million": b"(" + b"cbuiltins\nlist\ncbuiltins\nrange\n" * 1 + number(10**6) + b"\x85R\x85R" + b"l.",
+    "many copies of a megabyte": MEGABYTE + b"\x94" + b"cbuiltins\nbytearray\nh\x00\x85R" * 1000 + b".",
+    "many arrays of a megabyte": MEGABYTE
+    + b"\x940"
+    + (ARRAY + b"(K\x01" + number(1 << 20) + b"\x85" + DTYPE_U1 + b"\x89h\x00tb") * 1000
+    + b".",
+    "a key of nested pairs": b"})" + b"2\x86" * 100 + b"Ns.",
+    "a set of nested pairs": b"\x8f()" + b"2\x86" * 100 + b"\x90.",
+    "a frozenset of nested pairs": b"()" + b"2\x86" * 100 + b"\x91.",
+    "a key of a million nested tuples": b"})" + b"\x85" * 10**6 + b"Ns.",
+    "keys with one hash": b"}(" + b"".join(number(n * (2**61 - 1)) + b"N" for n in range(1, 10**5)) + b"u.",
+    "a large key used often": b"\x8b"
+    + struct.pack("<i", 1 << 20)
+    + b"\x01" * (1 << 20)
+    + b"\x940"
+    + b"}h\x00Ns0" * 10**5
+    + b"N.",
+    "a huge number in the memo": b"Nr\xff\xff\xff\xff.",
+    "a flood of sets": b"\x8f" * 10**6 + b".",
+    "a flood of marks": b"(" * 10**6 + b".",
+    "a flood of memo entries": b"N" + b"\x94" * 10**7 + b".",
+    "a call of nested pairs": b")" + b"2\x86" * 100 + b")R.",
+    "a claim of 4 GB of text": b"X\xff\xff\xff\xff.",
+    "a claim of 2**63 bytes": b"\x8e" + b"\xff" * 7 + b"\x7f.",
+    "a tensor larger than its storage": None,
+    "a dtype of endless fields": None,
+}
+
+
+def tensor_without_storage():
+    import torch
+
+    (_, (storage, *rest)) = torch.zeros(2).__reduce_ex__(2)[:2]
+    data = pickle.dumps(storage, 2)[2:-1]
+    return (
+        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n("
+        + data
+        + number(0)
+        + number(10**9)
+        + b"\x85"
+        + number(1)
+        + b"\x85\x89}tR."
+    )
+
+
+def nested_dtype():
+    """Each dtype has two fields of the one before, at the same place."""
+    made = DTYPE_U1
+    state = lambda: (
+        b"("
+        + number(3)
+        + text("|")
+        + b"NX\x01\x00\x00\x00aX\x01\x00\x00\x00b\x86}(X\x01\x00\x00\x00ah\x00K\x00\x86X\x01\x00\x00\x00bh\x00K\x00\x86uK\x01K\x01K\x10tb"
+    )
+    return (
+        made + b"q\x000" + (b"cnumpy\ndtype\n" + text("V1") + b"\x89\x88\x87R" + state() + b"q\x000") * 60 + b"h\x00."
+    )
+
+
+ATTACKS["a tensor larger than its storage"] = tensor_without_storage
+ATTACKS["a dtype of endless fields"] = nested_dtype
+
+
+def run(*arguments, **options):
+    here = Path(__file__).parents[2]
+    environment = os.environ | {"WDS_DECOMPRESS_LIMIT": str(LIMIT), "PYTHONPATH": str(here / "src")}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, env=environment, **options)
+
+
+def attack_all():
+    """In the child: one fork for each attack, under limits; prints what became of it."""
+    import resource
+    import signal
+
+    import torch  # noqa: F401 - before the memory is limited
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    for name, attack in ATTACKS.items():
+        data = attack() if callable(attack) else attack
+        if (pid := os.fork()) == 0:
+            resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # ends the process, even inside of C code
+            try:
+                unpickle_loads(data)
+            except (WebDatasetError, ValueError, TypeError):
+                os._exit(REFUSED)
+            except BaseException:
+                os._exit(FAILED)
+            os._exit(BUILT)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), name)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to know how much memory is in use")
+def test_every_attack_is_refused_within_the_limits():
+    done = run(__file__, check=True, text=True)
+    results = {name: int(status) for status, name in (line.split(" ", 1) for line in done.stdout.splitlines())}
+    expected = dict.fromkeys(ATTACKS, REFUSED) | {"a huge number in the memo": BUILT}
+    assert results == expected, done.stderr[-500:]
+
+
+def fuzz(first, count):
+    done = run(GRAMMAR, str(first), str(count))
+    assert done.returncode == 0, (done.returncode, done.stdout[-20:], done.stderr[-500:])
+    built = int(done.stdout.split()[-2])
+    assert built > count // 20, "the grammar reaches too little"
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to know how much memory is in use")
+def test_random_pickles_neither_kill_nor_hang_nor_fill():
+    fuzz(0, 2000)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("first", range(1_000_000, 2_000_000, 100_000))
+def test_a_million_random_pickles_neither_kill_nor_hang_nor_fill(first):
+    fuzz(first, 100_000)
+
+
+def test_the_limit_is_named(monkeypatch):
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
+    with pytest.raises(FormatError, match=r"builds more than .* bytes – raise WDS_DECOMPRESS_LIMIT"):
+        unpickle_loads(ATTACKS["a flood of sets"][-50_000:])
+
+
+def test_honest_pickles_of_any_size_pass_a_small_limit(monkeypatch):
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1000")
+    value = {"x": np.zeros(100_000), "again": "word"}
+    assert unpickle_loads(pickle.dumps(value))["x"].shape == (100_000,)
+
+
+def test_honest_keys_of_every_kind_pass():
+    many = {(number, str(number)): number for number in range(3000)}
+    assert unpickle_loads(pickle.dumps(many)) == many
+    dicts = [{(0, 1): n, 2.5: n, None: n} for n in range(3000)]
+    assert unpickle_loads(pickle.dumps(dicts)) == dicts
+
+
+def test_arrays_can_be_written_to_and_own_their_memory():
+    array = unpickle_loads(pickle.dumps(np.arange(5), 4))
+    array[0] = 7
+    assert array.tolist() == [7, 1, 2, 3, 4]
+    objects = np.empty((2, 2), object, order="F")
+    objects[0, 1], objects[1, 0] = [1, 2], {"a": 3}
+    back = unpickle_loads(pickle.dumps(objects))
+    assert back.tolist() == objects.tolist()
+    assert back.flags.f_contiguous
+
+
+def test_forged_dates_are_refused():
+    for name, state in [
+        ("date", b"\x07\xe4\x02\x63"),
+        ("datetime", b"\x07\xe4\x02\x01\xff\0\0\0\0\0"),
+        ("time", b"\x7f\0\0\0\0\0"),
+    ]:
+        with pytest.raises((UnsafeContent, ValueError)):
+            unpickle_loads(b"cdatetime\n" + name.encode() + b"\nC" + bytes([len(state)]) + state + b"\x85R.")
+
+
+if __name__ == "__main__":
+    attack_all()
