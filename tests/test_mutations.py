@@ -15,33 +15,52 @@ ROOT = Path(__file__).parent.parent
 
 MUTATIONS = {
     "an epoch has an order of its own": (
-        "pipeline/_read_planned.py", "during.epoch, window", "0, window", "pipeline/test_planned.py", "golden_order",
+        "plan/_read_planned.py", "during.epoch, window", "0, window", "pipeline/test_planned.py", "golden_order",
     ),
     "a seed has an order of its own": (
-        "pipeline/_read_planned.py", "during.seed, during.epoch", "0, during.epoch", "pipeline/test_planned.py", "golden_order",
+        "plan/_read_planned.py", "during.seed, during.epoch", "0, during.epoch", "pipeline/test_planned.py", "golden_order",
     ),
     "padding has weight 0": (
-        "pipeline/_read_planned.py", "(wanted >= len(at.rest)).tolist()", "(wanted < 0).tolist()",
+        "plan/_read_planned.py", "(wanted >= len(at.remaining)).tolist()", "(wanted < 0).tolist()",
         "pipeline/test_planned.py", "samples_are_marked or full_batches",
     ),
     "all ranks have as many steps": (
-        "shards/_steps.py", "else -(-left // per_step)", "else left // per_step", "pipeline/test_planned.py", "weights_sum",
+        "order/_steps.py", "else -(-left // per_step)", "else left // per_step", "pipeline/test_planned.py", "weights_sum",
     ),
-    "a resume begins behind what was done": (
-        "pipeline/_plan_progress.py", "self.rest = Remaining.load(saved[", "Remaining.load(saved[",
+    "a resume begins after what was done": (
+        "plan/_plan_progress.py", "self.remaining, self.taken = state.for_reader(self._me)", "pass",
         "pipeline/test_planned_resuming.py", "resuming_twice",
     ),
     "a failed sample is tried again": (
         "pipeline/_fused.py", "at.origins.appendleft(at.origin)", "pass", "pipeline/test_after_failure.py", "nothing_is_lost",
     ),
     "a batch that was begun is read again": (
-        "pipeline/_running.py", 'hasattr(at, "origins")', "False", "pipeline/test_after_failure.py", "nothing_is_lost",
+        "pipeline/_running_pass.py", 'hasattr(at, "origins")', "False", "pipeline/test_after_failure.py", "nothing_is_lost",
     ),
     "a checkpoint of another pipeline is refused": (
-        "pipeline/_pipeline.py", "if there != here:", "if False:", "pipeline/test_planned_refusals.py", "refused_with_what_differs",
+        "pipeline/_checkpoint.py", "if there != here:", "if False:", "pipeline/test_planned_refusals.py", "refused_with_what_differs",
     ),
-    "a mix keeps the places of its parts": (
-        "pipeline/_mix.py", "self._load_parts(state.get(", "(lambda _: None)(state.get(", "pipeline/test_mix.py", "between_epochs",
+    "a checkpoint of another rank is refused": (
+        "pipeline/_run.py", "cursor.check_world(world.current())", "pass", "state/test_ranks.py", "another_rank",
+    ),
+    "a dataset inside another is told its epoch": (
+        "pipeline/_nested.py", "Cursor(during.epoch if requested is None else requested)", "Cursor(0)",
+        "state/test_every_stop_point.py", "stream_shuffled+in_stages",
+    ),
+    "a state between two passes knows where parts go on": (
+        "pipeline/_mix.py", "return _of_datasets([part.save_next() for part in self.parts])", "return None",
+        "pipeline/test_mix.py", "between_epochs",
+    ),
+    "an epoch that has ended is not continued": (
+        "pipeline/_pipeline.py", "if not run.ended:", "if True:", "state/test_every_stop_point.py", "with_epoch_restart",
+    ),
+    "stages after a loader are part of its state": (
+        "pipeline/_running_pass.py", "return self._started_at, self.handed_on", "return self._started_at, 0",
+        "state/test_every_stop_point.py", "generator or rebatched or in_stages",
+    ),
+    "a saved state does not change later": (
+        "pipeline/_source_choice.py", '"weights": list(self.weights)', '"weights": self.weights',
+        "state/test_every_stop_point.py", "at_random+threads-2",
     ),
     "shares are kept": (
         "pipeline/_source_choice.py", "return self._schedule.draw()", "return self._step % 2",
