@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import MissingDependency, SpecError, StateError
-from webdataset.flow import Json
+from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
 from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
 
@@ -164,7 +164,11 @@ class WebLoader(DataPipeline, FluidInterface):
         if saved is not None:
             self.dataset._identity().check(saved)
         super()._load(checkpoint)
-        self._definition().start_pass(checkpoint.cursor.epoch, checkpoint.cursor.where).close()
+        source, where = self.pipeline[0], checkpoint.cursor.where
+        if isinstance(source, Resumable) and isinstance(where, InStages) and where.progress[0] is not None:
+            source.start(Pass(epoch=checkpoint.cursor.epoch)).load(
+                where.progress[0], _not_held
+            )  # refused here, not later
 
     def stats(self) -> Stats:
         """What this loader did since its epoch began: the rate and busy share of its parts, and the bottleneck.
@@ -190,6 +194,10 @@ class WebLoader(DataPipeline, FluidInterface):
             )
         result.pipeline[0] = watched()
         return result
+
+
+def _not_held(origin: Json) -> Any:
+    raise StateError(f"a loader holds nothing, so {origin} cannot be asked for")
 
 
 def _thread_source(
