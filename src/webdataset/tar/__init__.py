@@ -14,6 +14,7 @@ Files:
     _blocks      bytes pulled from a stream, and where they stand
     _decompress  gzip, bzip2, xz and zstd around an archive
     _read_members        the archive: runs of members, one member at a time, and the rules of its end
+    _survey_archive  a damaged archive: what can still be read, and what is wrong
     _write_header       headers, from a cached template
 """
 
@@ -22,6 +23,7 @@ from ._columns import NAME, PREFIX, TYPE, block_sums, find_headers, plain_sizes
 from ._decompress import find_compression
 from ._parse_header import BLOCK, Header, parse_header
 from ._read_members import Member, OnSkip, Rename, Run, read_members, read_runs
+from ._survey_archive import Damage, DamageKind, Surveyed, survey
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
 
 __all__ = [
@@ -31,12 +33,15 @@ __all__ = [
     "PREFIX",
     "TYPE",
     "WINDOW",
+    "Damage",
+    "DamageKind",
     "Header",
     "Member",
     "OnSkip",
     "Readable",
     "Rename",
     "Run",
+    "Surveyed",
     "block_sums",
     "encode_header",
     "find_compression",
@@ -46,4 +51,5 @@ __all__ = [
     "plain_sizes",
     "read_members",
     "read_runs",
+    "survey",
 ]

@@ -1,0 +1,436 @@
+"""A damaged archive → everything in it that can still be read, and everything that is wrong with it.
+
+`_read_members` stops at the first fault, as training should. This reader goes on: it reports the damage and continues
+at the next header whose checksum is right, wherever that is. It reads one member at a time, so it needs as much memory
+as the largest member.
+
+After a damaged header it first tries the place that the header's own size field leads to. If no header is there, it
+searches byte by byte: bytes that are missing or added move everything after them away from multiples of 512.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from webdataset.errors import BadHeader, FormatError, TruncatedShard, UnsupportedMember, Where
+
+from ._blocks import TRUSTED, WINDOW, Readable
+from ._decompress import Unpacked, find_compression
+from ._extended import Extensions
+from ._parse_header import (
+    BLOCK,
+    GNU_LONG_LINK,
+    GNU_LONG_NAME,
+    PAX_GLOBAL,
+    PAX_NEXT,
+    SPARSE,
+    WITHOUT_PAYLOAD,
+    ZEROS,
+    parse_header,
+    parse_number,
+)
+
+_MAGIC = b"ustar"
+_MAGIC_AT = 257
+# The size field of a damaged header is followed this far; a larger one is more likely part of the damage.
+_BELIEVED = 1 << 30
+_EXTENSIONS = PAX_NEXT | {PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK}
+
+
+class DamageKind(StrEnum):
+    """How an archive can be damaged."""
+
+    EMPTY = "empty-file"
+    NOT_TAR = "not-tar"
+    BAD_CHECKSUM = "bad-checksum"
+    BAD_HEADER = "bad-header"
+    BAD_EXTENSION = "bad-extension"
+    MISALIGNED = "misaligned"
+    WIPED_HEADER = "wiped-header"
+    SPARSE = "sparse-member"
+    CUT_HEADER = "cut-in-header"
+    CUT_PAYLOAD = "cut-in-payload"
+    CUT_PADDING = "cut-in-padding"
+    NO_END = "no-end-mark"
+    HALF_END = "half-end-mark"
+    GARBAGE = "garbage-after-end"
+    CONCATENATED = "concatenated-archives"
+    CUT_COMPRESSION = "cut-compression"
+    BAD_COMPRESSION = "bad-compression"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something wrong with the archive itself.
+
+    Attributes:
+        kind: what kind of damage.
+        what: the same in words.
+        offset: the byte where it begins.
+        name: the member that is lost by it, if its name could be read.
+        loses: whether members may be lost by it.
+    """
+
+    kind: DamageKind
+    what: str
+    offset: int
+    name: str | None = None
+    loses: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """A member as the survey finds it: of any type, with its payload if its type has one.
+
+    Attributes:
+        name: the whole name, with extended headers applied.
+        offset: where its first header block begins.
+        data_offset: where its payload begins.
+        kind: the type flag, such as b"0" for a file and b"2" for a symbolic link.
+        link: what a link points to.
+        data: the payload.
+        gnu_long: whether the name is in a GNU long-name header.
+    """
+
+    name: str
+    offset: int
+    data_offset: int
+    kind: bytes
+    link: str
+    data: bytes
+    gnu_long: bool = False
+
+
+def survey(stream: Readable | bytes) -> Iterator[Surveyed | Damage]:
+    """The members of an archive that can be read, and the damage between them, in the order of the archive.
+
+    >>> import tarfile
+    >>> block = tarfile.TarInfo("a.txt").tobuf()
+    >>> for found in survey(b"X" + block[1:] + block):
+    ...     print(found.offset, getattr(found, "what", found))
+    0 the header's checksum does not match
+    512 Surveyed(name='a.txt', offset=512, data_offset=1024, kind=b'0', link='', data=b'', gnu_long=False)
+    1024 the archive ends without an end-of-archive mark
+    """
+    if isinstance(stream, bytes | bytearray | memoryview):
+        stream = io.BytesIO(stream)
+    source = _Source(stream)
+    kind = find_compression(source.peek(BLOCK))
+    if kind is not None:
+        source = _Source(Unpacked(source, kind))
+    return _Survey(source).run()
+
+
+class _Survey:
+    """One survey of one archive."""
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self._extensions = Extensions(source)
+        self._cut = False  # the end was reported already, inside something
+        self._nameless = False  # the extended header of the next member, which may hold its name, is damaged
+
+    def run(self) -> Iterator[Surveyed | Damage]:
+        source, zeros = self._source, 0
+        while True:
+            source.forget()
+            block = source.peek(BLOCK)
+            if block == ZEROS:
+                zeros += 1
+                source.skip(BLOCK)
+            elif len(block) < BLOCK:
+                yield from self._at_end(block, zeros)
+                return
+            else:
+                if zeros:
+                    yield from self._after_zeros(block, zeros)
+                zeros = 0
+                yield from self._next_member()
+
+    def _after_zeros(self, block: bytes, zeros: int) -> Iterator[Damage]:
+        """What stands between zeros and something that is not zero."""
+        offset = self._source.offset
+        if zeros == 1:
+            what = "a lone block of zeros stands before this byte: a header was wiped out"
+            yield Damage(DamageKind.WIPED_HEADER, what, offset - BLOCK)
+        elif is_header(block):
+            self._extensions.forget()
+            what = "another archive follows the end of this one; GNU tar, tarfile and DALI stop here"
+            yield Damage(DamageKind.CONCATENATED, what, offset, loses=False)
+        else:
+            yield Damage(DamageKind.GARBAGE, "something that is no tar follows the end of the archive", offset)
+            self._cut = not self._search(offset + 1)
+
+    def _next_member(self) -> Iterator[Surveyed | Damage]:
+        source, extensions = self._source, self._extensions
+        start, first = source.offset, source.peek(BLOCK)
+        if len(first) < BLOCK:
+            return
+        try:
+            header = extensions.next_header()
+        except UnsupportedMember:
+            yield self._pass_sparse(start)
+            return
+        except TruncatedShard as error:
+            yield self._cut_extension(start, error)
+            return
+        except BadHeader as error:
+            yield self._bad_header(start, first, error)
+            return
+        if header is None:
+            return
+        if header.kind == SPARSE:
+            yield self._skip_sparse(start, header.name, header.size)
+            return
+        size = 0 if header.kind in WITHOUT_PAYLOAD else header.size
+        begin = source.offset
+        damage = self._payload_damage(header.name, begin, size)
+        if damage is not None:
+            yield damage
+            if damage.kind is not DamageKind.CUT_PADDING:
+                return
+        data = source.bytes_at(begin, size)
+        if self._nameless:
+            what = "the extended header before this member is damaged, so its name is not certain"
+            yield Damage(DamageKind.BAD_EXTENSION, what, start, header.name)
+        else:
+            yield Surveyed(header.name, start, begin, header.kind, header.link, data, first[156:157] == GNU_LONG_NAME)
+        self._nameless = False
+        source.rewind(min(begin + size + -size % BLOCK, source.end))
+
+    def _payload_damage(self, name: str, begin: int, size: int) -> Damage | None:
+        """Look at what follows a payload before the payload is believed."""
+        source, padded = self._source, size + -size % BLOCK
+        have = source.available(padded + BLOCK)
+        inner = source.bytes_at(begin, min(BLOCK, have))
+        holds_archive = is_header(inner)
+        if have < size:
+            if not holds_archive and self._search(begin, stop=begin + have):
+                return _misaligned(name, begin)
+            source.rewind(begin + have)
+            self._cut = True
+            what = f"the archive ends after {have:,} of {size:,} bytes of the payload of {name}"
+            return Damage(DamageKind.CUT_PAYLOAD, what, begin + have, name)
+        if have < padded:
+            self._cut = True
+            what = f"the archive ends inside the padding of {name}"
+            return Damage(DamageKind.CUT_PADDING, what, begin + have, loses=False)
+        after = source.bytes_at(begin + padded, min(BLOCK, have - padded))
+        if len(after) < BLOCK or _may_be_header(after) or not size:
+            return None
+        if holds_archive or not self._search(begin, stop=begin + padded + WINDOW):
+            source.rewind(begin)
+            return None
+        return _misaligned(name, begin)
+
+    def _pass_sparse(self, start: int) -> Damage:
+        """A sparse file in PAX headers: its own header is the block that was read last."""
+        header = parse_header(self._source.bytes_at(self._source.offset - BLOCK, BLOCK))
+        return self._skip_sparse(start, header.name, header.size)
+
+    def _skip_sparse(self, start: int, name: str, size: int) -> Damage:
+        source = self._source
+        source.available(size + BLOCK)
+        source.rewind(min(source.offset + size + -size % BLOCK, source.end))
+        if not _may_be_header(source.peek(BLOCK)):
+            self._search(source.offset)  # GNU's own dialect has more blocks before the data
+        return Damage(DamageKind.SPARSE, "this member is a sparse file", start, name)
+
+    def _cut_extension(self, start: int, error: TruncatedShard) -> Damage:
+        self._cut = not self._search(start + 1)
+        return Damage(DamageKind.CUT_HEADER, error.what, start)
+
+    def _bad_header(self, start: int, first: bytes, error: BadHeader) -> Damage:
+        at = error.where.offset if error.where.offset is not None else start
+        kind = _kind_of(first, at, error)
+        block = self._source.bytes_at(at, BLOCK)
+        if not self._follow_size(block, at):
+            self._cut = not self._search(at + 1)
+        self._nameless = first[156:157] in _EXTENSIONS and self._source.peek(BLOCK) != ZEROS
+        name = block[:100].partition(b"\0")[0].decode("utf-8", "replace") if kind is DamageKind.BAD_CHECKSUM else None
+        what = f"this is not a tar archive: it starts with {first[:16]!r}" if kind is DamageKind.NOT_TAR else error.what
+        return Damage(kind, what, at, name)
+
+    def _follow_size(self, block: bytes, at: int) -> bool:
+        """Go to where the size field of a damaged header leads, if a header is there."""
+        source, size = self._source, parse_number(block[124:136])
+        if not _has_magic(block) or size is None or not 0 <= size < _BELIEVED:
+            return False
+        source.rewind(at + BLOCK)
+        place = size + -size % BLOCK
+        have = source.available(place + BLOCK)
+        after = source.bytes_at(at + BLOCK + place, BLOCK) if have >= place + BLOCK else b""
+        if have < place or not (after == ZEROS or is_header(after) or have == place):
+            return False
+        source.rewind(at + BLOCK + place)
+        return True
+
+    def _search(self, start: int, stop: int | None = None) -> bool:
+        """Go to the first byte from `start` on where a header with the right checksum begins; else to the end."""
+        source, at = self._source, start
+        while True:
+            place = source.find(_MAGIC, at + _MAGIC_AT, keep=stop is not None)
+            if place is None or (stop is not None and place - _MAGIC_AT >= stop):
+                if stop is None:
+                    source.rewind(source.end)
+                return False
+            at = place - _MAGIC_AT
+            source.available_at(at + BLOCK)
+            if is_header(source.bytes_at(at, BLOCK)):
+                source.rewind(at)
+                return True
+            at += 1
+
+    def _at_end(self, block: bytes, zeros: int) -> Iterator[Damage]:
+        """No full block is left."""
+        source = self._source
+        offset = source.offset
+        if source.failure is not None:
+            cut = isinstance(source.failure, TruncatedShard)
+            kind = DamageKind.CUT_COMPRESSION if cut else DamageKind.BAD_COMPRESSION
+            yield Damage(kind, source.failure.what, offset)
+        elif not offset and not block:
+            yield Damage(DamageKind.EMPTY, "the file has 0 bytes", 0)
+        elif zeros >= 2 and block.strip(b"\0"):
+            yield Damage(DamageKind.GARBAGE, "something that is no tar follows the end of the archive", offset)
+        elif self._cut:
+            return
+        elif zeros < 2 and block:
+            yield Damage(DamageKind.CUT_HEADER, "the archive ends inside a header", offset)
+        elif zeros == 1:
+            what = "the archive ends after one block of zeros instead of two"
+            yield Damage(DamageKind.HALF_END, what, offset, loses=False)
+        elif not zeros:
+            yield Damage(DamageKind.NO_END, "the archive ends without an end-of-archive mark", offset)
+
+
+class _Source:
+    """Bytes that may be looked at again until they are forgotten."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._read = stream.read
+        self._held = bytearray()
+        self._base = 0  # the offset of the first byte held
+        self._at = 0
+        self._ended = False
+        self.failure: FormatError | None = None
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next byte."""
+        return self._base + self._at
+
+    @property
+    def end(self) -> int:
+        """The offset after the last byte held."""
+        return self._base + len(self._held)
+
+    def peek(self, count: int) -> bytes:
+        """The next bytes; fewer at the end."""
+        self.available(count)
+        return bytes(self._held[self._at : self._at + count])
+
+    def skip(self, count: int) -> None:
+        """Go past bytes that were looked at."""
+        self._at += count
+
+    def take(self, count: int, what: str) -> bytes:
+        """Exactly the next `count` bytes."""
+        data = self.peek(count)
+        if len(data) < count:
+            raise TruncatedShard(f"the archive ends inside {what}", Where(offset=self.offset))
+        self._at += count
+        return data
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes, as a stream; what was read is forgotten."""
+        data = self.peek(min(size, WINDOW))
+        self._at += len(data)
+        self.forget()
+        return data
+
+    def available(self, count: int) -> int:
+        """How many of the next `count` bytes there are."""
+        return self.available_at(self.offset + count) - self.offset
+
+    def available_at(self, stop: int) -> int:
+        """Read on until `stop`, or the end if that comes first: which of the two it is."""
+        while self.end < stop and not self._ended:
+            try:
+                piece = self._read(min(max(WINDOW, stop - self.end), TRUSTED)) or b""
+            except FormatError as error:  # damaged compression: what came before it is still good
+                self.failure, piece = error, b""
+            self._held += piece
+            self._ended = not piece
+        return min(self.end, stop)
+
+    def bytes_at(self, start: int, count: int) -> bytes:
+        """Bytes that are held."""
+        first = start - self._base
+        return bytes(self._held[first : first + count])
+
+    def rewind(self, offset: int) -> None:
+        """Go to a byte that is held."""
+        self._at = offset - self._base
+
+    def forget(self) -> None:
+        """Let go of what was passed, when that is worth the copying of the rest."""
+        if self._at > WINDOW:
+            del self._held[: self._at]
+            self._base += self._at
+            self._at = 0
+
+    def find(self, pattern: bytes, start: int, *, keep: bool) -> int | None:
+        """Where a pattern occurs from `start` on; with `keep` only in what is held."""
+        while True:
+            place = self._held.find(pattern, max(start - self._base, 0))
+            if place >= 0:
+                return self._base + place
+            if keep or self._ended:
+                return None
+            # A header begins 257 bytes before its magic.
+            start = max(start, self.end - len(pattern))
+            self.rewind(max(self.end - BLOCK, self._base))
+            self.forget()
+            self.available_at(self.end + WINDOW)
+
+
+def is_header(block: bytes) -> bool:
+    """Whether a block is a header: its checksum is right, and it has a name and a size.
+
+    >>> import tarfile
+    >>> is_header(tarfile.TarInfo("a.txt").tobuf()), is_header(bytes(512))
+    (True, False)
+    """
+    if len(block) < BLOCK or block == ZEROS:
+        return False
+    try:
+        return bool(parse_header(block).name)
+    except BadHeader:
+        return False
+
+
+def _has_magic(block: bytes) -> bool:
+    return block[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC
+
+
+def _may_be_header(block: bytes) -> bool:
+    """Whether a block stands where a header belongs: it is one, was one, or ends the archive."""
+    return block == ZEROS or _has_magic(block) or is_header(block)
+
+
+def _misaligned(name: str, offset: int) -> Damage:
+    what = f"bytes are missing from, or were added to, the payload of {name}: the next header is not where it belongs"
+    return Damage(DamageKind.MISALIGNED, what, offset, name)
+
+
+def _kind_of(first: bytes, at: int, error: BadHeader) -> DamageKind:
+    if at == 0 and not _has_magic(first) and not is_header(first):
+        return DamageKind.NOT_TAR
+    if first[156:157] in _EXTENSIONS:
+        return DamageKind.BAD_EXTENSION
+    checksum = "checksum" in error.what or "not a tar header" in error.what
+    return DamageKind.BAD_CHECKSUM if checksum else DamageKind.BAD_HEADER
