@@ -1,0 +1,5 @@
+"""`python -m webdataset` is `wds`."""
+
+from webdataset.cli import main
+
+main()

@@ -1,0 +1,14 @@
+"""The command `wds`. Arguments come in; each verb parses them, calls its function in `tools`, and prints the result.
+
+Only this package prints. Modules of verbs import `webdataset.tools` inside their functions, so that `wds --help` is
+quick.
+
+    _main             the group of verbs, loaded when they are used
+    _output           what all verbs share: reports, progress bars, errors, exit codes
+    _options          options that several verbs have, and how a report reads
+    _cat_command      `wds cat`
+"""
+
+from ._main import main
+
+__all__ = ["main"]
