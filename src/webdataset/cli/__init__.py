@@ -7,6 +7,7 @@ quick.
     _output           what all verbs share: reports, progress bars, errors, exit codes
     _options          options that several verbs have, and how a report reads
     _cat_command      `wds cat`
+    _check_command    `wds check`
 """
 
 from ._main import main

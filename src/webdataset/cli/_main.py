@@ -10,6 +10,7 @@ import click
 # verb → the module of this package that defines it as `command`.
 VERBS: dict[str, str] = {
     "cat": "_cat_command",
+    "check": "_check_command",
 }
 
 

@@ -29,6 +29,7 @@ from ._parse_header import (
     SPARSE,
     WITHOUT_PAYLOAD,
     ZEROS,
+    Header,
     parse_header,
     parse_number,
 )
@@ -165,39 +166,41 @@ class _Survey:
             self._cut = not self._search(offset + 1)
 
     def _next_member(self) -> Iterator[Surveyed | Damage]:
-        source, extensions = self._source, self._extensions
-        start, first = source.offset, source.peek(BLOCK)
-        if len(first) < BLOCK:
-            return
+        start, first = self._source.offset, self._source.peek(BLOCK)
+        found = self._next_header(start, first) if len(first) == BLOCK else None
+        if isinstance(found, Damage):
+            yield found
+        elif found is not None:
+            yield from self._payload(found, start, gnu_long=first[156:157] == GNU_LONG_NAME)
+
+    def _next_header(self, start: int, first: bytes) -> Header | Damage | None:
+        """The next header with its extensions, or what is wrong with it; None after a global header alone."""
         try:
-            header = extensions.next_header()
+            header = self._extensions.next_header()
         except UnsupportedMember:
-            yield self._pass_sparse(start)
-            return
+            return self._pass_sparse(start)
         except TruncatedShard as error:
-            yield self._cut_extension(start, error)
-            return
+            return self._cut_extension(start, error)
         except BadHeader as error:
-            yield self._bad_header(start, first, error)
-            return
-        if header is None:
-            return
-        if header.kind == SPARSE:
-            yield self._skip_sparse(start, header.name, header.size)
-            return
+            return self._bad_header(start, first, error)
+        if header is not None and header.kind == SPARSE:
+            return self._skip_sparse(start, header.name, header.size)
+        return header
+
+    def _payload(self, header: Header, start: int, *, gnu_long: bool) -> Iterator[Surveyed | Damage]:
+        source, begin = self._source, self._source.offset
         size = 0 if header.kind in WITHOUT_PAYLOAD else header.size
-        begin = source.offset
         damage = self._payload_damage(header.name, begin, size)
         if damage is not None:
             yield damage
-            if damage.kind is not DamageKind.CUT_PADDING:
+            if damage.loses:
                 return
-        data = source.bytes_at(begin, size)
         if self._nameless:
             what = "the extended header before this member is damaged, so its name is not certain"
             yield Damage(DamageKind.BAD_EXTENSION, what, start, header.name)
         else:
-            yield Surveyed(header.name, start, begin, header.kind, header.link, data, first[156:157] == GNU_LONG_NAME)
+            data = source.bytes_at(begin, size)
+            yield Surveyed(header.name, start, begin, header.kind, header.link, data, gnu_long)
         self._nameless = False
         source.rewind(min(begin + size + -size % BLOCK, source.end))
 
@@ -211,20 +214,22 @@ class _Survey:
             if not holds_archive and self._search(begin, stop=begin + have):
                 return _misaligned(name, begin)
             source.rewind(begin + have)
-            self._cut = True
             what = f"the archive ends after {have:,} of {size:,} bytes of the payload of {name}"
-            return Damage(DamageKind.CUT_PAYLOAD, what, begin + have, name)
-        if have < padded:
+            return self._cut_off(DamageKind.CUT_PAYLOAD, what, begin + have, name)
+        if have < padded and source.failure is None:
             self._cut = True
             what = f"the archive ends inside the padding of {name}"
             return Damage(DamageKind.CUT_PADDING, what, begin + have, loses=False)
         after = source.bytes_at(begin + padded, min(BLOCK, have - padded))
         if len(after) < BLOCK or _may_be_header(after) or not size:
             return None
-        if holds_archive or not self._search(begin, stop=begin + padded + WINDOW):
-            source.rewind(begin)
-            return None
-        return _misaligned(name, begin)
+        if not holds_archive and self._search(begin, stop=begin + padded + WINDOW):
+            # A header in the payload, or at an odd place after it: bytes were lost or added. Else the next header is noise.
+            place = source.offset - begin
+            if place < padded or place % BLOCK:
+                return _misaligned(name, begin)
+        source.rewind(begin)
+        return None
 
     def _pass_sparse(self, start: int) -> Damage:
         """A sparse file in PAX headers: its own header is the block that was read last."""
@@ -240,8 +245,18 @@ class _Survey:
         return Damage(DamageKind.SPARSE, "this member is a sparse file", start, name)
 
     def _cut_extension(self, start: int, error: TruncatedShard) -> Damage:
-        self._cut = not self._search(start + 1)
-        return Damage(DamageKind.CUT_HEADER, error.what, start)
+        if self._search(start + 1):
+            return Damage(DamageKind.CUT_HEADER, error.what, start)
+        return self._cut_off(DamageKind.CUT_HEADER, error.what, start)
+
+    def _cut_off(self, kind: DamageKind, what: str, offset: int, name: str | None = None) -> Damage:
+        """The archive ends inside something, or its compression is damaged there."""
+        self._cut = True
+        failure = self._source.failure
+        if failure is not None:
+            cut = isinstance(failure, TruncatedShard)
+            kind, what = DamageKind.CUT_COMPRESSION if cut else DamageKind.BAD_COMPRESSION, failure.what
+        return Damage(kind, what, offset, name)
 
     def _bad_header(self, start: int, first: bytes, error: BadHeader) -> Damage:
         at = error.where.offset if error.where.offset is not None else start
@@ -289,9 +304,8 @@ class _Survey:
         source = self._source
         offset = source.offset
         if source.failure is not None:
-            cut = isinstance(source.failure, TruncatedShard)
-            kind = DamageKind.CUT_COMPRESSION if cut else DamageKind.BAD_COMPRESSION
-            yield Damage(kind, source.failure.what, offset)
+            if not self._cut:
+                yield self._cut_off(DamageKind.NO_END, "", offset)
         elif not offset and not block:
             yield Damage(DamageKind.EMPTY, "the file has 0 bytes", 0)
         elif zeros >= 2 and block.strip(b"\0"):
