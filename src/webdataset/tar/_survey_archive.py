@@ -193,7 +193,7 @@ class _Survey:
         damage = self._payload_damage(header.name, begin, size)
         if damage is not None:
             yield damage
-            if damage.loses:
+            if damage.kind is not DamageKind.CUT_PADDING:
                 return
         if self._nameless:
             what = "the extended header before this member is damaged, so its name is not certain"
@@ -219,12 +219,12 @@ class _Survey:
         if have < padded and source.failure is None:
             self._cut = True
             what = f"the archive ends inside the padding of {name}"
-            return Damage(DamageKind.CUT_PADDING, what, begin + have, loses=False)
+            return Damage(DamageKind.CUT_PADDING, what, begin + have)
         after = source.bytes_at(begin + padded, min(BLOCK, have - padded))
         if len(after) < BLOCK or _may_be_header(after) or not size:
             return None
         if not holds_archive and self._search(begin, stop=begin + padded + WINDOW):
-            # A header in the payload, or at an odd place after it: bytes were lost or added. Else the next header is noise.
+            # A header in the payload, or at an odd place after it: bytes were lost or added. Else the next one is noise.
             place = source.offset - begin
             if place < padded or place % BLOCK:
                 return _misaligned(name, begin)
