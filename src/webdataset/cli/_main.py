@@ -10,6 +10,10 @@ import click
 # verb → the module of this package that defines it as `command`.
 VERBS: dict[str, str] = {
     "cat": "_cat_command",
+    "split": "_split_command",
+    "reshard": "_split_command",
+    "select": "_select_command",
+    "partition": "_partition_command",
 }
 
 

@@ -2,14 +2,53 @@
 
 Verbs:
     _cat             shards one after the other, as one stream
+    _split           the same samples in shards of another size
+    _select          some of the samples
+    _partition       train, validation and test parts
+    _map_shards      every shard through a function, in parallel, resumable
 What they share:
+    _transform       shards through stages, as one stream or shard by shard
     _read_inputs     input addresses → a stream of samples
     _target          what `-o` means, and which outputs exist
     _write_samples   a stream of samples → one archive or a series
     _report          what a verb that writes shards returns
+    _count_samples   how many samples shards have
+    _expression      a safe expression language over samples
+    _field_choice    which fields to keep, and under which names
+    _shares          random shares that depend on keys alone
+Parallel work:
+    _shard_task      the work on one shard, on any worker
+    _ledger          which shards of a job are finished
+    _engines         this process, local processes, Dask, Ray, any executor
+    _stored_sizes    the sizes of many local files at once
 """
 
 from ._cat import cat
+from ._expression import Expression
+from ._map_shards import map_shards
+from ._partition import Parts, partition, read_lists
+from ._read_inputs import expand_inputs, read_list, read_samples
 from ._report import Failure, Report
+from ._select import select
+from ._shares import Shares, parse_shares
+from ._split import split
+from ._transform import Options
 
-__all__ = ["Failure", "Report", "cat"]
+__all__ = [
+    "Expression",
+    "Failure",
+    "Options",
+    "Parts",
+    "Report",
+    "Shares",
+    "cat",
+    "expand_inputs",
+    "map_shards",
+    "parse_shares",
+    "partition",
+    "read_list",
+    "read_lists",
+    "read_samples",
+    "select",
+    "split",
+]

@@ -1,0 +1,52 @@
+"""`wds partition`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from . import _options
+from ._output import console, verb
+
+
+def _pairs(_ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals or not value:
+            raise click.BadParameter(f"expected NAME=VALUE, got {word!r}", param=param)
+        pairs[name] = value
+    return pairs
+
+
+@verb()
+@_options.inputs
+@_options.writing
+@_options.sizes
+@click.option("-p", "--part", "shares", multiple=True, metavar="NAME=SHARE", help="A random share: train=0.9.")
+@click.option("--list", "lists", multiple=True, callback=_pairs, metavar="NAME=FILE", help="The keys in a file.")
+@click.option("--where", multiple=True, callback=_pairs, metavar="NAME=EXPR", help="Samples for which this is true.")
+@_options.seed
+def command(
+    inputs: tuple[str, ...],
+    output: str,
+    shares: tuple[str, ...],
+    lists: dict[str, str],
+    where: dict[str, str],
+    **options: Any,
+) -> None:
+    """Divide a dataset into parts, in one pass. Lists come first, then expressions, then random shares.
+
+    A random share is decided by a hash of seed and key: it is the same in every run, and adding samples moves no other.
+
+    Example: wds partition -p train=0.9 -p val=0.1 -o '{part}-%06d.tar' all.tar
+    """
+    from webdataset.tools import Parts, parse_shares, partition, read_lists
+
+    parts = Parts(read_lists(lists), where, parse_shares(shares), options["seed"])
+    reports = _options.run(partition, options, inputs, output, parts)
+    samples = ", ".join(f"{name}: {report.samples_out:,} samples" for name, report in reports.items())
+    console().result(reports, samples)
+    if not all(report.complete for report in reports.values()):
+        click.get_current_context().exit(1)
