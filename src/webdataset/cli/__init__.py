@@ -6,7 +6,7 @@ quick.
     _main             the group of verbs, loaded when they are used
     _output           what all verbs share: reports, progress bars, errors, exit codes
     _options          options that several verbs have, and how a report reads
-    _cat_command  _split_command  _select_command  _partition_command       one verb each
+    _create_command  _cat_command  _split_command  _select_command  _partition_command       one verb each
 """
 
 from ._main import main

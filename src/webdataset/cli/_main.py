@@ -9,6 +9,7 @@ import click
 
 # verb → the module of this package that defines it as `command`.
 VERBS: dict[str, str] = {
+    "create": "_create_command",
     "cat": "_cat_command",
     "split": "_split_command",
     "reshard": "_split_command",

@@ -63,6 +63,26 @@ output: Decorator = click.option(
 )
 force: Decorator = click.option("--force", is_flag=True, help="Replace outputs that exist.")
 seed: Decorator = click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
+
+
+def pairs(_ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
+    """Words such as NAME=VALUE as a table; a callback for options."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals or not value:
+            raise click.BadParameter(f"expected NAME=VALUE, got {word!r}", param=param)
+        found[name] = value
+    return found
+
+
+parts: Decorator = _all(
+    click.option("-p", "--part", "shares", multiple=True, metavar="NAME=SHARE", help="A random share: train=0.9."),
+    click.option("--list", "lists", multiple=True, callback=pairs, metavar="NAME=FILE", help="The keys in a file."),
+    click.option(
+        "--where", multiple=True, callback=pairs, metavar="NAME=EXPR", help="Samples for which an expression is true."
+    ),
+)
 index: Decorator = click.option(
     "--index/--no-index", default=True, show_default=True, help="Write an index beside each shard."
 )
@@ -132,6 +152,8 @@ def show_report(report: Report, *, dry_run: bool | None = False) -> None:
     if report.skipped:
         words.append(f"{report.skipped:,} shards finished before")
     console().result(report, ", ".join(words))
+    for note in report.notes:
+        console().say(f"note: {note}")
     for failure in report.failed:
         console().warn(f"failed: {failure}")
     if not report.complete:

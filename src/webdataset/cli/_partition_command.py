@@ -10,23 +10,11 @@ from . import _options
 from ._output import console, verb
 
 
-def _pairs(_ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not name or not equals or not value:
-            raise click.BadParameter(f"expected NAME=VALUE, got {word!r}", param=param)
-        pairs[name] = value
-    return pairs
-
-
 @verb()
 @_options.inputs
 @_options.writing
 @_options.sizes
-@click.option("-p", "--part", "shares", multiple=True, metavar="NAME=SHARE", help="A random share: train=0.9.")
-@click.option("--list", "lists", multiple=True, callback=_pairs, metavar="NAME=FILE", help="The keys in a file.")
-@click.option("--where", multiple=True, callback=_pairs, metavar="NAME=EXPR", help="Samples for which this is true.")
+@_options.parts
 @_options.seed
 def command(
     inputs: tuple[str, ...],

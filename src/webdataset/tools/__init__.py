@@ -1,6 +1,7 @@
 """One function per verb of `wds`. Addresses and options come in, typed values go out; nothing here prints.
 
 Verbs:
+    _create          a new dataset out of recipes, tables, folders and archives
     _cat             shards one after the other, as one stream
     _split           the same samples in shards of another size
     _select          some of the samples
@@ -16,6 +17,11 @@ What they share:
     _expression      a safe expression language over samples
     _field_choice    which fields to keep, and under which names
     _shares          random shares that depend on keys alone
+What datasets are made of:
+    _entries         samples whose fields are still somewhere else
+    _recipe          text files with one member per line
+    _manifest        tables with one sample per row
+    _file_tree       folders and archives of files
 Parallel work:
     _shard_task      the work on one shard, on any worker
     _ledger          which shards of a job are finished
@@ -24,6 +30,7 @@ Parallel work:
 """
 
 from ._cat import cat
+from ._create import FORMATS, Making, create
 from ._expression import Expression
 from ._map_shards import map_shards
 from ._partition import Parts, partition, read_lists
@@ -35,13 +42,16 @@ from ._split import split
 from ._transform import Options
 
 __all__ = [
+    "FORMATS",
     "Expression",
     "Failure",
+    "Making",
     "Options",
     "Parts",
     "Report",
     "Shares",
     "cat",
+    "create",
     "expand_inputs",
     "map_shards",
     "parse_shares",

@@ -110,13 +110,17 @@ def partition(
 def write_parts(
     samples: Iterable[Sample], output: str, route: Route, names: Iterable[str], options: Options
 ) -> dict[str, Report]:
-    """Write samples to the series of the part that `route` names; those of no part are left out."""
+    """Write samples to the series of the part that `route` names, each with its description `part.json`.
+
+    Samples of no part are left out.
+    """
     patterns = {name: _pattern(output, name) for name in names}
     before = {name: series_members(pattern) for name, pattern in patterns.items()}
     refuse_existing((url for urls in before.values() for url in urls), force=options.force)
     if options.dry_run:
         return {name: Report(outputs=(pattern,)) for name, pattern in patterns.items()}
     published: dict[str, list[str]] = {name: [] for name in patterns}
+    written = dict.fromkeys(patterns, 0)
     with ExitStack() as stack:
         sinks = {
             name: stack.enter_context(_sink(pattern, published[name].append, options))
@@ -126,12 +130,13 @@ def write_parts(
             part = route(sample)
             if part is not None:
                 sinks[part].write(sample)
+                written[part] += sum(len(data) for field, data in sample.items() if field[0] != "_")
             if options.advance is not None:
                 options.advance(1)
     for name, urls in before.items():
         remove_stale(set(urls) - set(published[name]))
     return {
-        name: Report(samples_out=sinks[name].total, done=len(urls), outputs=tuple(urls))
+        name: Report(samples_out=sinks[name].total, bytes_out=written[name], done=len(urls), outputs=tuple(urls))
         for name, urls in published.items()
     }
 
@@ -146,7 +151,7 @@ def _sink(pattern: str, post: Callable[[str], Any], options: Options) -> ShardWr
         verbose=0,
         encoder=False,
         index=options.index,
-        description=description_of(Series(pattern)) if options.description else None,
+        description=description_of(Series(pattern)),
     )
 
 

@@ -64,7 +64,7 @@ def write_samples(samples: Iterable[Sample], writing: Writing, *, advance: Advan
     """Write samples, publish each archive when it is complete, and count.
 
     >>> write_samples([{"__key__": "a", "txt": b"hello"}], Writing(OneArchive("memory://doc-tools/a.tar")))
-    Report(samples_in=0, samples_out=1, bytes_out=5, done=1, skipped=0, failed=(), outputs=('memory://doc-tools/a.tar',))
+    Report(samples_in=0, samples_out=1, bytes_out=5, done=1, ... outputs=('memory://doc-tools/a.tar',), notes=())
 
     Args:
         samples: samples of bytes.
