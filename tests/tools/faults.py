@@ -19,6 +19,7 @@ from webdataset.tools import CheckOptions, Kind, Target
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
+JSON = b'{"a": 2}'
 PICTURE = encode_field("jpg", np.arange(48, dtype="u1").reshape(4, 4, 3))
 
 
@@ -79,7 +80,7 @@ def pax(records):
 def faults():
     """Name → planted fault."""
     K = Kind
-    bad_json, bad_cls = sample("x", json=b"{", cls=b"7", jpg=PICTURE), sample("x", cls=b"seven", jpg=PICTURE, json=b"1")
+    bad_json, bad_cls = sample("x", json=b"{", cls=b"7", jpg=PICTURE), sample("x", cls=b"seven", jpg=PICTURE, json=JSON)
     usual = frozenset({K.UNUSUAL_FIELDS})
     extra = sample("x", cls=b"1", jpg=PICTURE, json=b'{"a": 2}', txt=b"hello")
     return {
@@ -157,7 +158,7 @@ def faults():
         "a hidden file": Planted(among(member(".hidden.jpg", PICTURE)), K.HIDDEN),
         "what macOS leaves": Planted(among(member("dir/._0001.jpg", b"abc")), K.HIDDEN),
         "a reserved name": Planted(among(member("__meta__/info.json", b"{}")), K.RESERVED),
-        "an upper-case field": Planted(among(sample("x", cls=b"1", JPG=PICTURE, json=b"1")), K.UPPER_CASE),
+        "an upper-case field": Planted(among(sample("x", cls=b"1", JPG=PICTURE, json=JSON)), K.UPPER_CASE),
         "a name in Latin-1": Planted(among(sample("x\udce4")), K.NOT_UTF8),
         "a line break in a name": Planted(among(sample("x\ny")), K.CONTROL),
         "an absolute name": Planted(among(sample("/data/x")), K.ABSOLUTE),
@@ -181,36 +182,36 @@ def faults():
             among(sample("x"), member("x.CLS", b"8")), K.DUPLICATE_FIELD, others=frozenset({K.UPPER_CASE})
         ),
         "interleaved keys": Planted(
-            among(sample("x", cls=b"1"), sample("y"), sample("x", jpg=PICTURE, json=b"1")), K.SPLIT_SAMPLE, others=usual
+            among(sample("x", cls=b"1"), sample("y"), sample("x", jpg=PICTURE, json=JSON)), K.SPLIT_SAMPLE, others=usual
         ),
         "unsorted keys": Planted(among(sample("0000a")), K.UNSORTED, CheckOptions(in_order=True)),
         "a required field is missing": Planted(
-            among(sample("x", jpg=PICTURE, json=b"1")), K.MISSING_FIELD, CheckOptions(fields=("jpg", "cls"))
+            among(sample("x", jpg=PICTURE, json=JSON)), K.MISSING_FIELD, CheckOptions(fields=("jpg", "cls"))
         ),
         "a field that nearly all have is missing": Planted(
-            good(0, 40) + sample("x", jpg=PICTURE, json=b"1") + END, K.UNUSUAL_FIELDS
+            good(0, 40) + sample("x", jpg=PICTURE, json=JSON) + END, K.UNUSUAL_FIELDS
         ),
         # Values.
         "bad JSON": Planted(among(bad_json), K.UNDECODABLE),
         "a class that is no number": Planted(among(bad_cls), K.UNDECODABLE),
-        "a cut picture": Planted(among(sample("x", cls=b"1", jpg=PICTURE[:-60], json=b"1")), K.UNDECODABLE),
-        "an empty picture": Planted(among(sample("x", cls=b"1", jpg=b"", json=b"1")), K.UNDECODABLE),
-        "a picture of HTML": Planted(among(sample("x", cls=b"1", jpg=b"<html>", json=b"1")), K.UNDECODABLE),
+        "a cut picture": Planted(among(sample("x", cls=b"1", jpg=PICTURE[:-60], json=JSON)), K.UNDECODABLE),
+        "an empty picture": Planted(among(sample("x", cls=b"1", jpg=b"", json=JSON)), K.UNDECODABLE),
+        "a picture of HTML": Planted(among(sample("x", cls=b"1", jpg=b"<html>", json=JSON)), K.UNDECODABLE),
         "text in Latin-1": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=b"1", txt=b"\xe4\xf6")), K.UNDECODABLE
+            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, txt=b"\xe4\xf6")), K.UNDECODABLE
         ),
         "an array that is cut": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=b"1", npy=_array()[:-3])), K.UNDECODABLE
+            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, npy=_array()[:-3])), K.UNDECODABLE
         ),
         "gzip in a field that is cut": Planted(
-            among(sample("x", **{"cls": b"1", "jpg": PICTURE, "json": b"1", "txt.gz": gzip.compress(b"hello")[:-3]})),
+            among(sample("x", **{"cls": b"1", "jpg": PICTURE, "json": JSON, "txt.gz": gzip.compress(b"hello")[:-3]})),
             K.UNDECODABLE,
         ),
         "a pickle that runs code": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=b"1", pkl=b"cos\nsystem\n(S'true'\ntR.")), K.UNSAFE
+            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, pkl=b"cos\nsystem\n(S'true'\ntR.")), K.UNSAFE
         ),
         "a JPEG called png": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=b"1", png=PICTURE)), K.WRONG_EXTENSION
+            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, png=PICTURE)), K.WRONG_EXTENSION
         ),
         # Hugging Face.
         "fields that differ among the first five": Planted(extra + HEAD + END, K.HF_FIELDS, hf()),
@@ -219,7 +220,7 @@ def faults():
             among(sample("x", cls=b"1", jpg=PICTURE, json=b'{"a": "one"}')), K.HF_TYPE, hf()
         ),
         "a pickle": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=b"1", pkl=b"\x80\x04K\x01.")),
+            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, pkl=b"\x80\x04K\x01.")),
             K.HF_PICKLE,
             hf(),
             frozenset({K.HF_EXTRA_FIELD, K.HF_TYPE}),

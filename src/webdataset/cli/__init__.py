@@ -8,6 +8,7 @@ quick.
     _options          options that several verbs have, and how a report reads
     _cat_command      `wds cat`
     _check_command    `wds check`
+    _create_command  _cat_command  _split_command  _select_command  _partition_command       one verb each
 """
 
 from ._main import main

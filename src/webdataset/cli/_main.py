@@ -9,8 +9,13 @@ import click
 
 # verb → the module of this package that defines it as `command`.
 VERBS: dict[str, str] = {
+    "create": "_create_command",
     "cat": "_cat_command",
     "check": "_check_command",
+    "split": "_split_command",
+    "reshard": "_split_command",
+    "select": "_select_command",
+    "partition": "_partition_command",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -20,20 +20,19 @@ Sample = dict[str, Any]
 Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-class Counted:
-    """Samples that are counted on the way.
+class CountStage:
+    """Counts the samples that come in.
 
-    >>> counted = Counted([{"__key__": "a"}, {"__key__": "b"}])
-    >>> len(list(counted)), counted.count
+    >>> stage = CountStage()
+    >>> len(list(stage(iter([{}, {}])))), stage.count
     (2, 2)
     """
 
-    def __init__(self, samples: Iterable[Sample]) -> None:
-        self._samples = samples
+    def __init__(self) -> None:
         self.count = 0
 
-    def __iter__(self) -> Iterator[Sample]:
-        for sample in self._samples:
+    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        for sample in samples:
             self.count += 1
             yield sample
 

@@ -35,6 +35,7 @@ class Report:
         skipped: shards that an earlier run had finished.
         failed: shards or samples that could not be processed.
         outputs: the addresses of all written shards, in order.
+        notes: what the user should know besides.
     """
 
     samples_in: int = 0
@@ -44,6 +45,7 @@ class Report:
     skipped: int = 0
     failed: tuple[Failure, ...] = ()
     outputs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:

@@ -64,7 +64,7 @@ def write_samples(samples: Iterable[Sample], writing: Writing, *, advance: Advan
     """Write samples, publish each archive when it is complete, and count.
 
     >>> write_samples([{"__key__": "a", "txt": b"hello"}], Writing(OneArchive("memory://doc-tools/a.tar")))
-    Report(samples_in=0, samples_out=1, bytes_out=5, done=1, skipped=0, failed=(), outputs=('memory://doc-tools/a.tar',))
+    Report(samples_in=0, samples_out=1, bytes_out=5, done=1, ... outputs=('memory://doc-tools/a.tar',), notes=())
 
     Args:
         samples: samples of bytes.
@@ -78,7 +78,7 @@ def write_samples(samples: Iterable[Sample], writing: Writing, *, advance: Advan
         return _write_one(shown, writing.target.url, writing)
     assert isinstance(writing.target, Series)
     report = _write_series(shown, writing.target.pattern, writing)
-    _remove_stale(set(before) - set(report.outputs))
+    remove_stale(set(before) - set(report.outputs))
     return report
 
 
@@ -139,7 +139,7 @@ def _write_series(samples: Iterable[Sample], pattern: str, writing: Writing) -> 
     return Report(samples_out=sink.total, bytes_out=written, done=len(outputs), outputs=tuple(outputs))
 
 
-def _remove_stale(urls: Iterable[str]) -> None:
+def remove_stale(urls: Iterable[str]) -> None:
     """Remove shards of the series that this one replaces, so that no reader mixes the two; local files only."""
     for url in urls:
         for name in (url, index_url(url)):

@@ -1,0 +1,122 @@
+"""Which shards of a job are finished: a text file of JSON lines, so that a killed job can go on.
+
+The first line names the job. Each other line is one finished or quarantined shard; it is appended and synced to disk
+after the shard itself was published. A kill can leave an output without its line, which is then made again, or half a
+line, which is cut off.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import IO, Any, Self
+
+from webdataset.errors import FormatError, SpecError, StateError, Where
+
+from ._shard_task import ShardResult
+
+KIND = "webdataset-ledger-1"
+
+
+class Ledger:
+    """The finished shards of one job.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/ledger.jsonl"
+    >>> with Ledger(path, "copy") as ledger:
+    ...     ledger.finish(ShardResult("a.tar", "b.tar", 3, 3, 30, 1024, "5d41"))
+    >>> with Ledger(path, "copy") as ledger:
+    ...     ledger.fresh, ledger.finished["a.tar"].samples_out
+    (False, 3)
+
+    Args:
+        path: a local file.
+        job: what the job does; a ledger of another job is refused.
+        restart: begin anew, whatever the file says.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], job: str, *, restart: bool = False) -> None:
+        self.path = Path(path)
+        self.finished: dict[str, ShardResult] = {}
+        self.quarantined: dict[str, str] = {}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: IO[bytes] = self.path.open("a+b")
+        try:
+            self._lock()
+            if restart:
+                self._file.truncate(0)
+            self.fresh = not self._load(job)
+            if self.fresh:
+                self._append({"ledger": KIND, "job": job})
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def finish(self, result: ShardResult) -> None:
+        """Note down a shard whose output is published."""
+        self._append(result._asdict())
+        self._note(result)
+
+    def quarantine(self, url: str, error: str) -> None:
+        """Note down a shard that failed, so that the next run leaves it out."""
+        self._append({"input": url, "quarantined": error})
+        self.quarantined[url] = error
+
+    def _note(self, result: ShardResult) -> None:
+        self.finished[result.input] = result
+        self.quarantined.pop(result.input, None)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StateError(
+                "another process works on this job", Where(shard=str(self.path)), hint="wait for it, or stop it"
+            ) from error
+
+    def _append(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _load(self, job: str) -> bool:
+        """Read what is there; whether there is a first line."""
+        self._file.seek(0)
+        data = self._file.read()
+        whole = data.rfind(b"\n") + 1
+        if whole != len(data):
+            self._file.truncate(whole)  # a line that a kill cut short
+        number = 0
+        try:
+            for number, line in enumerate(map(json.loads, data[:whole].splitlines()), 1):
+                if number == 1:
+                    self._check_job(line, job)
+                elif "quarantined" in line:
+                    self.quarantined[line["input"]] = line["quarantined"]
+                else:
+                    self._note(ShardResult(**line))
+        except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
+            raise FormatError(
+                f"line {number + 1} of the ledger cannot be read",
+                Where(shard=str(self.path)),
+                hint="start over with --force, or name another ledger",
+            ) from error
+        return number > 0
+
+    def _check_job(self, head: dict[str, Any], job: str) -> None:
+        if head.get("ledger") != KIND:
+            raise SpecError("this file is not a ledger", Where(shard=str(self.path)), hint="name another ledger")
+        if head.get("job") != job:
+            raise SpecError(
+                f"the outputs belong to another job: expected {job!r}, got {head.get('job')!r}",
+                Where(shard=str(self.path)),
+                hint="write elsewhere, or replace them with --force",
+            )
