@@ -6,8 +6,11 @@ quick.
     _main             the group of verbs, loaded when they are used
     _output           what all verbs share: reports, progress bars, errors, exit codes
     _options          options that several verbs have, and how a report reads
-    _cat_command      `wds cat`
-    _check_command    `wds check`
+    _half_blocks      pictures, bars and tables out of characters
+    _old_commands     `tarshow`, `tarfirst`, `tar2tsv`, `tar2json`
+    _check_command  _ls_command  _show_command  _get_command  _first_command  _grep_command       one verb each
+    _stats_command  _diff_command  _index_command  _query_command                                 the same
+    _bench_command  _simulate_command  _doctor_command                                            the same
     _create_command  _cat_command  _split_command  _select_command  _partition_command       one verb each
 """
 

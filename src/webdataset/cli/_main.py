@@ -11,11 +11,23 @@ import click
 VERBS: dict[str, str] = {
     "create": "_create_command",
     "cat": "_cat_command",
-    "check": "_check_command",
     "split": "_split_command",
     "reshard": "_split_command",
     "select": "_select_command",
     "partition": "_partition_command",
+    "check": "_check_command",
+    "ls": "_ls_command",
+    "show": "_show_command",
+    "get": "_get_command",
+    "first": "_first_command",
+    "grep": "_grep_command",
+    "stats": "_stats_command",
+    "diff": "_diff_command",
+    "index": "_index_command",
+    "query": "_query_command",
+    "bench": "_bench_command",
+    "simulate": "_simulate_command",
+    "doctor": "_doctor_command",
 }
 
 

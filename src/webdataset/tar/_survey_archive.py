@@ -224,7 +224,7 @@ class _Survey:
         if len(after) < BLOCK or _may_be_header(after) or not size:
             return None
         if not holds_archive and self._search(begin, stop=begin + padded + WINDOW):
-            # A header in the payload, or at an odd place after it: bytes were lost or added. Else the next one is noise.
+            # A header in the payload, or at an odd place after it: bytes were lost or added. Else the next is noise.
             place = source.offset - begin
             if place < padded or place % BLOCK:
                 return _misaligned(name, begin)

@@ -3,6 +3,18 @@
 Verbs:
     _check           what is wrong with a dataset
     _repair          damaged shards, written again
+    _list_samples    keys, fields, sizes, places
+    _show_samples    samples as a person wants to see them
+    _field_table     fields of samples as rows
+    _get_field       one field of one sample
+    _grep            samples whose text matches
+    _dataset_stats   how many samples, how large, which fields
+    _diff            two datasets, compared by key
+    _index_files     index files and descriptions
+    _query           SQL over samples
+    _bench           how fast a dataset is read and decoded here
+    _simulate        who reads what, on many ranks
+    _doctor          what this machine has, and which places answer
     _create          a new dataset out of recipes, tables, folders and archives
     _cat             shards one after the other, as one stream
     _split           the same samples in shards of another size
@@ -37,56 +49,104 @@ Parallel work:
     _stored_sizes    the sizes of many local files at once
 """
 
+from ._bench import Bench, Pace, bench
 from ._cat import cat
 from ._check import CheckReport, check
 from ._check_shard import CheckOptions, ShardReport, check_shard
 from ._create import FORMATS, Making, create
+from ._dataset_stats import DatasetStats, Distribution, dataset_stats
+from ._diff import Change, Difference, diff
+from ._doctor import Diagnosis, State, doctor
 from ._expression import Expression
+from ._field_table import field_rows
 from ._findings import RULES, Finding, Kind, Severity, Target
+from ._get_field import PICTURES, Got, find_samples, first_field, get_field
+from ._grep import Match, grep
+from ._index_files import Indexed, IndexInfo, create_index, index_info, indexed_sample, update_index
+from ._list_samples import Listed, list_samples
 from ._map_shards import map_shards
 from ._partition import Parts, partition, read_lists
+from ._query import Answer, query
 from ._read_inputs import expand_inputs, read_list, read_samples
 from ._repair import Repair, repair, repair_shard
 from ._repair_plan import Action, Deed
 from ._report import Failure, Report
 from ._select import select
 from ._shares import Shares, parse_shares
+from ._show_samples import ShownField, ShownSample, show_samples
+from ._simulate import ReaderShare, Simulation, simulate
 from ._split import split
 from ._transform import Options
 
 __all__ = [
     "FORMATS",
+    "PICTURES",
     "RULES",
     "Action",
+    "Answer",
+    "Bench",
+    "Change",
     "CheckOptions",
     "CheckReport",
+    "DatasetStats",
     "Deed",
+    "Diagnosis",
+    "Difference",
+    "Distribution",
     "Expression",
     "Failure",
     "Finding",
+    "Got",
+    "IndexInfo",
+    "Indexed",
     "Kind",
+    "Listed",
     "Making",
+    "Match",
     "Options",
+    "Pace",
     "Parts",
+    "ReaderShare",
     "Repair",
     "Report",
     "Severity",
     "ShardReport",
     "Shares",
+    "ShownField",
+    "ShownSample",
+    "Simulation",
+    "State",
     "Target",
+    "bench",
     "cat",
     "check",
     "check_shard",
     "create",
+    "create_index",
+    "dataset_stats",
+    "diff",
+    "doctor",
     "expand_inputs",
+    "field_rows",
+    "find_samples",
+    "first_field",
+    "get_field",
+    "grep",
+    "index_info",
+    "indexed_sample",
+    "list_samples",
     "map_shards",
     "parse_shares",
     "partition",
+    "query",
     "read_list",
     "read_lists",
     "read_samples",
     "repair",
     "repair_shard",
     "select",
+    "show_samples",
+    "simulate",
     "split",
+    "update_index",
 ]
