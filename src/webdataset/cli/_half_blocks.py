@@ -10,7 +10,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def half_blocks(pixels: Any) -> str:
-    r"""A picture with two pixels in each character: the upper one in the foreground colour, the lower in the background.
+    r"""A picture with two pixels in each character: one in the colour of the foreground, one in that of the background.
 
     >>> half_blocks([[(255, 0, 0)], [(0, 0, 255)]])
     '\x1b[38;2;255;0;0;48;2;0;0;255m▀\x1b[0m'

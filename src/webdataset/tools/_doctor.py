@@ -173,7 +173,8 @@ def _ask_hub(token: str) -> Diagnosis:
     url = f"{config.read('HF_ENDPOINT').rstrip('/')}/api/whoami-v2"
     headers = {"Authorization": f"Bearer {token}"}
     try:
-        answer = urllib3.request("GET", url, headers=headers, timeout=_PATIENCE, retries=False)
+        with urllib3.PoolManager(timeout=_PATIENCE, retries=False) as pool:
+            answer = pool.request("GET", url, headers=headers)
     except urllib3.exceptions.HTTPError as error:
         return Diagnosis(
             "Hugging Face token", State.BAD, f"{url} does not answer: {error}", "check the network and HF_ENDPOINT"

@@ -17,7 +17,7 @@ from ._read_inputs import Inputs, Sample, expand_inputs, read_samples
 def field_rows(
     inputs: Inputs, fields: Sequence[str] | None = None, *, count: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """One row per sample: `__key__` and values: JSON is parsed, text and numbers are as they are, the rest is in base64.
+    """One row per sample: `__key__` and values: JSON is parsed, text and numbers are as they are, the rest in base64.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-rows/a.tar", [{"__key__": "0", "txt": "a", "json": {"b": 1}, "bin": b"c"}])
