@@ -15,15 +15,18 @@ Files:
     _decompress  gzip, bzip2, xz and zstd around an archive
     _read_members        the archive: runs of members, one member at a time, and the rules of its end
     _survey_archive  a damaged archive: what can still be read, and what is wrong
+    _damage      what a survey finds
+    _held_bytes  bytes of a stream that may be looked at again
     _write_header       headers, from a cached template
 """
 
 from ._blocks import WINDOW, Readable
 from ._columns import NAME, PREFIX, TYPE, block_sums, find_headers, plain_sizes
+from ._damage import Damage, DamageKind, Surveyed
 from ._decompress import find_compression
 from ._parse_header import BLOCK, Header, parse_header
 from ._read_members import Member, OnSkip, Rename, Run, read_members, read_runs
-from ._survey_archive import Damage, DamageKind, Surveyed, survey
+from ._survey_archive import survey
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
 
 __all__ = [

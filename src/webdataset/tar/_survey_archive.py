@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
-from webdataset.errors import BadHeader, FormatError, TruncatedShard, UnsupportedMember, Where
+from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember
 
-from ._blocks import TRUSTED, WINDOW, Readable
+from ._blocks import WINDOW, Readable
+from ._damage import Damage, DamageKind, Surveyed
 from ._decompress import Unpacked, find_compression
 from ._extended import Extensions
+from ._held_bytes import HeldBytes
 from ._parse_header import (
     BLOCK,
     GNU_LONG_LINK,
@@ -41,70 +41,6 @@ _BELIEVED = 1 << 30
 _EXTENSIONS = PAX_NEXT | {PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK}
 
 
-class DamageKind(StrEnum):
-    """How an archive can be damaged."""
-
-    EMPTY = "empty-file"
-    NOT_TAR = "not-tar"
-    BAD_CHECKSUM = "bad-checksum"
-    BAD_HEADER = "bad-header"
-    BAD_EXTENSION = "bad-extension"
-    MISALIGNED = "misaligned"
-    WIPED_HEADER = "wiped-header"
-    SPARSE = "sparse-member"
-    CUT_HEADER = "cut-in-header"
-    CUT_PAYLOAD = "cut-in-payload"
-    CUT_PADDING = "cut-in-padding"
-    NO_END = "no-end-mark"
-    HALF_END = "half-end-mark"
-    GARBAGE = "garbage-after-end"
-    CONCATENATED = "concatenated-archives"
-    CUT_COMPRESSION = "cut-compression"
-    BAD_COMPRESSION = "bad-compression"
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Something wrong with the archive itself.
-
-    Attributes:
-        kind: what kind of damage.
-        what: the same in words.
-        offset: the byte where it begins.
-        name: the member that is lost by it, if its name could be read.
-        loses: whether members may be lost by it.
-    """
-
-    kind: DamageKind
-    what: str
-    offset: int
-    name: str | None = None
-    loses: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Surveyed:
-    """A member as the survey finds it: of any type, with its payload if its type has one.
-
-    Attributes:
-        name: the whole name, with extended headers applied.
-        offset: where its first header block begins.
-        data_offset: where its payload begins.
-        kind: the type flag, such as b"0" for a file and b"2" for a symbolic link.
-        link: what a link points to.
-        data: the payload.
-        gnu_long: whether the name is in a GNU long-name header.
-    """
-
-    name: str
-    offset: int
-    data_offset: int
-    kind: bytes
-    link: str
-    data: bytes
-    gnu_long: bool = False
-
-
 def survey(stream: Readable | bytes) -> Iterator[Surveyed | Damage]:
     """The members of an archive that can be read, and the damage between them, in the order of the archive.
 
@@ -118,17 +54,17 @@ def survey(stream: Readable | bytes) -> Iterator[Surveyed | Damage]:
     """
     if isinstance(stream, bytes | bytearray | memoryview):
         stream = io.BytesIO(stream)
-    source = _Source(stream)
+    source = HeldBytes(stream)
     kind = find_compression(source.peek(BLOCK))
     if kind is not None:
-        source = _Source(Unpacked(source, kind))
+        source = HeldBytes(Unpacked(source, kind))
     return _Survey(source).run()
 
 
 class _Survey:
     """One survey of one archive."""
 
-    def __init__(self, source: _Source) -> None:
+    def __init__(self, source: HeldBytes) -> None:
         self._source = source
         self._extensions = Extensions(source)
         self._cut = False  # the end was reported already, inside something
@@ -319,97 +255,6 @@ class _Survey:
             yield Damage(DamageKind.HALF_END, what, offset, loses=False)
         elif not zeros:
             yield Damage(DamageKind.NO_END, "the archive ends without an end-of-archive mark", offset)
-
-
-class _Source:
-    """Bytes that may be looked at again until they are forgotten."""
-
-    def __init__(self, stream: Readable) -> None:
-        self._read = stream.read
-        self._held = bytearray()
-        self._base = 0  # the offset of the first byte held
-        self._at = 0
-        self._ended = False
-        self.failure: FormatError | None = None
-
-    @property
-    def offset(self) -> int:
-        """The offset of the next byte."""
-        return self._base + self._at
-
-    @property
-    def end(self) -> int:
-        """The offset after the last byte held."""
-        return self._base + len(self._held)
-
-    def peek(self, count: int) -> bytes:
-        """The next bytes; fewer at the end."""
-        self.available(count)
-        return bytes(self._held[self._at : self._at + count])
-
-    def skip(self, count: int) -> None:
-        """Go past bytes that were looked at."""
-        self._at += count
-
-    def take(self, count: int, what: str) -> bytes:
-        """Exactly the next `count` bytes."""
-        data = self.peek(count)
-        if len(data) < count:
-            raise TruncatedShard(f"the archive ends inside {what}", Where(offset=self.offset))
-        self._at += count
-        return data
-
-    def read(self, size: int, /) -> bytes:
-        """Up to `size` bytes, as a stream; what was read is forgotten."""
-        data = self.peek(min(size, WINDOW))
-        self._at += len(data)
-        self.forget()
-        return data
-
-    def available(self, count: int) -> int:
-        """How many of the next `count` bytes there are."""
-        return self.available_at(self.offset + count) - self.offset
-
-    def available_at(self, stop: int) -> int:
-        """Read on until `stop`, or the end if that comes first: which of the two it is."""
-        while self.end < stop and not self._ended:
-            try:
-                piece = self._read(min(max(WINDOW, stop - self.end), TRUSTED)) or b""
-            except FormatError as error:  # damaged compression: what came before it is still good
-                self.failure, piece = error, b""
-            self._held += piece
-            self._ended = not piece
-        return min(self.end, stop)
-
-    def bytes_at(self, start: int, count: int) -> bytes:
-        """Bytes that are held."""
-        first = start - self._base
-        return bytes(self._held[first : first + count])
-
-    def rewind(self, offset: int) -> None:
-        """Go to a byte that is held."""
-        self._at = offset - self._base
-
-    def forget(self) -> None:
-        """Let go of what was passed, when that is worth the copying of the rest."""
-        if self._at > WINDOW:
-            del self._held[: self._at]
-            self._base += self._at
-            self._at = 0
-
-    def find(self, pattern: bytes, start: int, *, keep: bool) -> int | None:
-        """Where a pattern occurs from `start` on; with `keep` only in what is held."""
-        while True:
-            place = self._held.find(pattern, max(start - self._base, 0))
-            if place >= 0:
-                return self._base + place
-            if keep or self._ended:
-                return None
-            # A header begins 257 bytes before its magic.
-            start = max(start, self.end - len(pattern))
-            self.rewind(max(self.end - BLOCK, self._base))
-            self.forget()
-            self.available_at(self.end + WINDOW)
 
 
 def is_header(block: bytes) -> bool:

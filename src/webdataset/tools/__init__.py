@@ -26,6 +26,8 @@ What they share:
     _check_shard     everything that is wrong with one shard
     _check_decoding  fields that cannot be decoded
     _portable_names  names that some readers trip over
+    _shard_names     the same for all names of a shard
+    _index_difference  how an index differs from its shard
     _key_table       keys of any number of samples, compared with little memory
     _repair_plan     what becomes of each member of a damaged shard
     _transform       shards through stages, as one stream or shard by shard

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 from webdataset import stores, tar
 from webdataset.errors import FormatError, ShardNotFound, WebDatasetError
-from webdataset.index import IndexBuilder, ShardEntry, ShardIndex, load_index
+from webdataset.index import IndexBuilder, ShardEntry, load_index
 from webdataset.names import is_meta, split_name
 from webdataset.samples import OWN_FIELDS
 
 from ._check_decoding import DecodeChecker
 from ._findings import Findings, Kind, Target
-from ._portable_names import name_faults
+from ._index_difference import index_difference
+from ._shard_names import ShardNames
 
 REGULAR, LINKS, FOLDER = frozenset({b"0", b"\0", b"7"}), {b"1": Kind.HARD_LINK, b"2": Kind.SYMBOLIC_LINK}, b"5"
 _DEVICES = frozenset({b"3", b"4", b"6"})
@@ -118,7 +119,7 @@ class _ShardCheck:
         self._decoding = DecodeChecker(self._findings, options.threads) if options.decode else None
         self._sample: _Sample | None = None
         self._seen: dict[str, int] = {}
-        self._names = _Names(self._findings)
+        self._names = ShardNames(self._findings)
         self._damaged = self._opened = False
 
     def run(self) -> None:
@@ -284,39 +285,6 @@ class _Sample:
     fresh: bool
 
 
-class _Names:
-    """The names of one shard: faults in each, and names that cannot be extracted side by side."""
-
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
-        self._folded: dict[str, str] = {}
-        self._folders: set[str] = set()
-
-    def look(self, member: tar.Surveyed) -> None:
-        name, add = member.name, self._findings.add
-        key, field_name = split_name(name)
-        for kind, what in name_faults(name):
-            add(kind, what, member=name, key=key, field=field_name or None, offset=member.offset)
-        if member.gnu_long:
-            what = "wds2idx writes a wrong offset for names of more than 100 bytes in GNU format"
-            add(Kind.LONG_GNU_NAME, what, member=name, key=key, offset=member.offset)
-        other = self._folded.setdefault(name.lower(), name)
-        if other != name:
-            what = f"the name differs from {other!r} in case only"
-            add(Kind.CASE_COLLISION, what, member=name, key=key, offset=member.offset)
-        self._look_at_folders(name, member.offset)
-
-    def _look_at_folders(self, name: str, offset: int) -> None:
-        folder = name.rpartition("/")[0]
-        while folder and folder not in self._folders:
-            self._folders.add(folder)
-            if self._folded.get(folder.lower()) == folder:
-                self._findings.add(Kind.FILE_AND_FOLDER, f"{folder!r} is a file too", member=name, offset=offset)
-            folder = folder.rpartition("/")[0]
-        if name in self._folders:
-            self._findings.add(Kind.FILE_AND_FOLDER, f"{name!r} is a folder too", member=name, offset=offset)
-
-
 class _Watched:
     """A stream whose bytes are shown to a check on the way."""
 
@@ -327,28 +295,6 @@ class _Watched:
         data: bytes = self._stream.read(size) or b""
         self._check.see(data)
         return data
-
-
-def index_difference(stored: ShardIndex, built: ShardIndex) -> str | None:
-    """How an index differs from the shard it should describe; None if it does not.
-
-    >>> from webdataset.index import build
-    >>> index_difference(build([("a.txt", 512, 3)]), build([("a.txt", 512, 4)]))
-    "the index says txt at byte 512 with 3 bytes for sample 'a', the shard has txt at byte 512 with 4 bytes"
-    """
-    if len(stored) != len(built):
-        return f"the index has {len(stored):,} samples, the shard has {len(built):,}"
-    for number, (said, found) in enumerate(zip(stored.rows(), built.rows(), strict=True)):
-        key = built.key(number)
-        if stored.key(number) not in {None, key}:
-            return f"the index says sample {stored.key(number)!r} where the shard has {key!r}"
-        if said != found:
-            return f"the index says {_extents(said)} for sample {key!r}, the shard has {_extents(found)}"
-    return None
-
-
-def _extents(extents: Any) -> str:
-    return ", ".join(f"{each.field} at byte {each.offset} with {each.size} bytes" for each in extents)
 
 
 def _json_types(name: str, data: bytes) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,7 @@ from webdataset.index import (
     write_description,
 )
 
-from ._check_shard import index_difference
+from ._index_difference import index_difference
 from ._read_inputs import Inputs, expand_inputs
 from ._target import exists as _exists
 from ._target import make_folder, refuse_existing
