@@ -38,6 +38,7 @@ class Damage:
         offset: the byte where it begins.
         name: the member that is lost by it, if its name could be read.
         loses: whether members may be lost by it.
+        data: what stands where the payload of that member should be, if that is known.
     """
 
     kind: DamageKind
@@ -45,6 +46,7 @@ class Damage:
     offset: int
     name: str | None = None
     loses: bool = True
+    data: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,11 +131,11 @@ class _Survey:
             yield damage
             if damage.kind is not DamageKind.CUT_PADDING:
                 return
+        data = source.bytes_at(begin, size)
         if self._nameless:
             what = "the extended header before this member is damaged, so its name is not certain"
-            yield Damage(DamageKind.BAD_EXTENSION, what, start, header.name)
+            yield Damage(DamageKind.BAD_EXTENSION, what, start, header.name, data=data)
         else:
-            data = source.bytes_at(begin, size)
             yield Surveyed(header.name, start, begin, header.kind, header.link, data, gnu_long)
         self._nameless = False
         source.rewind(min(begin + size + -size % BLOCK, source.end))
@@ -144,11 +144,11 @@ class _Survey:
         """Look at what follows a payload before the payload is believed."""
         source, padded = self._source, size + -size % BLOCK
         have = source.available(padded + BLOCK)
-        inner = source.bytes_at(begin, min(BLOCK, have))
-        holds_archive = is_header(inner)
+        holds_archive = self._holds_archive(begin, size, have)
         if have < size:
+            doubted = source.bytes_at(begin, have)
             if not holds_archive and self._search(begin, stop=begin + have):
-                return _misaligned(name, begin)
+                return _misaligned(name, begin, doubted)
             source.rewind(begin + have)
             what = f"the archive ends after {have:,} of {size:,} bytes of the payload of {name}"
             return self._cut_off(DamageKind.CUT_PAYLOAD, what, begin + have, name)
@@ -156,14 +156,47 @@ class _Survey:
             self._cut = True
             what = f"the archive ends inside the padding of {name}"
             return Damage(DamageKind.CUT_PADDING, what, begin + have)
-        after = source.bytes_at(begin + padded, min(BLOCK, have - padded))
-        if len(after) < BLOCK or _may_be_header(after) or not size:
+        if holds_archive or not size:
             return None
-        if not holds_archive and self._search(begin, stop=begin + padded + WINDOW):
-            # A header in the payload, or at an odd place after it: bytes were lost or added. Else the next is noise.
-            place = source.offset - begin
-            if place < padded or place % BLOCK:
-                return _misaligned(name, begin)
+        if self._swallows(begin, padded):
+            return _misaligned(name, begin, source.bytes_at(begin, size))
+        after = source.bytes_at(begin + padded, max(0, min(BLOCK, have - padded)))
+        return None if len(after) < BLOCK or _may_be_header(after) else self._misplaced(name, begin, size)
+
+    def _swallows(self, begin: int, padded: int) -> bool:
+        """Whether a stretch holds members of this archive, because bytes of its own are missing: goes to the first.
+
+        The headers in it lead from one to the next and out of it. Those of an archive inside a payload end in it.
+        """
+        source = self._source
+        if not self._search(begin, stop=begin + padded):
+            return False
+        first = source.offset
+        leads_out = self._follow_headers(first, begin + padded) >= begin + padded
+        source.rewind(first if leads_out else begin)
+        return leads_out
+
+    def _holds_archive(self, begin: int, size: int, have: int) -> bool:
+        """Whether a payload is an archive itself: it begins with a header, and its headers do not lead out of it."""
+        if size % BLOCK or not is_header(self._source.bytes_at(begin, min(BLOCK, have))):
+            return False
+        return self._follow_headers(begin, begin + min(size, have)) <= begin + size
+
+    def _follow_headers(self, at: int, stop: int) -> int:
+        """Go from header to header: the first place at or after `stop`, or without a header."""
+        while at < stop and is_header(block := self._source.bytes_at(at, BLOCK)):
+            size = parse_header(block).size
+            at += BLOCK + size + -size % BLOCK
+        return at
+
+    def _misplaced(self, name: str, begin: int, size: int) -> Damage | None:
+        """No header follows a payload: bytes were lost from it or added to it, or the next header is noise."""
+        source, padded = self._source, size + -size % BLOCK
+        source.available(padded + WINDOW)
+        found = self._search(begin, stop=begin + padded + WINDOW)
+        place = source.offset - begin
+        if found and (place < padded or place % BLOCK):
+            return _misaligned(name, begin, source.bytes_at(begin, size))
         source.rewind(begin)
         return None
 
@@ -200,7 +233,7 @@ class _Survey:
         block = self._source.bytes_at(at, BLOCK)
         if not self._follow_size(block, at):
             self._cut = not self._search(at + 1)
-        self._nameless = first[156:157] in _EXTENSIONS and self._source.peek(BLOCK) != ZEROS
+        self._nameless = _is_extension(first) and self._source.peek(BLOCK) != ZEROS
         name = block[:100].partition(b"\0")[0].decode("utf-8", "replace") if kind is DamageKind.BAD_CHECKSUM else None
         what = f"this is not a tar archive: it starts with {first[:16]!r}" if kind is DamageKind.NOT_TAR else error.what
         return Damage(kind, what, at, name)
@@ -216,7 +249,8 @@ class _Survey:
         after = source.bytes_at(at + BLOCK + place, BLOCK) if have >= place + BLOCK else b""
         if have < place or not (after == ZEROS or is_header(after) or have == place):
             return False
-        source.rewind(at + BLOCK + place)
+        if not self._swallows(at + 1, BLOCK + place - 1):
+            source.rewind(at + BLOCK + place)
         return True
 
     def _search(self, start: int, stop: int | None = None) -> bool:
@@ -276,20 +310,26 @@ def _has_magic(block: bytes) -> bool:
     return block[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC
 
 
+def _is_extension(block: bytes) -> bool:
+    """Whether a damaged block was an extended header; noise may have any type."""
+    named = b"PaxHeader" in block[:100] or b"@LongLink" in block[:100]
+    return block[156:157] in _EXTENSIONS and (named or _has_magic(block))
+
+
 def _may_be_header(block: bytes) -> bool:
     """Whether a block stands where a header belongs: it is one, was one, or ends the archive."""
     return block == ZEROS or _has_magic(block) or is_header(block)
 
 
-def _misaligned(name: str, offset: int) -> Damage:
+def _misaligned(name: str, offset: int, data: bytes) -> Damage:
     what = f"bytes are missing from, or were added to, the payload of {name}: the next header is not where it belongs"
-    return Damage(DamageKind.MISALIGNED, what, offset, name)
+    return Damage(DamageKind.MISALIGNED, what, offset, name, data=data)
 
 
 def _kind_of(first: bytes, at: int, error: BadHeader) -> DamageKind:
     if at == 0 and not _has_magic(first) and not is_header(first):
         return DamageKind.NOT_TAR
-    if first[156:157] in _EXTENSIONS:
+    if _is_extension(first):
         return DamageKind.BAD_EXTENSION
     checksum = "checksum" in error.what or "not a tar header" in error.what
     return DamageKind.BAD_CHECKSUM if checksum else DamageKind.BAD_HEADER

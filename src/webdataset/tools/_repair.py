@@ -105,7 +105,8 @@ def _read(url: str, options: CheckOptions, payloads: IO[bytes]) -> Plan:
         with stores.open_read(url) as stream:
             for found in tar.survey(stream):
                 if isinstance(found, tar.Damage):
-                    planner.add_damage(found)
+                    planner.add_damage(found, payloads.tell())
+                    payloads.write(found.data or b"")
                 elif found.kind in REGULAR:
                     planner.add_file(found, payloads.tell())
                     payloads.write(found.data)

@@ -94,10 +94,12 @@ class Planner:
         self._members: list[Stored] = []
         self._losses: list[tar.Damage] = []
 
-    def add_damage(self, damage: tar.Damage) -> None:
-        """Bytes that cannot be saved."""
+    def add_damage(self, damage: tar.Damage, position: int) -> None:
+        """Bytes that cannot be saved; what stands in place of a payload is kept at `position` and set aside."""
         if damage.loses:
             self._losses.append(damage)
+        if damage.data and damage.name:
+            self._plan.aside.append(Stored(damage.name, damage.offset, position, len(damage.data)))
         self._plan.note(Deed.LOST if damage.loses else Deed.DROPPED, damage.what, damage.name or "bytes", damage.offset)
 
     def add_special(self, member: tar.Surveyed) -> None:
