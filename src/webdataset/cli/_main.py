@@ -15,6 +15,13 @@ VERBS: dict[str, str] = {
     "reshard": "_split_command",
     "select": "_select_command",
     "partition": "_partition_command",
+    "sort": "_sort_command",
+    "shuffle": "_shuffle_command",
+    "join": "_join_command",
+    "rename": "_rename_command",
+    "recode": "_recode_command",
+    "proc": "_proc_command",
+    "mix": "_mix_command",
 }
 
 

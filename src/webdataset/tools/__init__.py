@@ -6,6 +6,12 @@ Verbs:
     _split           the same samples in shards of another size
     _select          some of the samples
     _partition       train, validation and test parts
+    _sort            all samples in another order: by an expression, or at random
+    _join            the fields of other shards, added by key
+    _rename          fields and keys under other names
+    _recode          images of another size, quality or format
+    _proc            a command or a function on every sample or shard
+    _mix_inputs      several datasets as one, by weights
     _map_shards      every shard through a function, in parallel, resumable
 What they share:
     _transform       shards through stages, as one stream or shard by shard
@@ -16,6 +22,8 @@ What they share:
     _count_samples   how many samples shards have
     _expression      a safe expression language over samples
     _field_choice    which fields to keep, and under which names
+    _external_sort   more samples than fit into memory, in order
+    _failures        samples whose processing failed, for the report
     _shares          random shares that depend on keys alone
 What datasets are made of:
     _entries         samples whose fields are still somewhere else
@@ -32,12 +40,18 @@ Parallel work:
 from ._cat import cat
 from ._create import FORMATS, Making, create
 from ._expression import Expression
+from ._join import join
 from ._map_shards import map_shards
+from ._mix_inputs import MixSource, mix, parse_mix_source
 from ._partition import Parts, partition, read_lists
+from ._proc import proc
 from ._read_inputs import expand_inputs, read_list, read_samples
+from ._recode import recode
+from ._rename import rename
 from ._report import Failure, Report
 from ._select import select
 from ._shares import Shares, parse_shares
+from ._sort import shuffle, sort
 from ._split import split
 from ._transform import Options
 
@@ -46,6 +60,7 @@ __all__ = [
     "Expression",
     "Failure",
     "Making",
+    "MixSource",
     "Options",
     "Parts",
     "Report",
@@ -53,12 +68,20 @@ __all__ = [
     "cat",
     "create",
     "expand_inputs",
+    "join",
     "map_shards",
+    "mix",
+    "parse_mix_source",
     "parse_shares",
     "partition",
+    "proc",
     "read_list",
     "read_lists",
     "read_samples",
+    "recode",
+    "rename",
     "select",
+    "shuffle",
+    "sort",
     "split",
 ]

@@ -102,7 +102,8 @@ def map_shards(
         if todo:
             with open_engine(executor, min(workers, len(todo)), address) as engine:
                 run.go(todo, engine)
-        failed = run.failed + [Failure(u, book.quarantined[u]) for u in urls if u in book.quarantined]
+        failed = run.failed + [Failure(url, book.quarantined[url]) for url in urls if url in book.quarantined]
+        failed += [Failure(f"{one.input}: {key}", error) for one in run.done for key, error in one.failed]
         if description is not None and not run.failed:
             _describe(description, [book.finished[url] for url in urls if url in book.finished])
     return Report(
