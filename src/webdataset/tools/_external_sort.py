@@ -6,7 +6,7 @@ import heapq
 import marshal
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ def external_sort(
         reverse: the largest key first.
         folder: where the temporary files go.
     """
-    with tempfile.TemporaryDirectory(prefix="wds-sort-", dir=folder) as place:
-        runs: list[Path] = []
+    with ExitStack() as stack:
+        runs = _Runs(stack, folder, reverse=reverse)
         held: list[Row] = []
         size = 0
         for number, (key, sample) in enumerate(rows):
@@ -48,14 +48,39 @@ def external_sort(
             held.append((key, -number if reverse else number, kept))
             size += sum(len(data) + _OVERHEAD for data in kept.values())
             if size >= memory:
-                runs.append(_store(_sorted(held, reverse=reverse), Path(place) / f"{number}.run"))
+                runs.add(_sorted(held, reverse=reverse))
                 held, size = [], 0
-                if len(runs) >= _FAN_IN:
-                    runs = [_merge_files(runs, reverse=reverse)]
         last = _sorted(held, reverse=reverse)
-        with closing(_merged([*map(_load, runs), iter(last)], reverse=reverse)) as merged:
+        with closing(_merged([*map(_load, runs.paths), iter(last)], reverse=reverse)) as merged:
             for _, _, sample in merged:
                 yield sample
+
+
+class _Runs:
+    """Sorted runs in temporary files; the folder is made for the first one."""
+
+    def __init__(self, stack: ExitStack, folder: str | None, *, reverse: bool) -> None:
+        self.paths: list[Path] = []
+        self._stack, self._folder, self._reverse = stack, folder, reverse
+        self._place: Path | None = None
+        self._made = 0
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """One more run; many are merged into one."""
+        self.paths.append(_store(rows, self._next()))
+        if len(self.paths) >= _FAN_IN:
+            with closing(_merged([_load(path) for path in self.paths], reverse=self._reverse)) as merged:
+                long = _store(merged, self._next())
+            for path in self.paths:
+                path.unlink()
+            self.paths = [long]
+
+    def _next(self) -> Path:
+        if self._place is None:
+            temporary = tempfile.TemporaryDirectory(prefix="wds-sort-", dir=self._folder)
+            self._place = Path(self._stack.enter_context(temporary))
+        self._made += 1
+        return self._place / f"{self._made}.run"
 
 
 def _sorted(rows: list[Row], *, reverse: bool) -> list[Row]:
@@ -100,12 +125,3 @@ def _load(path: Path) -> Iterator[Row]:
             except EOFError:
                 return
             yield row
-
-
-def _merge_files(runs: list[Path], *, reverse: bool) -> Path:
-    first = runs[0]
-    with closing(_merged([_load(run) for run in runs], reverse=reverse)) as merged:
-        target = _store(merged, first.with_suffix(".merged"))
-    for run in runs:
-        run.unlink()
-    return target
