@@ -97,10 +97,11 @@ def map_shards(
     with Ledger(_ledger_path(names, outputs, ledger), words, restart=force) as book:
         if book.fresh:
             refuse_existing(_existing(names), force=force)
+        book.begin()
         todo = _unfinished(tasks, book, retry=retry)
         run = _Run(book, errors, advance or _ignore)
         if todo:
-            with open_engine(executor, min(workers, len(todo)), address) as engine:
+            with open_engine(executor, workers, address) as engine:
                 run.go(todo, engine)
         failed = run.failed + [Failure(url, book.quarantined[url]) for url in urls if url in book.quarantined]
         failed += [Failure(f"{one.input}: {key}", error) for one in run.done for key, error in one.failed]
