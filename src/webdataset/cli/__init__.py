@@ -6,6 +6,8 @@ quick.
     _main             the group of verbs, loaded when they are used
     _output           what all verbs share: reports, progress bars, errors, exit codes
     _options          options that several verbs have, and how a report reads
+    _tarproc_commands `tarcats`, `tarsplit`, `tarsort`, `tarproc`, `tarmix`, `tsv2tar`, `lines2tar`
+    _tarp_commands    `tarp`
 One verb each:
     _create_command  _cat_command  _split_command  _select_command  _partition_command  _sort_command
     _shuffle_command  _join_command  _rename_command  _recode_command  _proc_command  _mix_command

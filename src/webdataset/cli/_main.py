@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 from typing import Any
 
 import click
@@ -54,9 +55,9 @@ class Verbs(click.Group):
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        from webdataset import __version__
+        import webdataset
 
-        click.echo(__version__)
+        click.echo(webdataset.__version__)
         ctx.exit()
 
 
@@ -72,4 +73,11 @@ def wds() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command; the entry point of `wds`."""
+    signal.signal(signal.SIGTERM, _terminate)
     return wds.main(args=arguments, prog_name="wds")
+
+
+def _terminate(number: int, _frame: Any) -> None:
+    """End as by an interrupt: what is being written is removed on the way out."""
+    signal.signal(number, signal.SIG_IGN)  # another one would interrupt the cleaning up
+    raise SystemExit(128 + number)

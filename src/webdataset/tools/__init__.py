@@ -4,11 +4,11 @@ Verbs:
     _create          a new dataset out of recipes, tables, folders and archives
     _cat             shards one after the other, as one stream
     _split           the same samples in shards of another size
-    _select          some of the samples
+    _select_samples  some of the samples
     _partition       train, validation and test parts
     _sort            all samples in another order: by an expression, or at random
     _join            the fields of other shards, added by key
-    _rename          fields and keys under other names
+    _rename_fields   fields and keys under other names
     _recode          images of another size, quality or format
     _proc            a command or a function on every sample or shard
     _mix_inputs      several datasets as one, by weights
@@ -42,14 +42,14 @@ from ._create import FORMATS, Making, create
 from ._expression import Expression
 from ._join import join
 from ._map_shards import map_shards
-from ._mix_inputs import MixSource, mix, parse_mix_source
+from ._mix_inputs import MixSource, mix, parse_mix_source, read_mix_sources
 from ._partition import Parts, partition, read_lists
 from ._proc import proc
 from ._read_inputs import expand_inputs, read_list, read_samples
 from ._recode import recode
-from ._rename import rename
+from ._rename_fields import rename
 from ._report import Failure, Report
-from ._select import select
+from ._select_samples import select
 from ._shares import Shares, parse_shares
 from ._sort import shuffle, sort
 from ._split import split
@@ -77,6 +77,7 @@ __all__ = [
     "proc",
     "read_list",
     "read_lists",
+    "read_mix_sources",
     "read_samples",
     "recode",
     "rename",

@@ -8,7 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webdataset.errors import SpecError
+from webdataset import stores
+from webdataset.errors import FormatError, MissingDependency, SpecError, Where
 from webdataset.pipeline import DataPipeline, RandomMix
 from webdataset.pipeline import mix as mix_by_shares
 from webdataset.samples import ReadSamples
@@ -43,6 +44,29 @@ def parse_mix_source(text: str) -> MixSource:
         return MixSource(rest, float(weight)) if star and rest else MixSource(text)
     except ValueError:
         return MixSource(text)  # a glob
+
+
+def read_mix_sources(url: str) -> list[MixSource]:
+    r"""The datasets of a YAML file: `sources:`, each with `shards` and maybe a `weight`.
+
+    >>> with stores.open_write("memory://doc-mix/spec") as stream:
+    ...     _ = stream.write(b"sources:\n- shards: a.tar\n  weight: 2\n")
+    >>> read_mix_sources("memory://doc-mix/spec")
+    [MixSource(inputs='a.tar', weight=2.0)]
+    """
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingDependency("yaml", extra="formats", why="to read a YAML file") from error
+    with stores.open_read(url) as stream:
+        data = stream.read()
+    try:
+        spec = yaml.safe_load(data)
+        return [MixSource(str(source["shards"]), float(source.get("weight", 1))) for source in spec["sources"]]
+    except (yaml.YAMLError, TypeError, KeyError, ValueError, AttributeError) as error:
+        raise FormatError(
+            "the file does not list datasets", Where(shard=url), hint="sources: [{shards: a.tar, weight: 2}]"
+        ) from error
 
 
 def mix(
