@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 from typing import Any
 
 import click
@@ -28,6 +29,13 @@ VERBS: dict[str, str] = {
     "bench": "_bench_command",
     "simulate": "_simulate_command",
     "doctor": "_doctor_command",
+    "sort": "_sort_command",
+    "shuffle": "_shuffle_command",
+    "join": "_join_command",
+    "rename": "_rename_command",
+    "recode": "_recode_command",
+    "proc": "_proc_command",
+    "mix": "_mix_command",
 }
 
 
@@ -60,9 +68,9 @@ class Verbs(click.Group):
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        from webdataset import __version__
+        import webdataset
 
-        click.echo(__version__)
+        click.echo(webdataset.__version__)
         ctx.exit()
 
 
@@ -78,4 +86,11 @@ def wds() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command; the entry point of `wds`."""
+    signal.signal(signal.SIGTERM, _terminate)
     return wds.main(args=arguments, prog_name="wds")
+
+
+def _terminate(number: int, _frame: Any) -> None:
+    """End as by an interrupt: what is being written is removed on the way out."""
+    signal.signal(number, signal.SIG_IGN)  # another one would interrupt the cleaning up
+    raise SystemExit(128 + number)

@@ -92,10 +92,12 @@ description: Decorator = click.option(
 dry_run: Decorator = click.option("--dry-run", is_flag=True, help="Show the outputs, write nothing.")
 
 writing: Decorator = _all(output, index, description, force, dry_run)
+limits: Decorator = _all(
+    click.option("-n", "--count", type=COUNT, help="Most samples in a numbered shard."),
+    click.option("-s", "--size", type=Bytes(), help="Bytes in a numbered shard, such as 500MB."),
+)
 sizes: Decorator = _all(
-    click.option("-n", "-c", "--count", type=COUNT, help="Most samples in a shard."),
-    click.option("-s", "--size", type=Bytes(), help="Bytes in a shard, such as 500MB."),
-    click.option("--shards", type=COUNT, help="Number of shards, with equally many samples each."),
+    limits, click.option("--shards", type=COUNT, help="Number of shards, with equally many samples each.")
 )
 engine: Decorator = _all(
     click.option("-j", "--jobs", "workers", type=COUNT, default=1, show_default=True, help="Worker processes."),

@@ -13,7 +13,7 @@ from ._output import console, verb
 @verb()
 @_options.inputs
 @_options.writing
-@_options.sizes
+@_options.limits
 @_options.parts
 @_options.seed
 def command(

@@ -13,7 +13,7 @@ from ._output import verb
 @verb()
 @_options.inputs
 @_options.writing
-@_options.sizes
+@_options.limits
 @click.option("-w", "--where", metavar="EXPRESSION", help="Samples for which this is true: 'json.width > 256'.")
 @click.option("-k", "--keys", metavar="FILE", help="Samples whose key is in this file, one per line.")
 @click.option("-f", "--field", "fields", multiple=True, help="Samples that have this field; may be repeated.")

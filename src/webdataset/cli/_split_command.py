@@ -28,15 +28,18 @@ def command(inputs: tuple[str, ...], output: str, *, post: str | None, **options
     """
     from webdataset.tools import split
 
-    options["post"] = _Command(post) if post else None
+    options["post"] = PostCommand(post) if post else None
     _options.run_and_show(split, options, inputs, output)
 
 
-class _Command:
+class PostCommand:
+    """A shell command that is run after each shard; every `%s` in it is the shard's address."""
+
     def __init__(self, text: str) -> None:
         self._text = text
 
     def __call__(self, url: str) -> None:
+        """Run it; an error if it fails."""
         import shlex
 
         from webdataset.errors import CommandFailed, Where
@@ -44,6 +47,4 @@ class _Command:
         text = self._text.replace("%s", shlex.quote(url))
         status = subprocess.run(text, shell=True, check=False, stdout=2).returncode  # noqa: S602 - the user's own command
         if status:
-            raise CommandFailed(
-                f"{text!r} ended with status {status}", Where(shard=url), hint="the shard itself is kept"
-            )
+            raise CommandFailed(f"{text!r} ended with status {status}", Where(shard=url), hint="the shard is kept")

@@ -18,8 +18,14 @@ Verbs:
     _create          a new dataset out of recipes, tables, folders and archives
     _cat             shards one after the other, as one stream
     _split           the same samples in shards of another size
-    _select          some of the samples
+    _select_samples  some of the samples
     _partition       train, validation and test parts
+    _sort            all samples in another order: by an expression, or at random
+    _join            the fields of other shards, added by key
+    _rename_fields   fields and keys under other names
+    _recode          images of another size, quality or format
+    _proc            a command or a function on every sample or shard
+    _mix_inputs      several datasets as one, by weights
     _map_shards      every shard through a function, in parallel, resumable
 What they share:
     _findings        kinds of faults, how bad each is, and what to do
@@ -38,6 +44,8 @@ What they share:
     _count_samples   how many samples shards have
     _expression      a safe expression language over samples
     _field_choice    which fields to keep, and under which names
+    _external_sort   more samples than fit into memory, in order
+    _failures        samples whose processing failed, for the report
     _shares          random shares that depend on keys alone
 What datasets are made of:
     _entries         samples whose fields are still somewhere else
@@ -65,18 +73,24 @@ from ._findings import RULES, Finding, Kind, Severity, Target
 from ._get_field import PICTURES, Got, find_samples, first_field, get_field
 from ._grep import Match, grep
 from ._index_files import Indexed, IndexInfo, create_index, index_info, indexed_sample, update_index
+from ._join import join
 from ._list_samples import Listed, list_samples
 from ._map_shards import map_shards
+from ._mix_inputs import MixSource, mix, parse_mix_source, read_mix_sources
 from ._partition import Parts, partition, read_lists
+from ._proc import proc
 from ._query import Answer, query
 from ._read_inputs import expand_inputs, read_list, read_samples
+from ._recode import recode
+from ._rename_fields import rename
 from ._repair import Repair, repair, repair_shard
 from ._repair_plan import Action, Deed
 from ._report import Failure, Report
-from ._select import select
+from ._select_samples import select
 from ._shares import Shares, parse_shares
 from ._show_samples import ShownField, ShownSample, show_samples
 from ._simulate import ReaderShare, Simulation, simulate
+from ._sort import shuffle, sort
 from ._split import split
 from ._transform import Options
 
@@ -105,6 +119,7 @@ __all__ = [
     "Listed",
     "Making",
     "Match",
+    "MixSource",
     "Options",
     "Pace",
     "Parts",
@@ -136,19 +151,28 @@ __all__ = [
     "grep",
     "index_info",
     "indexed_sample",
+    "join",
     "list_samples",
     "map_shards",
+    "mix",
+    "parse_mix_source",
     "parse_shares",
     "partition",
+    "proc",
     "query",
     "read_list",
     "read_lists",
+    "read_mix_sources",
     "read_samples",
+    "recode",
+    "rename",
     "repair",
     "repair_shard",
     "select",
     "show_samples",
+    "shuffle",
     "simulate",
+    "sort",
     "split",
     "update_index",
 ]

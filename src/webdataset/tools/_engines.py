@@ -15,6 +15,9 @@ from webdataset.errors import MissingDependency, SpecError
 
 ENGINES = ("local", "dask", "ray")
 
+# Seconds that a worker without a driver has for cleaning up.
+_PATIENCE = 10.0
+
 # How many tasks an executor of unknown size is given at a time.
 _MANY = 1000
 
@@ -73,6 +76,10 @@ class LocalProcesses(Engine):
         self._pool = _new_pool(workers)
         super().__init__(self._pool, workers)
 
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Begin `fn(*args)` on a worker."""
+        return self._pool.submit(_run_or_stop, fn, *args)
+
     def restart(self) -> bool:
         """Begin with new processes."""
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -101,15 +108,25 @@ def _begin_worker() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _stop(_number: int, _frame: Any) -> None:
+def _stop(number: int, _frame: Any) -> None:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: another one would interrupt the cleaning up
     raise SystemExit  # so that whatever is being written is removed on the way out
+
+
+def _run_or_stop(fn: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return fn(*args)
+    except SystemExit:
+        os._exit(1)  # the pool would take it for a result, and give this worker the next task
 
 
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)
+        os.kill(os.getpid(), signal.SIGTERM)  # the main thread cleans up and ends,
+        threading.Event().wait(_PATIENCE)
+        os._exit(1)  # or is stuck
 
 
 @contextmanager

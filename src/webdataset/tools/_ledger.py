@@ -26,6 +26,7 @@ class Ledger:
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/ledger.jsonl"
     >>> with Ledger(path, "copy") as ledger:
+    ...     ledger.begin()
     ...     ledger.finish(ShardResult("a.tar", "b.tar", 3, 3, 30, 1024, "5d41"))
     >>> with Ledger(path, "copy") as ledger:
     ...     ledger.fresh, ledger.finished["a.tar"].samples_out
@@ -39,6 +40,7 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], job: str, *, restart: bool = False) -> None:
         self.path = Path(path)
+        self.job = job
         self.finished: dict[str, ShardResult] = {}
         self.quarantined: dict[str, str] = {}
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,8 +50,6 @@ class Ledger:
             if restart:
                 self._file.truncate(0)
             self.fresh = not self._load(job)
-            if self.fresh:
-                self._append({"ledger": KIND, "job": job})
         except BaseException:
             self._file.close()
             raise
@@ -58,7 +58,14 @@ class Ledger:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self.path.stat().st_size:
+            self.path.unlink()  # the job was refused before it began
         self._file.close()
+
+    def begin(self) -> None:
+        """Write the first line of a fresh ledger: from now on the outputs belong to this job."""
+        if self.fresh:
+            self._append({"ledger": KIND, "job": self.job})
 
     def finish(self, result: ShardResult) -> None:
         """Note down a shard whose output is published."""
@@ -94,22 +101,25 @@ class Ledger:
         whole = data.rfind(b"\n") + 1
         if whole != len(data):
             self._file.truncate(whole)  # a line that a kill cut short
-        number = 0
-        try:
-            for number, line in enumerate(map(json.loads, data[:whole].splitlines()), 1):
-                if number == 1:
-                    self._check_job(line, job)
-                elif "quarantined" in line:
-                    self.quarantined[line["input"]] = line["quarantined"]
-                else:
-                    self._note(ShardResult(**line))
-        except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
-            raise FormatError(
-                f"line {number + 1} of the ledger cannot be read",
-                Where(shard=str(self.path)),
-                hint="start over with --force, or name another ledger",
-            ) from error
-        return number > 0
+        lines = data[:whole].splitlines()
+        for number, text in enumerate(lines, 1):
+            try:
+                self._take(json.loads(text), job if number == 1 else None)
+            except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
+                raise FormatError(
+                    f"line {number} of the ledger cannot be read",
+                    Where(shard=str(self.path)),
+                    hint="start over with --force, or name another ledger",
+                ) from error
+        return bool(lines)
+
+    def _take(self, line: Any, job: str | None) -> None:
+        if job is not None:
+            self._check_job(line, job)
+        elif "quarantined" in line:
+            self.quarantined[line["input"]] = line["quarantined"]
+        else:
+            self._note(ShardResult(**line))
 
     def _check_job(self, head: dict[str, Any], job: str) -> None:
         if head.get("ledger") != KIND:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures as cf
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,12 +98,15 @@ def map_shards(
     with Ledger(_ledger_path(names, outputs, ledger), words, restart=force) as book:
         if book.fresh:
             refuse_existing(_existing(names), force=force)
+        book.begin()
         todo = _unfinished(tasks, book, retry=retry)
         run = _Run(book, errors, advance or _ignore)
         if todo:
-            with open_engine(executor, min(workers, len(todo)), address) as engine:
+            with open_engine(executor, workers, address) as engine:
                 run.go(todo, engine)
-        failed = run.failed + [Failure(u, book.quarantined[u]) for u in urls if u in book.quarantined]
+            _sweep(names)
+        failed = run.failed + [Failure(url, book.quarantined[url]) for url in urls if url in book.quarantined]
+        failed += [Failure(f"{one.input}: {key}", error) for one in run.done for key, error in one.failed]
         if description is not None and not run.failed:
             _describe(description, [book.finished[url] for url in urls if url in book.finished])
     return Report(
@@ -226,6 +230,18 @@ def _ledger_path(names: Sequence[str], outputs: Outputs, ledger: str | os.PathLi
     pattern = os.fspath(outputs) if isinstance(outputs, str | os.PathLike) else "\n".join(names)
     make_folder(names[0])
     return os.path.join(os.path.dirname(path), f".wds-{digest(pattern):016x}.jsonl")  # noqa: PTH118, PTH120 - addresses
+
+
+def _sweep(names: Sequence[str]) -> None:
+    """Remove what killed workers of an earlier run were writing, of local outputs."""
+    folders: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        path = stores.is_local(name)
+        if path is not None:
+            folder, base = os.path.split(path)
+            folders[folder].add(base)
+    for folder, bases in folders.items():
+        stores.sweep_folder(folder, bases)
 
 
 def _existing(names: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from webdataset.errors import StoreError, located
 from webdataset.flow import Stage
 from webdataset.writers import Record, TarWriter
 
+from ._failures import collect_failures
 from ._read_inputs import CountStage, read_samples
 from ._target import make_folder
 
@@ -26,6 +27,7 @@ class ShardResult(NamedTuple):
     filesize: int
     md5sum: str
     input_size: int | None = None
+    failed: Sequence[tuple[str, str]] = ()  # samples that were left out or kept unchanged, and why
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,11 @@ class ShardTask:
         size = size_of(self.input)  # before it is read: a shard that is replaced meanwhile will be done again
         counter = CountStage()
         record, written = Record(), 0
-        with located(shard=self.input), TarWriter(self.output, index=self.index) as sink:
+        with (
+            collect_failures() as failures,
+            located(shard=self.input),
+            TarWriter(self.output, index=self.index) as sink,
+        ):
             sink.take_notes(record)
             for sample in read_samples([self.input], [counter, *self.stages], seed=self.seed):
                 written += sink.write(sample)
@@ -58,7 +64,15 @@ class ShardTask:
         assert entry.filesize is not None
         assert entry.md5sum is not None
         return ShardResult(
-            self.input, self.output, counter.count, sink.count, written, entry.filesize, entry.md5sum, size
+            self.input,
+            self.output,
+            counter.count,
+            sink.count,
+            written,
+            entry.filesize,
+            entry.md5sum,
+            size,
+            [(failure.item, failure.error) for failure in failures],
         )
 
 

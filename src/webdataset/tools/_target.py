@@ -93,7 +93,12 @@ def make_folder(url: str) -> None:
     """Create the folder of a local output, if there is none."""
     path = None if url == "-" else stores.is_local(url)
     if path is not None and (folder := os.path.dirname(path)):  # noqa: PTH120 - an address, not a Path
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"the folder cannot be created: {error.strerror}", Where(shard=folder), hint="write elsewhere"
+            ) from error
 
 
 def existing_outputs(target: Target) -> list[str]:

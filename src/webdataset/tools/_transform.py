@@ -12,6 +12,7 @@ from webdataset.flow import Stage
 from webdataset.handlers import Handler, reraise_exception
 
 from ._count_samples import shard_counts
+from ._failures import collect_failures
 from ._map_shards import ERRORS, map_shards
 from ._read_inputs import CountStage, Inputs, expand_inputs, read_samples
 from ._report import Failure, Report
@@ -99,12 +100,12 @@ def stream(stages: Sequence[Stage], urls: Sequence[str], target: OneArchive | Se
     if options.dry_run:
         refuse_existing(existing_outputs(target), force=options.force)
         return Report(outputs=(target.url if isinstance(target, OneArchive) else target.pattern,))
-    with shard_counts(urls, options.shards) as (sources, counts):
+    with shard_counts(urls, options.shards) as (sources, counts), collect_failures() as noted:
         failures = Failures(options.errors)
         source = CountStage()
         samples = read_samples(sources, [source, *stages], handler=failures.handler, seed=options.seed)
         report = write_samples(samples, _writing(target, options, counts), advance=options.advance)
-    return replace(report, samples_in=source.count, failed=tuple(failures.found))
+    return replace(report, samples_in=source.count, failed=(*failures.found, *noted))
 
 
 class Failures:
