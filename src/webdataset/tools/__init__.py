@@ -30,6 +30,7 @@ Verbs:
 What they share:
     _findings        kinds of faults, how bad each is, and what to do
     _check_shard     everything that is wrong with one shard
+    _shard_report    what a check is asked to do, and what it finds out about a shard
     _check_decoding  fields that cannot be decoded
     _portable_names  names that some readers trip over
     _shard_names     the same for all names of a shard
@@ -62,7 +63,7 @@ Parallel work:
 from ._bench import Bench, Pace, bench
 from ._cat import cat
 from ._check import CheckReport, check
-from ._check_shard import CheckOptions, ShardReport, check_shard
+from ._check_shard import check_shard
 from ._create import FORMATS, Making, create
 from ._dataset_stats import DatasetStats, Distribution, dataset_stats
 from ._diff import Change, Difference, diff
@@ -87,6 +88,7 @@ from ._repair import Repair, repair, repair_shard
 from ._repair_plan import Action, Deed
 from ._report import Failure, Report
 from ._select_samples import select
+from ._shard_report import CheckOptions, ShardReport
 from ._shares import Shares, parse_shares
 from ._show_samples import ShownField, ShownSample, show_samples
 from ._simulate import ReaderShare, Simulation, simulate

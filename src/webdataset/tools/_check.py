@@ -13,10 +13,11 @@ from typing import Any
 
 from webdataset.index import ShardEntry, read_description
 
-from ._check_shard import HF_SAMPLES, CheckOptions, Place, ShardReport, check_shard, common_fields
+from ._check_shard import HF_SAMPLES, check_shard
 from ._findings import Finding, Findings, Kind, Severity, Target
 from ._key_table import KeyTable
 from ._read_inputs import Inputs, expand_inputs
+from ._shard_report import CheckOptions, Place, ShardReport, common_fields
 
 # A field that this share of the samples have, and not all, is missing from the others.
 _COMMON = 0.95

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 from webdataset import stores, tar
 from webdataset.errors import FormatError, ShardNotFound, WebDatasetError
@@ -20,6 +19,7 @@ from ._check_decoding import DecodeChecker
 from ._findings import Findings, Kind, Target
 from ._index_difference import index_difference
 from ._shard_names import ShardNames
+from ._shard_report import CheckOptions, Place, ShardReport
 
 REGULAR, LINKS, FOLDER = frozenset({b"0", b"\0", b"7"}), {b"1": Kind.HARD_LINK, b"2": Kind.SYMBOLIC_LINK}, b"5"
 _DEVICES = frozenset({b"3", b"4", b"6"})
@@ -28,65 +28,6 @@ _PICKLES = frozenset({"pkl", "pickle", "pyd"})
 # Hugging Face takes the fields and types of a dataset from so many samples.
 HF_SAMPLES = 5
 _MOST_PATHS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
-    """What to check beyond what every reader needs.
-
-    Attributes:
-        fields: fields that every sample must have; None finds out which ones nearly all have.
-        decode: whether to decode the fields.
-        targets: programs that must be able to read the shards too.
-        in_order: whether keys must be sorted.
-        index: where indexes are kept; None looks beside the shards.
-        checksums: whether MD5 sums are compared with the description.
-        threads: how many threads decode the samples of one shard.
-    """
-
-    fields: tuple[str, ...] | None = None
-    decode: bool = True
-    targets: frozenset[Target] = frozenset()
-    in_order: bool = False
-    index: str | None = None
-    checksums: bool = True
-    threads: int = 1
-
-
-class Place(NamedTuple):
-    """An example of something: which sample, and where."""
-
-    key: str
-    offset: int
-
-
-@dataclass(slots=True)
-class ShardReport:
-    """What the check of one shard found out.
-
-    Attributes:
-        url: the shard's address.
-        samples: how many samples it has.
-        members: how many members of any type.
-        size: how many bytes it has, as it is stored.
-        findings: what is wrong with it.
-        keys: the samples, in order.
-        offsets: where each sample begins.
-        field_sets: which sets of fields occur: how often, and where first.
-        first_fields: the fields of the first samples.
-        types: for each path in JSON fields, the types that occur and where first; for Hugging Face only.
-    """
-
-    url: str
-    samples: int = 0
-    members: int = 0
-    size: int = 0
-    findings: Findings = field(default_factory=Findings)
-    keys: list[str] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    field_sets: dict[frozenset[str], tuple[int, Place]] = field(default_factory=dict)
-    first_fields: list[frozenset[str]] = field(default_factory=list)
-    types: dict[str, dict[str, Place]] = field(default_factory=dict)
 
 
 def check_shard(url: str, options: CheckOptions, entry: ShardEntry | None = None) -> ShardReport:
@@ -98,6 +39,8 @@ def check_shard(url: str, options: CheckOptions, entry: ShardEntry | None = None
     >>> report.samples, report.findings.listed
     (1, [])
     """
+    if entry is None or entry.md5sum is None:
+        options = replace(options, checksums=False)
     check = _ShardCheck(url, options)
     with closing(check):
         check.run()
@@ -310,16 +253,3 @@ def _json_types(name: str, data: bytes) -> Iterator[tuple[str, str]]:
             waiting += [(f"{path}.{key}", inner) for key, inner in value.items()]
         if value is not None:
             yield path, "number" if type(value) in {int, float} else type(value).__name__
-
-
-def common_fields(field_sets: dict[frozenset[str], tuple[int, Any]], share: float) -> frozenset[str]:
-    """The fields that at least `share` of all samples have.
-
-    >>> sorted(common_fields({frozenset({"jpg", "cls"}): (99, None), frozenset({"jpg"}): (1, None)}, 0.95))
-    ['cls', 'jpg']
-    """
-    counts: Counter[str] = Counter()
-    for names, (count, _) in field_sets.items():
-        counts.update(dict.fromkeys(names, count))
-    total = sum(count for count, _ in field_sets.values())
-    return frozenset(name for name, count in counts.items() if count >= share * total)

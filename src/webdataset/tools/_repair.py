@@ -20,9 +20,10 @@ from webdataset.index import has_index
 from webdataset.writers import TarWriter
 
 from ._check_decoding import decode_faults, field_decoder
-from ._check_shard import REGULAR, CheckOptions, check_shard
+from ._check_shard import REGULAR, check_shard
 from ._findings import Finding, Kind, Severity
 from ._repair_plan import Action, Deed, Draft, Plan, Planner, Stored
+from ._shard_report import CheckOptions
 from ._target import PerShard, exists, make_folder, parse_target, refuse_existing
 
 

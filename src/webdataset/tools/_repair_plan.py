@@ -12,9 +12,10 @@ from webdataset import tar
 from webdataset.names import is_meta, split_name
 from webdataset.samples import OWN_FIELDS
 
-from ._check_shard import FOLDER, LINKS, CheckOptions, common_fields
+from ._check_shard import FOLDER, LINKS
 from ._findings import Kind
 from ._portable_names import name_faults, portable_name
+from ._shard_report import CheckOptions, common_fields
 
 _RENAMED = frozenset({Kind.UPPER_CASE, Kind.NOT_UTF8, Kind.CONTROL, Kind.ABSOLUTE, Kind.PARENT})
 # Beside damage, a sample without a field that this share of the samples have is taken for incomplete.
