@@ -123,3 +123,16 @@ def test_names_that_are_no_text_can_be_printed(tmp_path):
     out = run("check", shard, code=1).stdout
     assert "\\udcff" in out
     assert "\x1b" not in out
+
+
+def test_standard_input_is_checked(shards):
+    with open(shards[0], "rb") as file:
+        run("check", "-", input=file.read())
+    assert "no-end-mark" in run("check", "-", input=good(), code=1).stdout
+
+
+def test_fix_repairs_what_it_can_and_says_what_it_cannot(tmp_path):
+    bad = damaged(tmp_path, good())
+    result = run("check", bad, tmp_path / "no.tar", "--fix", "-o", f"{tmp_path}/out/", code=1)
+    assert "6 samples saved" in result.stdout
+    assert "no.tar: nothing could be saved" in result.stdout

@@ -11,7 +11,7 @@ from tests.tools.referees import interpreter, program
 from webdataset.errors import SpecError
 from webdataset.index import index_shards, load_index
 from webdataset.samples import read_shard
-from webdataset.tools import CheckOptions, Deed, Target, check, repair
+from webdataset.tools import CheckOptions, Deed, Kind, Target, check, repair
 
 FAULTS = faults()
 GOOD = {f"{number:04d}": {"cls": b"7", "jpg": PICTURE, "json": b'{"a": 1}'} for number in range(12)}
@@ -149,6 +149,20 @@ def test_outputs_are_not_replaced_by_accident(tmp_path):
         repair([str(tmp_path / "a.tar")], str(tmp_path / "b.tar"))
 
 
+def test_a_shard_that_cannot_be_read_does_not_stop_the_others(tmp_path):
+    (tmp_path / "a.tar").write_bytes(good())
+    missing, saved = repair([str(tmp_path / "no.tar"), str(tmp_path / "a.tar")], f"{tmp_path}/out/")
+    assert (missing.output, missing.saved, missing.actions[0].deed) == (None, 0, Deed.LOST)
+    assert saved.saved == 6
+
+
+def test_a_doubted_payload_is_kept_aside(tmp_path):
+    changed = sample("x", bin=b"A" * 700)
+    result = repaired(tmp_path, good() + changed[:900] + b"???" + changed[900:] + good(6) + END)
+    assert result.saved == 12
+    assert quarantined(result)["x.bin"][:300] == b"A" * 300
+
+
 def test_bytes_flipped_anywhere_never_give_a_wrong_sample(tmp_path):
     """Every header byte of a sample in the middle, changed: the others stay, and the sample is right or set aside."""
     middle = sample("x", txt=b"hello", cls=b"5")
@@ -189,3 +203,20 @@ def test_what_was_repaired_is_read_by(tmp_path, module):
             assert found == [[key, int(cls), size] for key, cls, size in expected], name
         else:
             assert found == [[cls.decode(), size] for _, cls, size in expected], name
+
+
+@pytest.mark.long
+def test_the_verdict_of_hugging_face_is_predicted(tmp_path):
+    python = interpreter("datasets")
+    refused = {Kind.HF_FIELDS, Kind.HF_TYPE}
+    cases = {name: fault for name, fault in FAULTS.items() if fault.kind in refused}
+    cases["good"] = None
+    for row, (name, fault) in enumerate(cases.items()):
+        shard = tmp_path / f"{row}.tar"
+        shard.write_bytes(good() + good(6) + END if fault is None else fault.shard)
+        report = check(str(shard), CheckOptions(targets=frozenset({Target.HUGGING_FACE})))
+        done = subprocess.run(
+            [python, str(program("read_with_hugging_face.py")), str(shard), str(tmp_path / "cache")],
+            capture_output=True,
+        )
+        assert (done.returncode == 0) == report.ok == (fault is None), name

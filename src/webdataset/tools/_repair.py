@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from webdataset import stores, tar
-from webdataset.errors import EncodingError, SpecError, WebDatasetError, Where
+from webdataset.errors import EncodingError, SpecError, StoreError, Where
 from webdataset.index import has_index
 from webdataset.writers import TarWriter
 
@@ -76,13 +76,27 @@ def repair(
             raise SpecError(
                 "the repaired shard would replace the damaged one", Where(shard=shard), hint="give a folder"
             )
-    refuse_existing([name for name in names if exists(name)], force=force)
+    written = [each for name in names for each in (name, quarantine_name(name))]
+    refuse_existing([name for name in written if exists(name)], force=force)
     repairs = []
     for shard, name in zip(shards, names, strict=True):
-        repairs.append(repair_shard(shard, name, options or CheckOptions()))
+        try:
+            repairs.append(repair_shard(shard, name, options or CheckOptions()))
+        except StoreError as error:  # the others can be repaired all the same
+            lost = Action(Deed.LOST, f"the shard cannot be read: {error.what}", shard)
+            repairs.append(Repair(shard, None, None, 0, 0, (lost,)))
         if advance is not None:
             advance(1)
     return repairs
+
+
+def quarantine_name(output: str) -> str:
+    """Where the samples go that are set aside.
+
+    >>> quarantine_name("out/a.tar.gz"), quarantine_name("out/a")
+    ('out/a.quarantine.tar', 'out/a.quarantine.tar')
+    """
+    return re.sub(r"(\.tar(\.\w+)?|\.tgz)?$", ".quarantine.tar", output, count=1)
 
 
 def repair_shard(url: str, output: str, options: CheckOptions) -> Repair:
@@ -91,8 +105,8 @@ def repair_shard(url: str, output: str, options: CheckOptions) -> Repair:
         plan = _read(url, options, payloads)
         writing = _Writing(plan, payloads, options)
         make_folder(output)
-        saved = writing.write_samples(output, indexed=has_index(url))
-        quarantine = writing.write_quarantine(re.sub(r"(\.tar(\.\w+)?|\.tgz)?$", ".quarantine.tar", output, count=1))
+        saved = writing.write_samples(output, indexed=has_index(url) or has_index(output))
+        quarantine = writing.write_quarantine(quarantine_name(output))
     report = check_shard(output, options) if saved else None
     remaining = [] if report is None else [f for f in report.findings.listed if f.severity is not Severity.NOTE]
     return Repair(
@@ -102,21 +116,16 @@ def repair_shard(url: str, output: str, options: CheckOptions) -> Repair:
 
 def _read(url: str, options: CheckOptions, payloads: IO[bytes]) -> Plan:
     planner = Planner(options)
-    try:
-        with stores.open_read(url) as stream:
-            for found in tar.survey(stream):
-                if isinstance(found, tar.Damage):
-                    planner.add_damage(found, payloads.tell())
-                    payloads.write(found.data or b"")
-                elif found.kind in REGULAR:
-                    planner.add_file(found, payloads.tell())
-                    payloads.write(found.data)
-                else:
-                    planner.add_special(found)
-    except (WebDatasetError, OSError) as error:
-        raise SpecError(
-            f"the shard cannot be read, so it cannot be repaired: {error}", hint="wait, or copy the shard first"
-        ) from error
+    with stores.open_read(url) as stream:
+        for found in tar.survey(stream):
+            if isinstance(found, tar.Damage):
+                planner.add_damage(found, payloads.tell())
+                payloads.write(found.data or b"")
+            elif found.kind in REGULAR:
+                planner.add_file(found, payloads.tell())
+                payloads.write(found.data)
+            else:
+                planner.add_special(found)
     return planner.finish()
 
 
