@@ -1,8 +1,8 @@
 """Which shards of a job are finished: a text file of JSON lines, so that a killed job can go on.
 
 The first line names the job and the columns. Each other line is one finished shard, as a list, or a quarantined one; it
-is appended and synced to disk after the shard itself was published. A kill can leave an output without its line, which is then made again, or half a
-line, which is cut off.
+is appended and synced to disk after the shard itself was published. A kill can leave an output without its line, which
+is then made again, or half a line, which is cut off.
 """
 
 from __future__ import annotations

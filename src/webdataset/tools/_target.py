@@ -127,8 +127,9 @@ def series_members(pattern: str) -> list[str]:
     except StoreError:  # a place that cannot list its objects can at least be asked for the first one
         return [pattern % 0] if exists(pattern % 0) else []
     before, _, after = _NUMBER.sub("\0", pattern).replace("%%", "%").partition("\0")
-    named = re.compile(f"{re.escape(before)}\\d+{re.escape(after)}")
-    return [url for url in found if named.fullmatch(url)]
+    named = re.compile(f"{re.escape(before)}(\\d+){re.escape(after)}")
+    numbers = ((url, match[1]) for url in found if (match := named.fullmatch(url)))
+    return [url for url, number in numbers if pattern % int(number) == url]
 
 
 def exists(url: str) -> bool:
