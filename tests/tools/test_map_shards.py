@@ -250,7 +250,7 @@ def test_a_torn_line_is_cut_off_wherever_it_was_torn(inputs, out):
         assert digests(out) == expected
 
 
-@pytest.mark.parametrize("line", ["{", "3", "[]", '{"input": 3}', '{"x": 1}', '{"quarantined": 1}'])
+@pytest.mark.parametrize("line", ["{", "3", "[]", "[1, 2]", '{"input": 3}', '{"x": 1}', "1], [2"])
 def test_a_damaged_ledger_is_an_error(inputs, out, line):
     map_shards(upper, inputs, out)
     (ledger,) = Path(out).glob(".wds-*")

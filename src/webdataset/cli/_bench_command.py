@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 )
 @click.option("-n", "--count", "samples", type=_options.COUNT, help="At most so many samples.")
 def command(inputs: tuple[str, ...], decode: str, workers: int, seconds: float, samples: int | None) -> None:
-    """Measure how fast this machine reads and decodes all INPUTs, and name what holds it back."""
+    """Measure how fast this machine reads and decodes all INPUTs, and name what holds it back.
+
+    Example: wds bench --seconds 1 train-*.tar
+    """
     from webdataset.tools import bench
 
     specs = tuple(decode.split()) or None

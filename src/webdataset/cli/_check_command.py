@@ -38,6 +38,8 @@ def command(inputs: tuple[str, ...], jobs: int, across: bool, fix: bool, output:
 
     INPUTs are shards, or a description in JSON, whose sizes, counts and MD5 sums are compared. With --fix, damaged
     shards are written again: what cannot be saved goes to NAME.quarantine.tar, and is listed.
+
+    Example: wds check --fields 'cls txt' train-*.tar -j 2
     """
     from webdataset.tools import check, repair
 

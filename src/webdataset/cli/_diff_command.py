@@ -16,7 +16,10 @@ from ._output import as_jsonable, console, verb
 @click.option("--sizes", is_flag=True, help="Compare the sizes of fields, not their bytes.")
 @click.option("-n", "--count", type=click.IntRange(0), help="Print at most so many differences.")
 def command(first: str, second: str, sizes: bool, count: int | None) -> None:
-    """Compare two datasets by key, whatever their order and their shards; the exit code is 1 if they differ."""
+    """Compare two datasets by key, whatever their order and their shards; the exit code is 1 if they differ.
+
+    Example: wds diff 'train-*.tar' 'train-{000..031}.tar'
+    """
     from webdataset.tools import diff
 
     found = 0

@@ -14,6 +14,8 @@ def command(addresses: tuple[str, ...]) -> None:
     """Show what this machine has and what is missing, and ask each ADDRESS whether it answers.
 
     An ADDRESS is a shard, or a folder or bucket that ends in '/'. The exit code is 1 if there is a problem.
+
+    Example: wds doctor train-000.tar
     """
     from webdataset.tools import State, doctor
 

@@ -14,7 +14,10 @@ from ._output import console, verb
 @click.option("--where", help="Only samples for which this expression is true: 'cls > 3'.")
 @click.option("-o", "--output", default="-", show_default=True, help="Where to write the bytes.")
 def command(inputs: tuple[str, ...], fields: str | None, where: str | None, output: str) -> None:
-    """Write the bytes of a field of the first sample that has it, and its name to standard error."""
+    """Write the bytes of a field of the first sample that has it, and its name to standard error.
+
+    Example: wds first -f jpg --where 'cls == 2' train-*.tar -o first.jpg
+    """
     write_first(inputs, fields, where, output)
 
 

@@ -14,7 +14,10 @@ from ._output import verb
 @click.option("-o", "--output", default="-", show_default=True, help="Where to write the bytes.")
 @click.option("--index", help="Where index files are; by default beside the shards.")
 def command(key: str, field: str, inputs: tuple[str, ...], output: str, index: str | None) -> None:
-    """Write the bytes of FIELD of the sample KEY. With an index, nothing else is read."""
+    """Write the bytes of FIELD of the sample KEY. With an index, nothing else is read.
+
+    Example: wds get train/000003 txt train-*.tar
+    """
     from webdataset import stores
     from webdataset.tools import get_field
 

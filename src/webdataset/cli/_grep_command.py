@@ -31,7 +31,10 @@ def command(
     count: bool,
     in_keys: bool,
 ) -> None:
-    """Print the lines of text fields that match the regular expression PATTERN; the exit code is 1 if none does."""
+    """Print the lines of text fields that match the regular expression PATTERN; the exit code is 1 if none does.
+
+    Example: wds grep -l 'text 3' train-*.tar
+    """
     from webdataset.tools import grep
 
     wanted = None if fields is None else fields.replace(",", " ").split()

@@ -38,7 +38,10 @@ def create(
     workers: int,
     force: bool,
 ) -> None:
-    """Read all INPUTs once and write their index files, and a description with -o."""
+    """Read all INPUTs once and write their index files, and a description with -o.
+
+    Example: wds index create -o train.json train-*.tar
+    """
     from webdataset.tools import create_index
 
     with console().progress("shards") as advance:
@@ -53,7 +56,10 @@ def create(
 @_place
 @_workers
 def update(inputs: tuple[str, ...], place: str | None, workers: int) -> None:
-    """Write again the index files that do not fit their shards, and the entries of a description given as INPUT."""
+    """Write again the index files that do not fit their shards, and the entries of a description given as INPUT.
+
+    Example: wds index update train.json
+    """
     from webdataset.tools import update_index
 
     with console().progress("shards") as advance:
@@ -65,7 +71,10 @@ def update(inputs: tuple[str, ...], place: str | None, workers: int) -> None:
 @_options.inputs
 @_place
 def info(inputs: tuple[str, ...], place: str | None) -> None:
-    """Totals, from index files or a description alone; the exit code is 1 if a shard has neither."""
+    """Totals, from index files or a description alone; the exit code is 1 if a shard has neither.
+
+    Example: wds index info train.json
+    """
     from webdataset.tools import index_info
 
     found = index_info(inputs, place=place)
@@ -88,7 +97,10 @@ def info(inputs: tuple[str, ...], place: str | None) -> None:
 @click.option("-c", "--cat", metavar="FIELD", help="Write the bytes of this field and nothing else.")
 @click.option("-w", "--width", type=_options.COUNT, default=250, show_default=True, help="Most characters per field.")
 def sample(number: int, inputs: tuple[str, ...], place: str | None, cat: str | None, width: int) -> None:
-    """Show the sample with a NUMBER, counted from 0 over all INPUTs, through the index."""
+    """Show the sample with a NUMBER, counted from 0 over all INPUTs, through the index.
+
+    Example: wds index sample 17 train.json
+    """
     from webdataset.tools import indexed_sample
 
     found = indexed_sample(inputs, number, place=place)

@@ -32,7 +32,7 @@ def command(
 
     With -o joined.json nothing is copied: datasets read both through this description.
 
-    Example: wds join --with captions.tar --missing keep -o joined/ train-*.tar -j 4
+    Example: wds join --with captions.tar --missing keep -o joined/ train-*.tar -j 2
     """
     from webdataset.tools import join
 

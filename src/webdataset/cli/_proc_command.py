@@ -33,7 +33,7 @@ def command(inputs: tuple[str, ...], output: str, *, shell: str | None, **option
     The command runs in a temporary folder with the fields as sample.FIELD and the key as sample.__key__; afterwards the
     files sample.* are the new sample.
 
-    Example: wds proc -c 'gm mogrify -size 256x256 sample.jpg' -o small/ train-*.tar -j 8
+    Example: wds proc -c 'sed -i s/a/b/ sample.txt' -o changed/ train-*.tar -j 2
     """
     from webdataset.tools import proc
 

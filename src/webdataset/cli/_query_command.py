@@ -27,7 +27,7 @@ def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, 
     Columns: key, shard, number, offset, size, sizes (sizes.jpg), and each field that SQL names: JSON with its paths
     (json.width), cls as a number, txt as text. Needs `pip install 'webdataset[query]'`.
 
-    Example: wds query "select key, json.width from samples where json.width > 1000 and sizes.jpg < 50000" train.tar
+    Example: wds query "select key, json.width from samples where json.width > 252" train-*.tar
     """
     from webdataset.tools import query
 

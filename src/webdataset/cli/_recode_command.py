@@ -33,7 +33,7 @@ def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:
 
     Images are never enlarged; one that fits already is kept byte for byte unless a quality is given.
 
-    Example: wds recode --short 256 --format jpg --quality 90 -o small/ train-*.tar -j 8
+    Example: wds recode --short 256 --format jpg --quality 90 -o small/ train-*.tar -j 2
     """
     from webdataset.tools import recode
 

@@ -28,7 +28,7 @@ def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:
     In an expression, key is the sample's key, json.a.b an entry of a JSON field, cls a number, txt text; has(jpg),
     size(jpg), len, lower, startswith, matches(key, 'train/*'), hash(key) are functions.
 
-    Example: wds select --where 'json.width >= 256 and has(jpg)' -o large/ train-*.tar -j 4
+    Example: wds select --where 'json.width >= 256 and has(jpg)' -o large/ train-*.tar -j 2
     """
     from webdataset.tools import select
 

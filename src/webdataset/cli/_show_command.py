@@ -45,7 +45,10 @@ def command(
     pictures: bool | None,
     width: int,
 ) -> None:
-    """Show samples of all INPUTs: fields, sizes, text, and pictures in colour."""
+    """Show samples of all INPUTs: fields, sizes, text, and pictures in colour.
+
+    Example: wds show -f 'txt cls' train-000.tar
+    """
     wanted = None if fields is None else tuple(fields.replace(",", " ").split())
     if form != "text":
         print_table(inputs, wanted, count, form, header=header)

@@ -29,7 +29,10 @@ _MOST_READERS = 64
 @click.option("--buffer", type=_options.COUNT, default=1000, show_default=True, help="Shuffle buffer to compare with.")
 @_options.seed
 def command(inputs: tuple[str, ...], shards: int | None, samples: int, **given: Any) -> None:
-    """Show which rank and worker reads what, whether all take equally many steps, and how well samples are mixed."""
+    """Show which rank and worker reads what, whether all take equally many steps, and how well samples are mixed.
+
+    Example: wds simulate --shards 100 --ranks 8 --workers 4 --batch 64
+    """
     from webdataset.tools import simulate
 
     if bool(inputs) == (shards is not None):

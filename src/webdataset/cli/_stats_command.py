@@ -21,7 +21,10 @@ _MOST_SETS = 10
 @click.option("--histogram/--no-histogram", default=True, show_default=True, help="Draw the sizes of each field.")
 @click.option("--index", help="Where index files are; by default beside the shards.")
 def command(inputs: tuple[str, ...], histogram: bool, index: str | None) -> None:
-    """Count the samples, bytes and fields of all INPUTs, and draw how their sizes are distributed."""
+    """Count the samples, bytes and fields of all INPUTs, and draw how their sizes are distributed.
+
+    Example: wds stats train-*.tar
+    """
     from webdataset.tools import dataset_stats
 
     with console().progress("shards") as advance:

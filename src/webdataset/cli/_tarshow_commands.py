@@ -47,7 +47,7 @@ def tar2tsv(source: str, fields: str, count: int | None, nokey: bool, noheader: 
 @_input
 @click.option("-k", "--fields", help="Fields: 'cls txt'; by default all.")
 @click.option(
-    "-f", "--format", "form", type=click.Choice(["jsonlines", "json"]), default="jsonlines", show_default=True
+    "-f", "--format", "form", type=click.Choice(["jsonlines", "json"]), default="jsonlines", help="Lines, or a list."
 )
 @click.option("--nokey", is_flag=True, help="Leave out the keys.")
 def tar2json(source: str, fields: str | None, form: str, nokey: bool) -> None:

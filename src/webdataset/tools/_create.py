@@ -92,7 +92,8 @@ def create(
         failed: list[Failure] = []
         if isinstance(entries, list):
             _check_keys(entries)
-            entries = _present(entries, making.missing, failed)
+            if gathered.named:
+                entries = _present(entries, making.missing, failed)
         if making.shuffle:
             assert isinstance(entries, list)
             entries = _shuffled(entries, options.seed)
@@ -116,10 +117,12 @@ class _Gathered:
     ignored: list[str] = field(default_factory=list)
     classes: list[str] | None = None
     lazy: bool = False  # rows that hold their data are not all kept in memory
+    named: bool = False  # files were named by a person or a program, so they may be missing
 
     def add(self, url: str, making: Making, stack: ExitStack) -> None:
         """The samples of one more input."""
         kind = making.format or find_format(url)
+        self.named |= kind in {"recipe", "tsv", "csv", "jsonl", "parquet"}
         if kind == "recipe":
             self._extend(read_recipe(url, making.folder, making.separator))
         elif kind in {"tsv", "csv", "jsonl", "parquet"}:

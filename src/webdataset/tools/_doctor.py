@@ -26,10 +26,11 @@ _PATIENCE = 10.0
 
 
 class State(StrEnum):
-    """How well something is."""
+    """How well something is: only a problem makes `wds doctor` fail."""
 
     GOOD = "ok"
     MISSING = "missing"
+    POOR = "low"
     BAD = "problem"
     INFO = "info"
 
@@ -78,7 +79,7 @@ def _machine() -> Iterator[Diagnosis]:
     enough = files >= _ENOUGH_FILES
     yield Diagnosis(
         "open files",
-        State.GOOD if enough else State.BAD,
+        State.GOOD if enough else State.POOR,
         f"at most {files:,}",
         "" if enough else "raise it: ulimit -n 65536",
     )
@@ -94,7 +95,7 @@ def _shared_memory() -> Diagnosis:
         return Diagnosis("shared memory", State.INFO, "there is no /dev/shm")
     enough = free >= _ENOUGH_SHARED
     remedy = "" if enough else "worker processes hand batches over through it: docker run --shm-size=8g"
-    return Diagnosis("shared memory", State.GOOD if enough else State.BAD, f"{free / 1e9:.1f} GB are free", remedy)
+    return Diagnosis("shared memory", State.GOOD if enough else State.POOR, f"{free / 1e9:.1f} GB are free", remedy)
 
 
 def _temporary_folder() -> Diagnosis:

@@ -14,6 +14,9 @@ from webdataset.errors import FormatError, ShardNotFound, WebDatasetError, Where
 
 from ._read_inputs import Sample
 
+# Most files of samples are smaller, and then one read is all there is.
+_PORTION = 1 << 17
+
 
 class Source(Protocol):
     """Where the bytes of a field come from."""
@@ -42,8 +45,17 @@ class LocalFile:
 
     def load(self) -> bytes:
         """The file's content."""
-        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a Path costs more than the call
-            return file.read()
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)  # half the system calls of a file object
+        try:
+            data = os.read(descriptor, _PORTION)
+            if len(data) < _PORTION:
+                return data
+            parts = [data]
+            while data := os.read(descriptor, 16 * _PORTION):
+                parts.append(data)
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
 
     def exists(self) -> bool:
         """Whether it is there."""

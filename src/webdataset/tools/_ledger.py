@@ -1,8 +1,8 @@
 """Which shards of a job are finished: a text file of JSON lines, so that a killed job can go on.
 
-The first line names the job. Each other line is one finished or quarantined shard; it is appended and synced to disk
-after the shard itself was published. A kill can leave an output without its line, which is then made again, or half a
-line, which is cut off.
+The first line names the job and the columns. Each other line is one finished shard, as a list, or a quarantined one; it
+is appended and synced to disk after the shard itself was published. A kill can leave an output without its line, which
+is then made again, or half a line, which is cut off.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Ledger:
     def begin(self) -> None:
         """Write the first line of a fresh ledger: from now on the outputs belong to this job."""
         if self.fresh:
-            self._append({"ledger": KIND, "job": self.job})
+            self._append({"ledger": KIND, "job": self.job, "columns": ShardResult._fields})
 
     def finish(self, result: ShardResult) -> None:
         """Note down a shard whose output is published."""
-        self._append(result._asdict())
+        self._append(list(result))
         self._note(result)
 
     def quarantine(self, url: str, error: str) -> None:
@@ -89,7 +89,7 @@ class Ledger:
                 "another process works on this job", Where(shard=str(self.path)), hint="wait for it, or stop it"
             ) from error
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _append(self, line: dict[str, Any] | list[Any]) -> None:
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -102,24 +102,41 @@ class Ledger:
         if whole != len(data):
             self._file.truncate(whole)  # a line that a kill cut short
         lines = data[:whole].splitlines()
-        for number, text in enumerate(lines, 1):
+        for number, line in enumerate(self._parsed(lines), 1):
             try:
-                self._take(json.loads(text), job if number == 1 else None)
-            except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
-                raise FormatError(
-                    f"line {number} of the ledger cannot be read",
-                    Where(shard=str(self.path)),
-                    hint="start over with --force, or name another ledger",
-                ) from error
+                self._take(line, job if number == 1 else None)
+            except (TypeError, KeyError, AttributeError) as error:
+                raise self._damaged(number) from error
         return bool(lines)
+
+    def _parsed(self, lines: list[bytes]) -> list[Any]:
+        try:
+            found: list[Any] = json.loads(b"[%s]" % b",".join(lines))  # at once: a third of the time
+        except ValueError:
+            for number, line in enumerate(lines, 1):
+                try:
+                    json.loads(line)
+                except ValueError as error:
+                    raise self._damaged(number) from error
+            raise
+        if len(found) != len(lines):
+            raise self._damaged(1)
+        return found
+
+    def _damaged(self, number: int) -> FormatError:
+        return FormatError(
+            f"line {number} of the ledger cannot be read",
+            Where(shard=str(self.path)),
+            hint="start over with --force, or name another ledger",
+        )
 
     def _take(self, line: Any, job: str | None) -> None:
         if job is not None:
             self._check_job(line, job)
-        elif "quarantined" in line:
-            self.quarantined[line["input"]] = line["quarantined"]
+        elif isinstance(line, list):
+            self._note(ShardResult._make(line))
         else:
-            self._note(ShardResult(**line))
+            self.quarantined[line["input"]] = line["quarantined"]
 
     def _check_job(self, head: dict[str, Any], job: str) -> None:
         if head.get("ledger") != KIND:

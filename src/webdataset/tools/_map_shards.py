@@ -10,7 +10,6 @@ from __future__ import annotations
 import concurrent.futures as cf
 import logging
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +25,7 @@ from ._ledger import Ledger
 from ._read_inputs import Inputs, expand_inputs
 from ._report import Failure, Report
 from ._shard_task import ShardResult, ShardTask
-from ._stored_sizes import stored_sizes
+from ._stored_sizes import by_folder, stored_sizes
 from ._target import PerShard, make_folder, parse_target, refuse_existing
 
 ERRORS = ("stop", "skip", "quarantine")
@@ -94,12 +93,12 @@ def map_shards(
     urls = expand_inputs(inputs)
     names = _output_names(urls, outputs)
     words = job or " | ".join(map(shown, stages)) or "copy"
-    tasks = [ShardTask(stages, url, name, index, seed) for url, name in zip(urls, names, strict=True)]
     with Ledger(_ledger_path(names, outputs, ledger), words, restart=force) as book:
         if book.fresh:
             refuse_existing(_existing(names), force=force)
         book.begin()
-        todo = _unfinished(tasks, book, retry=retry)
+        pairs = _unfinished(list(zip(urls, names, strict=True)), book, retry=retry)
+        todo = [ShardTask(stages, url, name, index, seed) for url, name in pairs]
         run = _Run(book, errors, advance or _ignore)
         if todo:
             with open_engine(executor, workers, address) as engine:
@@ -234,14 +233,8 @@ def _ledger_path(names: Sequence[str], outputs: Outputs, ledger: str | os.PathLi
 
 def _sweep(names: Sequence[str]) -> None:
     """Remove what killed workers of an earlier run were writing, of local outputs."""
-    folders: dict[str, set[str]] = defaultdict(set)
-    for name in names:
-        path = stores.is_local(name)
-        if path is not None:
-            folder, base = os.path.split(path)
-            folders[folder].add(base)
-    for folder, bases in folders.items():
-        stores.sweep_folder(folder, bases)
+    for folder, files in by_folder(names).items():
+        stores.sweep_folder(folder, files)
 
 
 def _existing(names: Sequence[str]) -> list[str]:
@@ -249,27 +242,25 @@ def _existing(names: Sequence[str]) -> list[str]:
     return [name for name in names if sizes.get(name) is not None]
 
 
-def _unfinished(tasks: Sequence[ShardTask], book: Ledger, *, retry: bool) -> list[ShardTask]:
-    """The tasks that are to be done: no line in the ledger, or one that does not fit the files any more."""
-    finished = [task for task in tasks if task.input in book.finished]
-    sizes = stored_sizes([task.input for task in finished] + [task.output for task in finished], missing=-1)
+def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) -> list[tuple[str, str]]:
+    """The (input, output) that are to be made: without a line in the ledger, or with one that does not fit any more."""
+    finished = [name for pair in pairs if pair[0] in book.finished for name in pair]
+    sizes = stored_sizes(finished, missing=-1)
     todo = []
-    for task in tasks:
-        result = book.finished.get(task.input)
+    for url, output in pairs:
+        result = book.finished.get(url)
         if result is None:
-            if retry or task.input not in book.quarantined:
-                todo.append(task)
+            if retry or url not in book.quarantined:
+                book.quarantined.pop(url, None)
+                todo.append((url, output))
         elif (
-            result.output != task.output
-            or sizes.get(task.output, result.filesize) != result.filesize
-            or sizes.get(task.input, result.input_size) not in {result.input_size, -1}
+            result.output != output
+            or sizes.get(output, result.filesize) != result.filesize
+            or sizes.get(url, result.input_size) not in {result.input_size, -1}
         ):
-            _log.warning("%s was finished before, but its files have changed; it is done again", task.input)
-            del book.finished[task.input]
-            todo.append(task)
-    if retry:
-        for task in todo:
-            book.quarantined.pop(task.input, None)
+            _log.warning("%s was finished before, but its files have changed; it is done again", url)
+            del book.finished[url]
+            todo.append((url, output))
     return todo
 
 

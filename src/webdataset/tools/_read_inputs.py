@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
@@ -15,6 +16,9 @@ from webdataset.index import read_description
 from webdataset.pipeline import DataPipeline
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList, expand
+
+# A path that stands for itself, such as the many of a long list.
+_PLAIN = re.compile(r"[\w/.,+=@% -]+\.tar")
 
 Sample = dict[str, Any]
 Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -47,7 +51,10 @@ def expand_inputs(inputs: Inputs) -> list[str]:
     found = []
     for spec in given:
         text = os.fspath(spec)
-        found += read_description(text).urls if text.endswith(".json") else expand(text)
+        if _PLAIN.fullmatch(text):
+            found.append(text)
+        else:
+            found += read_description(text).urls if text.endswith(".json") else expand(text)
     if found.count("-") > 1:
         raise SpecError("standard input can be read once, and '-' is given twice", hint="give '-' once")
     if not found:

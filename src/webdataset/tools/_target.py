@@ -13,6 +13,7 @@ from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
 
 _NUMBER = re.compile(r"%0?\d*d")
 _NAME = re.compile(r"\{(name|stem)\}")
+_SUFFIX = re.compile(r"(\.tar(\.\w+)?|\.tgz)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +45,30 @@ class PerShard:
         Traceback (most recent call last):
         webdataset.errors.SpecError: x/a.tar and y/a.tar would both be written to out/a.tar – ...
         """
-        made: dict[str, str] = {}
-        for url in inputs:
-            output = self._name(url)
-            other = made.setdefault(output, url)
+        outputs = [self._name(url) for url in inputs]
+        if len(set(outputs)) != len(outputs):
+            self._refuse(inputs, outputs)
+        return outputs
+
+    def _refuse(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        first: dict[str, str] = {}
+        for url, output in zip(inputs, outputs, strict=True):
+            other = first.setdefault(output, url)
             if other != url:
                 raise SpecError(
                     f"{other} and {url} would both be written to {output}",
                     hint="process them in separate runs, or give inputs with different names",
                 )
-        if len(made) != len(inputs):
-            raise SpecError("the same input is given twice", hint="give every shard once")
-        return list(made)
+        raise SpecError("the same input is given twice", hint="give every shard once")
 
     def _name(self, url: str) -> str:
-        name = (url.partition("?")[0] if "://" in url else url).rstrip("/").rpartition("/")[2]
+        name = (url.partition("?")[0] if "://" in url else url).rpartition("/")[2]
         if not name or url == "-" or url.startswith("pipe:"):
             raise SpecError(
                 f"{url!r} has no file name to name an output after", hint="write to one archive or to 'out-%06d.tar'"
             )
-        stem = re.sub(r"(\.tar(\.\w+)?|\.tgz)$", "", name)
-        return _NAME.sub(lambda match: name if match[1] == "name" else stem, self.template)
+        output = self.template.replace("{name}", name)
+        return output.replace("{stem}", _SUFFIX.sub("", name)) if "{stem}" in self.template else output
 
 
 Target = OneArchive | Series | PerShard
@@ -123,8 +127,9 @@ def series_members(pattern: str) -> list[str]:
     except StoreError:  # a place that cannot list its objects can at least be asked for the first one
         return [pattern % 0] if exists(pattern % 0) else []
     before, _, after = _NUMBER.sub("\0", pattern).replace("%%", "%").partition("\0")
-    named = re.compile(f"{re.escape(before)}\\d+{re.escape(after)}")
-    return [url for url in found if named.fullmatch(url)]
+    named = re.compile(f"{re.escape(before)}(\\d+){re.escape(after)}")
+    numbers = ((url, match[1]) for url in found if (match := named.fullmatch(url)))
+    return [url for url, number in numbers if pattern % int(number) == url]
 
 
 def exists(url: str) -> bool:
