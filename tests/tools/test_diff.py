@@ -75,17 +75,18 @@ def test_duplicate_keys_are_found_exactly(shards):
 
 
 @pytest.mark.long
-def test_the_memory_for_keys_is_bounded():
-    """Two million keys, in memory that does not depend on them: 80 MB on disk, and one part of 128 at a time."""
+def test_the_memory_for_keys_is_bounded(monkeypatch):
+    """21 MB of keys and records, in files: at any time there is one part of 128 in memory, and a shard's keys."""
     import tracemalloc
 
+    monkeypatch.setattr(key_table, "_IN_MEMORY", 1 << 12)
     tracemalloc.start()
     with KeyTable() as table:
-        for shard in range(2000):
+        for shard in range(400):
             first = shard * 1000
             table.add(shard, [f"{n:012d}" for n in range(first, first + 1000)], range(1000))
-        table.add(2000, ["000000000007"], [0])
+        table.add(400, ["000000000007"], [0])
         assert [d.key for d in table.duplicates()] == ["000000000007"]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 120 << 20  # 64 MB of parts and texts that need no file yet, and one sorted part
+    assert peak < 6 << 20
