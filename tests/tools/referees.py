@@ -17,4 +17,5 @@ def interpreter(module):
 
 
 def program(name):
-    return Path(__file__).with_name(name)
+    """A program for such an interpreter, in a folder without modules that it could import by mistake."""
+    return Path(__file__).with_name("programs") / name

@@ -193,7 +193,7 @@ def test_what_was_repaired_is_read_by(tmp_path, module):
         )
         expected = [(key, fields["cls"], len(fields["jpg"])) for key, fields in samples_of(result.output).items()]
         assert index_shards([result.output]).nsamples == len(expected)
-        script = "read_with_hugging_face.py" if module == "datasets" else "read_with_dali_too.py"
+        script = "read_with_hugging_face.py" if module == "datasets" else "read_two_fields_with_dali.py"
         output = subprocess.run(
             [python, str(program(script)), result.output, str(tmp_path / "cache")], capture_output=True, text=True
         )
