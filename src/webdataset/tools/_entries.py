@@ -14,7 +14,6 @@ from webdataset.errors import FormatError, ShardNotFound, WebDatasetError, Where
 
 from ._read_inputs import Sample
 
-
 # Most files of samples are smaller, and then one read is all there is.
 _PORTION = 1 << 17
 
