@@ -205,7 +205,9 @@ def run_command(command: str, folder: Path, timeout: float | None = None) -> Non
         status = process.wait(timeout)
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(
-            f"the command did not end in {timeout:g} seconds", Where(stage=f"{command!r}"), hint="allow more with --timeout"
+            f"the command did not end in {timeout:g} seconds",
+            Where(stage=f"{command!r}"),
+            hint="allow more with --timeout",
         ) from error
     finally:
         if process.poll() is None:
