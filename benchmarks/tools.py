@@ -7,7 +7,7 @@
 * recode: 500 × 375 JPEGs to a shorter side of 256, one worker and two;
 * plan: `map_shards` over 100,000 shards that are all finished;
 * ray: 1 kB samples through an identity function, `map_shards` on Ray and Ray Data's `read_webdataset` →
-  `write_webdataset`, both with two processors.
+  `write_webdataset` (which needs pandas), both with two processors.
 
 Each measurement is a process of its own; the competitors take turns, and the best round counts. Prints a JSON object.
 """
@@ -33,7 +33,7 @@ def timed(command, **options):
     """Wall and processor seconds of a command and its children."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if options.pop("ours", True):
-        environment["PYTHONPATH"] = str(lab.ROOT / "src")
+        environment["PYTHONPATH"] = os.pathsep.join([str(lab.ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, **options)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)

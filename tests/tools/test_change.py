@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import random
 import tempfile
 from collections import Counter
@@ -400,6 +401,18 @@ def test_a_described_join_drops_by_policy(shards, captions):
     tools.join(shards, captions, "strict.json", fields=["caption"])
     with wds.WebDataset("strict.json") as dataset, pytest.raises(FormatError, match="000004"):
         list(dataset)
+
+
+def test_a_described_join_by_number(shards, captions):
+    tools.join(shards, captions, "joined.json", fields=["caption"], missing="keep")
+    with wds.IndexedDataset("joined.json") as dataset:
+        assert len(dataset) == 21
+        assert dataset[3]["caption"] == b"of 000003"
+        assert "caption" not in dataset["000004"]
+        assert pickle.loads(pickle.dumps(dataset))[5]["caption"] == b"of 000005"
+    tools.join(shards, captions, "drop.json", fields=["caption"], missing="drop")
+    with pytest.raises(SpecError, match="numbers"):
+        wds.IndexedDataset("drop.json")
 
 
 def test_a_described_join_resumes_and_scales(shards, captions):

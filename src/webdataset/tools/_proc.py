@@ -195,7 +195,7 @@ def run_command(command: str, folder: Path, timeout: float | None = None) -> Non
 
     >>> run_command("exit 3", Path("."))
     Traceback (most recent call last):
-    webdataset.errors.CommandFailed: the command ended with status 3 – exit 3
+    webdataset.errors.CommandFailed: the command ended with status 3 – stage 'exit 3'
     """
     shell = shutil.which("bash") or "/bin/sh"
     process = subprocess.Popen(  # noqa: S603 - the user's own command
@@ -205,14 +205,16 @@ def run_command(command: str, folder: Path, timeout: float | None = None) -> Non
         status = process.wait(timeout)
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(
-            f"the command did not end in {timeout:g} seconds", Where(stage=command), hint="allow more with --timeout"
+            f"the command did not end in {timeout:g} seconds",
+            Where(stage=f"{command!r}"),
+            hint="allow more with --timeout",
         ) from error
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)  # with all that it started
             process.wait()
     if status:
-        raise CommandFailed(f"the command ended with status {status}", Where(stage=command))
+        raise CommandFailed(f"the command ended with status {status}", Where(stage=f"{command!r}"))
 
 
 def inside(folder: Path, name: str) -> Path:

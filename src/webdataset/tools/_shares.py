@@ -18,7 +18,7 @@ class Shares:
 
     >>> shares = Shares({"train": 0.8, "val": 0.2})
     >>> [shares.part(f"{n:04d}") for n in range(5)]
-    ['train', 'train', 'train', 'train', 'val']
+    ['val', 'train', 'train', 'train', 'train']
 
     Each key falls into a part with the part's probability, decided by a hash of the seed and the key. So the sizes hold
     on average, and the choice is the same in every run, in any order and on any machine.
