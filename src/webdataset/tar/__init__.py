@@ -13,25 +13,33 @@ Files:
     _walk_window        plain headers of a window one by one, where they are few
     _blocks      bytes of a stream, and their offsets
     _read_members        the members of an archive, and the rules for its end
+    _survey_archive  a damaged archive: what can still be read, and what is wrong
+    _damage      what a survey finds
+    _held_bytes  bytes of a stream that may be looked at again
     _write_header       headers, from a cached template
 """
 
 from ._blocks import WINDOW, Readable
+from ._damage import Damage, DamageKind, Surveyed
 from ._parse_header import BLOCK, Header, parse_header
 from ._pax import only_times
 from ._read_members import Member, OnSkip, Rename, Run, read_headers, read_members, read_runs
+from ._survey_archive import survey
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
 
 __all__ = [
     "BLOCK",
     "END_OF_ARCHIVE",
     "WINDOW",
+    "Damage",
+    "DamageKind",
     "Header",
     "Member",
     "OnSkip",
     "Readable",
     "Rename",
     "Run",
+    "Surveyed",
     "encode_header",
     "only_times",
     "padding",
@@ -39,4 +47,5 @@ __all__ = [
     "read_headers",
     "read_members",
     "read_runs",
+    "survey",
 ]

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from webdataset.errors import BadHeader, Where
 
 from ._parse_header import BLOCK, GNU_LONG_LINK, GNU_LONG_NAME, PAX_GLOBAL, PAX_NEXT, Header, parse_header, text
 from ._pax import LONGEST_EXTENSION, apply, matters, parse_pax
 
-if TYPE_CHECKING:
-    from ._blocks import Blocks
-
 _GNU_KEYWORDS = {GNU_LONG_NAME: "path", GNU_LONG_LINK: "linkpath"}
+
+
+class Source(Protocol):
+    """Bytes that are taken in order."""
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next byte."""
+
+    def take(self, count: int, what: str, /) -> bytes:
+        """Exactly the next `count` bytes; `what` they are goes into the error if they are not there."""
 
 
 class Extensions:
@@ -27,7 +35,7 @@ class Extensions:
 
     __slots__ = ("_blocks", "_global_size", "_globals", "_size", "matter")
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Source) -> None:
         self._blocks = blocks
         self.forget()
 

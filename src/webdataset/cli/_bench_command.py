@@ -1,0 +1,47 @@
+"""`wds bench`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from . import _options
+from ._output import console, verb
+
+if TYPE_CHECKING:
+    from webdataset.tools import Pace
+
+
+@verb()
+@_options.inputs
+@click.option("--decode", default="rgb8", show_default=True, help="What to decode: 'rgb8 audio'; '' only reads.")
+@click.option("-j", "--jobs", "workers", type=_options.COUNT, default=2, show_default=True, help="Threads that decode.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="Of each test."
+)
+@click.option("-n", "--count", "samples", type=_options.COUNT, help="At most so many samples.")
+def command(inputs: tuple[str, ...], decode: str, workers: int, seconds: float, samples: int | None) -> None:
+    """Measure how fast this machine reads and decodes all INPUTs, and name what holds it back.
+
+    Example: wds bench --seconds 1 train-*.tar
+    """
+    from webdataset.tools import bench
+
+    specs = tuple(decode.split()) or None
+    with console().progress("samples") as advance:
+        found = bench(inputs, decode=specs, workers=workers, seconds=seconds, samples=samples, advance=advance)
+    if console().as_json:
+        console().result({"bottleneck": found.bottleneck, "reading": found.reading, "decoding": found.decoding})
+        return
+    _print("reading", found.reading)
+    if found.decoding is not None:
+        _print(f"reading and decoding on {workers} threads", found.decoding)
+        if console().verbose:
+            click.echo(found.decoding.details)
+    last = found.decoding or found.reading
+    click.echo(f"bottleneck: {last.bottleneck} – {last.advice}")
+
+
+def _print(name: str, pace: Pace) -> None:
+    click.echo(f"{name}: {pace.rate:,.0f} samples/s, {pace.bandwidth / 1e6:,.1f} MB/s ({pace.samples:,} samples)")

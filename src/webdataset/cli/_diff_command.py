@@ -1,0 +1,34 @@
+"""`wds diff`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ._half_blocks import printable
+from ._output import as_jsonable, console, verb
+
+
+@verb()
+@click.argument("first")
+@click.argument("second")
+@click.option("--sizes", is_flag=True, help="Compare the sizes of fields, not their bytes.")
+@click.option("-n", "--count", type=click.IntRange(0), help="Print at most so many differences.")
+def command(first: str, second: str, sizes: bool, count: int | None) -> None:
+    """Compare two datasets by key, whatever their order and their shards; the exit code is 1 if they differ.
+
+    Example: wds diff 'train-*.tar' 'train-{000..031}.tar'
+    """
+    from webdataset.tools import diff
+
+    found = 0
+    with console().progress("samples") as advance:
+        for difference in diff(first, second, sizes_only=sizes, advance=advance):
+            found += 1
+            if count is not None and found > count:
+                continue
+            line = json.dumps(as_jsonable(difference)) if console().as_json else printable(str(difference))
+            click.echo(line)
+    console().say(f"{found:,} differences" if found else "the same samples")
+    click.get_current_context().exit(1 if found else 0)

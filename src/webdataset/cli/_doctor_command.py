@@ -1,0 +1,28 @@
+"""`wds doctor`."""
+
+from __future__ import annotations
+
+import click
+
+from ._half_blocks import printable
+from ._output import console, verb
+
+
+@verb()
+@click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
+def command(addresses: tuple[str, ...]) -> None:
+    """Show what this machine has and what is missing, and ask each ADDRESS whether it answers.
+
+    An ADDRESS is a shard, or a folder or bucket that ends in '/'. The exit code is 1 if there is a problem.
+
+    Example: wds doctor train-000.tar
+    """
+    from webdataset.tools import State, doctor
+
+    found = doctor(addresses)
+    if console().as_json:
+        console().result(found)
+    else:
+        for diagnosis in found:
+            click.echo(printable(str(diagnosis)))
+    click.get_current_context().exit(1 if any(each.state is State.BAD for each in found) else 0)

@@ -1,0 +1,56 @@
+"""`wds grep`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ._half_blocks import printable
+from ._output import as_jsonable, console, verb
+
+_LONGEST = 400
+
+
+@verb()
+@click.argument("pattern")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option("-f", "--fields", help="Search these fields; by default those that hold text by their name.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Upper and lower case are the same.")
+@click.option("-F", "--fixed", is_flag=True, help="PATTERN is plain text.")
+@click.option("-l", "--keys", is_flag=True, help="Print each key once: a list for `wds select --keys`.")
+@click.option("-c", "--count", is_flag=True, help="Print the number of samples that match.")
+@click.option("--in-keys", is_flag=True, help="Search the keys instead of fields.")
+def command(
+    pattern: str,
+    inputs: tuple[str, ...],
+    fields: str | None,
+    ignore_case: bool,
+    fixed: bool,
+    keys: bool,
+    count: bool,
+    in_keys: bool,
+) -> None:
+    """Print the lines of text fields that match the regular expression PATTERN; the exit code is 1 if none does.
+
+    Example: wds grep -l 'text 3' train-*.tar
+    """
+    from webdataset.tools import grep
+
+    wanted = None if fields is None else fields.replace(",", " ").split()
+    samples, last = 0, None
+    for match in grep(pattern, inputs, fields=wanted, ignore_case=ignore_case, fixed=fixed, in_keys=in_keys):
+        fresh = (match.shard, match.key) != last
+        samples, last = samples + fresh, (match.shard, match.key)
+        if count:
+            continue
+        if keys:
+            if fresh:
+                click.echo(printable(match.key))
+        elif console().as_json:
+            click.echo(json.dumps(as_jsonable(match)))
+        else:
+            click.echo(printable(f"{match.key}.{match.field}:{match.line}: {match.text[:_LONGEST]}"))
+    if count:
+        click.echo(samples)
+    click.get_current_context().exit(0 if samples else 1)

@@ -1,0 +1,38 @@
+"""`wds ls`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from . import _options
+from ._half_blocks import printable
+from ._output import as_jsonable, console, verb
+
+
+@verb()
+@_options.inputs
+@click.option("-l", "--long", is_flag=True, help="Show shard, byte and total size too.")
+@click.option("-k", "--keys", is_flag=True, help="Show the keys alone: a list for `wds select --keys`.")
+@click.option("-n", "--count", type=click.IntRange(0), help="At most so many samples.")
+@click.option("--index", help="Where index files are; by default beside the shards.")
+def command(inputs: tuple[str, ...], long: bool, keys: bool, count: int | None, index: str | None) -> None:
+    """List the samples of all INPUTs: key, fields and their sizes. Payloads are not read where an index tells.
+
+    Example: wds ls -l train-000.tar
+    """
+    from itertools import islice
+
+    from webdataset.tools import list_samples
+
+    for listed in islice(list_samples(inputs, index=index), count):
+        if console().as_json:
+            click.echo(json.dumps(as_jsonable(listed)))
+            continue
+        if keys:
+            click.echo(printable(listed.key))
+            continue
+        fields = " ".join(f"{name}:{size}" for name, size in listed.fields.items())
+        place = f"{listed.shard}\t{'' if listed.offset is None else listed.offset}\t{listed.size}\t" if long else ""
+        click.echo(printable(f"{place}{listed.key}\t{fields}"))

@@ -1,0 +1,61 @@
+"""`wds query`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+from itertools import islice
+from typing import Any
+
+import click
+
+from ._half_blocks import table
+from ._output import console, verb
+
+
+@verb()
+@click.argument("sql")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--keys", is_flag=True, help="Print the column `key` alone: a list for `wds select --keys`.")
+@click.option("--parquet", metavar="FILE", help="Write the answer to a parquet file.")
+@click.option("-n", "--count", type=click.IntRange(0), default=1000, show_default=True, help="Most rows of a table.")
+@click.option("--index", help="Where index files are; by default beside the shards.")
+def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, count: int, index: str | None) -> None:
+    """Ask a question about the table `samples` in SQL; only the fields that it names are read.
+
+    Columns: key, shard, number, offset, size, sizes (sizes.jpg), and each field that SQL names: JSON with its paths
+    (json.width), cls as a number, txt as text. Needs `pip install 'webdataset[query]'`.
+
+    Example: wds query "select key, json.width from samples where json.width > 252" train-*.tar
+    """
+    from webdataset.tools import query
+
+    progress = console().progress("shards")
+    with progress as advance, query(sql, inputs, index=index, parquet=parquet, advance=advance) as answer:
+        if parquet is not None:
+            console().say(f"written to {parquet}")
+        elif keys:
+            for key in answer.keys():  # noqa: SIM118 - a method, not a dict's
+                click.echo(key)
+        elif console().as_json:
+            for row in answer.rows():
+                click.echo(json.dumps({name: _plain(value) for name, value in zip(answer.columns, row, strict=True)}))
+        else:
+            rows = list(islice(answer.rows(), count + 1))
+            click.echo(table([answer.columns, *([_plain(value) for value in row] for row in rows[:count])]))
+            if len(rows) > count:
+                console().say(f"… more rows; --json or --parquet give all, -n {10 * count} more of them")
+
+
+def _plain(value: Any) -> Any:
+    """A value of DuckDB as one that JSON knows."""
+    if isinstance(value, dt.date | dt.time | dt.timedelta):
+        return str(value)
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,126 @@
+"""`wds show`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from . import _options
+from ._half_blocks import half_blocks, printable
+from ._output import as_jsonable, console, verb
+
+if TYPE_CHECKING:
+    from webdataset.tools import ShownField, ShownSample
+
+_LONGEST = 2000
+
+
+@verb()
+@_options.inputs
+@click.option("-n", "-c", "--count", type=click.IntRange(0), help="So many samples; 1 by default, all in a table.")
+@click.option("-k", "--key", "keys", multiple=True, help="This sample, instead of the first.")
+@click.option("-f", "--fields", help="Only these fields: 'jpg txt'; in a table 'a;b' is the first that is there.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "tsv", "jsonl"]),
+    default="text",
+    show_default=True,
+    help="text is for people; tsv and jsonl are tables with a row for each sample.",
+)
+@click.option("--header/--no-header", default=True, show_default=True, help="Begin a tsv table with the names.")
+@click.option("--pictures/--no-pictures", default=None, help="Draw pictures; by default in a terminal.")
+@click.option("-w", "--width", type=click.IntRange(8, 400), default=60, show_default=True, help="Width of pictures.")
+def command(
+    inputs: tuple[str, ...],
+    count: int | None,
+    keys: tuple[str, ...],
+    fields: str | None,
+    form: str,
+    header: bool,
+    pictures: bool | None,
+    width: int,
+) -> None:
+    """Show samples of all INPUTs: fields, sizes, text, and pictures in colour.
+
+    Example: wds show -f 'txt cls' train-000.tar
+    """
+    wanted = None if fields is None else tuple(fields.replace(",", " ").split())
+    if form != "text":
+        print_table(inputs, wanted, count, form, header=header)
+        return
+    draw = sys.stdout.isatty() if pictures is None else pictures
+    print_samples(inputs, wanted, None if count == 0 else count or 1, keys=keys, draw=draw, width=width)
+
+
+def print_samples(
+    inputs: tuple[str, ...],
+    fields: tuple[str, ...] | None,
+    count: int | None,
+    *,
+    keys: tuple[str, ...] = (),
+    draw: bool = False,
+    width: int = 60,
+) -> None:
+    """Samples for people, or as JSON if that was asked for."""
+    from webdataset.tools import show_samples
+
+    for shown in show_samples(inputs, count=count, keys=keys, fields=fields, width=width):
+        if console().as_json:
+            click.echo(json.dumps(_without_pixels(shown)))
+        else:
+            _print(shown, draw=draw)
+
+
+def print_table(
+    inputs: tuple[str, ...],
+    fields: tuple[str, ...] | None,
+    count: int | None,
+    form: str,
+    *,
+    header: bool,
+    key: bool = True,
+) -> None:
+    """A row for each sample, as TSV, as lines of JSON, or as one list in JSON."""
+    from webdataset.tools import field_rows
+
+    writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+    rows = field_rows(inputs, fields, count=count)
+    if form == "json":
+        click.echo("[", nl=False)
+    for number, row in enumerate(rows):
+        if not key:
+            del row["__key__"]
+        if form == "json":
+            click.echo(f"{',' * bool(number)}{json.dumps(row)}", nl=False)
+            continue
+        if form == "jsonl":
+            click.echo(json.dumps(row))
+            continue
+        if header and not number:
+            writer.writerow(row)
+        writer.writerow([value if isinstance(value, str | int) else json.dumps(value) for value in row.values()])
+    if form == "json":
+        click.echo("]")
+
+
+def _print(shown: ShownSample, *, draw: bool) -> None:
+    click.echo(printable(f"{shown.key}  ({shown.shard})"))
+    for field in shown.fields:
+        click.echo(printable(f"  {field.name}  {field.size:,} bytes  {_one_line(field)}"))
+        if draw and field.picture is not None:
+            click.echo(half_blocks(field.picture), color=True)
+
+
+def _one_line(field: ShownField) -> str:
+    text = " ".join(field.text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+def _without_pixels(shown: ShownSample) -> object:
+    fields = [{"name": field.name, "size": field.size, "text": field.text} for field in shown.fields]
+    return as_jsonable({"key": shown.key, "shard": shown.shard, "fields": fields})

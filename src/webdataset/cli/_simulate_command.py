@@ -1,0 +1,71 @@
+"""`wds simulate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import _options
+from ._half_blocks import table
+from ._output import console, verb
+
+if TYPE_CHECKING:
+    from webdataset.tools import Simulation
+
+_MOST_READERS = 64
+
+
+@verb()
+@click.argument("inputs", nargs=-1, metavar="[INPUT]...")
+@click.option("--shards", type=_options.COUNT, help="So many shards, instead of INPUTs.")
+@click.option(
+    "--samples", type=_options.COUNT, default=1000, show_default=True, help="Samples in each of these shards."
+)
+@click.option("-r", "--ranks", type=_options.COUNT, default=1, show_default=True, help="How many ranks.")
+@click.option("-w", "--workers", type=_options.COUNT, default=1, show_default=True, help="Workers of each rank.")
+@click.option("-b", "--batch", type=_options.COUNT, default=32, show_default=True, help="Samples in a batch.")
+@click.option("--window", type=click.IntRange(0), help="Shards that are mixed at a time; all by default.")
+@click.option("--buffer", type=_options.COUNT, default=1000, show_default=True, help="Shuffle buffer to compare with.")
+@_options.seed
+def command(inputs: tuple[str, ...], shards: int | None, samples: int, **given: Any) -> None:
+    """Show which rank and worker reads what, whether all take equally many steps, and how well samples are mixed.
+
+    Example: wds simulate --shards 100 --ranks 8 --workers 4 --batch 64
+    """
+    from webdataset.tools import simulate
+
+    if bool(inputs) == (shards is not None):
+        raise click.UsageError("give shards, or their number with --shards")
+    counts = None if shards is None else [samples] * shards
+    found = simulate(inputs or None, counts=counts, **given)
+    if console().as_json:
+        console().result(_as_dict(found))
+        return
+    click.echo(f"{found.shards:,} shards, {found.samples:,} samples, {found.ranks} ranks of {found.workers} workers\n")
+    rows: list[Any] = [("rank", "worker", "shards", "samples", "batches")]
+    rows += [
+        (each.rank, each.worker, each.shards, each.samples, each.batches) for each in found.readers[:_MOST_READERS]
+    ]
+    click.echo(table(rows))
+    if len(found.readers) > _MOST_READERS:
+        click.echo(f"… and {len(found.readers) - _MOST_READERS} more; --json lists all")
+    click.echo(f"\n{_verdict(found)}\n\n{found.shuffle}")
+
+
+def _verdict(found: Simulation) -> str:
+    fewest, most = min(found.steps_per_rank), max(found.steps_per_rank)
+    steps = f"every rank takes {most:,} steps" if found.equal else f"ranks take from {fewest:,} to {most:,} steps"
+    stuck = "" if found.equal else ": all-reduce would hang; use an index, or with_epoch"
+    shared = (
+        "\nthere are fewer shards than readers: readers share shards, and each reads them whole" if found.shared else ""
+    )
+    idle = f"\n{found.idle} workers get no sample" if found.idle else ""
+    indexed = f"every rank takes {found.indexed_steps:,} steps, with {found.padding:,} places of padding in the last"
+    return f"without an index: {steps}{stuck}{shared}{idle}\nwith an index:    {indexed}"
+
+
+def _as_dict(found: Simulation) -> dict[str, Any]:
+    names = ("ranks", "workers", "batch", "shards", "samples", "readers", "steps_per_rank", "equal", "idle", "shared")
+    kept = {name: getattr(found, name) for name in (*names, "indexed_steps", "padding")}
+    return {**kept, "shuffle": {"indexed": found.shuffle.ordered, "buffer": found.shuffle.buffered}}

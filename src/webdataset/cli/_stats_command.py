@@ -1,0 +1,69 @@
+"""`wds stats`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import _options
+from ._half_blocks import bar, table
+from ._output import console, verb
+
+if TYPE_CHECKING:
+    from webdataset.tools import DatasetStats, Distribution
+
+_MOST_SETS = 10
+
+
+@verb()
+@_options.inputs
+@click.option("--histogram/--no-histogram", default=True, show_default=True, help="Draw the sizes of each field.")
+@click.option("--index", help="Where index files are; by default beside the shards.")
+def command(inputs: tuple[str, ...], histogram: bool, index: str | None) -> None:
+    """Count the samples, bytes and fields of all INPUTs, and draw how their sizes are distributed.
+
+    Example: wds stats train-*.tar
+    """
+    from webdataset.tools import dataset_stats
+
+    with console().progress("shards") as advance:
+        stats = dataset_stats(inputs, index=index, advance=advance)
+    if console().as_json:
+        console().result(_as_dict(stats))
+        return
+    click.echo(f"{stats.shards:,} shards, {stats.samples.count:,} samples, {stats.samples.total:,} bytes in fields\n")
+    rows: list[tuple[Any, ...]] = [("field", "samples", "bytes", "smallest", "mean", "largest")]
+    for name, sizes in [*stats.fields.items(), ("(sample)", stats.samples), ("(samples per shard)", stats.per_shard)]:
+        rows.append((name, sizes.count, sizes.total, sizes.smallest, round(sizes.mean, 1), sizes.largest))
+    click.echo(table(rows))
+    if len(stats.field_sets) > 1:
+        click.echo("\nfields of a sample:")
+        for names, count in list(stats.field_sets.items())[:_MOST_SETS]:
+            click.echo(f"  {count:>12,}  {names}")
+    if histogram:
+        for name, sizes in stats.fields.items():
+            click.echo(f"\n{name}: bytes")
+            _draw(sizes)
+
+
+def _draw(sizes: Distribution) -> None:
+    bins = sizes.histogram()
+    most = max((count for _, _, count in bins), default=0)
+    for low, high, count in bins:
+        click.echo(f"{low:>13,} – {high:<13,} {bar(count, most):<40} {count:,}")
+
+
+def _as_dict(stats: DatasetStats) -> dict[str, Any]:
+    def numbers(sizes: Distribution) -> dict[str, Any]:
+        histogram = [{"from": low, "to": high, "count": count} for low, high, count in sizes.histogram()]
+        kept = {name: getattr(sizes, name) for name in ("count", "total", "smallest", "largest", "mean")}
+        return {**kept, "histogram": histogram}
+
+    return {
+        "shards": stats.shards,
+        "samples": numbers(stats.samples),
+        "per_shard": numbers(stats.per_shard),
+        "fields": {name: numbers(sizes) for name, sizes in stats.fields.items()},
+        "field_sets": stats.field_sets,
+    }

@@ -1,0 +1,180 @@
+"""One function per verb of `wds`. Addresses and options come in, typed values go out; nothing here prints.
+
+Verbs:
+    _check           what is wrong with a dataset
+    _repair          damaged shards, written again
+    _list_samples    keys, fields, sizes, places
+    _show_samples    samples as a person wants to see them
+    _field_table     fields of samples as rows
+    _get_field       one field of one sample
+    _grep            samples whose text matches
+    _dataset_stats   how many samples, how large, which fields
+    _diff            two datasets, compared by key
+    _index_files     index files and descriptions
+    _query           SQL over samples
+    _bench           how fast a dataset is read and decoded here
+    _simulate        who reads what, on many ranks
+    _doctor          what this machine has, and which places answer
+    _create          a new dataset out of recipes, tables, folders and archives
+    _cat             shards one after the other, as one stream
+    _split           the same samples in shards of another size
+    _select_samples  some of the samples
+    _partition       train, validation and test parts
+    _sort            all samples in another order: by an expression, or at random
+    _join            the fields of other shards, added by key
+    _rename_fields   fields and keys under other names
+    _recode          images of another size, quality or format
+    _proc            a command or a function on every sample or shard
+    _mix_inputs      several datasets as one, by weights
+    _map_shards      every shard through a function, in parallel, resumable
+What they share:
+    _findings        kinds of faults, how bad each is, and what to do
+    _check_shard     everything that is wrong with one shard
+    _shard_report    what a check is asked to do, and what it finds out about a shard
+    _check_decoding  fields that cannot be decoded
+    _portable_names  names that some readers trip over
+    _shard_names     the same for all names of a shard
+    _index_difference  how an index differs from its shard
+    _key_table       keys of any number of samples, compared with little memory
+    _repair_plan     what becomes of each member of a damaged shard
+    _transform       shards through stages, as one stream or shard by shard
+    _read_inputs     input addresses → a stream of samples
+    _target          what `-o` means, and which outputs exist
+    _write_samples   a stream of samples → one archive or a series
+    _report          what a verb that writes shards returns
+    _count_samples   how many samples shards have
+    _expression      a safe expression language over samples
+    _field_choice    which fields to keep, and under which names
+    _external_sort   more samples than fit into memory, in order
+    _failures        samples whose processing failed, for the report
+    _shares          random shares that depend on keys alone
+What datasets are made of:
+    _entries         samples whose fields are still somewhere else
+    _recipe          text files with one member per line
+    _manifest        tables with one sample per row
+    _file_tree       folders and archives of files
+Parallel work:
+    _shard_task      the work on one shard, on any worker
+    _ledger          which shards of a job are finished
+    _engines         this process, local processes, Dask, Ray, any executor
+    _stored_sizes    the sizes of many local files at once
+"""
+
+from ._bench import Bench, Pace, bench
+from ._cat import cat
+from ._check import CheckReport, check
+from ._check_shard import check_shard
+from ._create import FORMATS, Making, create
+from ._dataset_stats import DatasetStats, Distribution, dataset_stats
+from ._diff import Change, Difference, diff
+from ._doctor import Diagnosis, State, doctor
+from ._expression import Expression
+from ._field_table import field_rows
+from ._findings import RULES, Finding, Kind, Severity, Target
+from ._get_field import PICTURES, Got, find_samples, first_field, get_field
+from ._grep import Match, grep
+from ._index_files import Indexed, IndexInfo, create_index, index_info, indexed_sample, update_index
+from ._join import join
+from ._list_samples import Listed, list_samples
+from ._map_shards import map_shards
+from ._mix_inputs import MixSource, mix, parse_mix_source, read_mix_sources
+from ._partition import Parts, partition, read_lists
+from ._proc import proc
+from ._query import Answer, query
+from ._read_inputs import expand_inputs, read_list, read_samples
+from ._recode import recode
+from ._rename_fields import rename
+from ._repair import Repair, repair, repair_shard
+from ._repair_plan import Action, Deed
+from ._report import Failure, Report
+from ._select_samples import select
+from ._shard_report import CheckOptions, ShardReport
+from ._shares import Shares, parse_shares
+from ._show_samples import ShownField, ShownSample, show_samples
+from ._simulate import ReaderShare, Simulation, simulate
+from ._sort import shuffle, sort
+from ._split import split
+from ._transform import Options
+
+__all__ = [
+    "FORMATS",
+    "PICTURES",
+    "RULES",
+    "Action",
+    "Answer",
+    "Bench",
+    "Change",
+    "CheckOptions",
+    "CheckReport",
+    "DatasetStats",
+    "Deed",
+    "Diagnosis",
+    "Difference",
+    "Distribution",
+    "Expression",
+    "Failure",
+    "Finding",
+    "Got",
+    "IndexInfo",
+    "Indexed",
+    "Kind",
+    "Listed",
+    "Making",
+    "Match",
+    "MixSource",
+    "Options",
+    "Pace",
+    "Parts",
+    "ReaderShare",
+    "Repair",
+    "Report",
+    "Severity",
+    "ShardReport",
+    "Shares",
+    "ShownField",
+    "ShownSample",
+    "Simulation",
+    "State",
+    "Target",
+    "bench",
+    "cat",
+    "check",
+    "check_shard",
+    "create",
+    "create_index",
+    "dataset_stats",
+    "diff",
+    "doctor",
+    "expand_inputs",
+    "field_rows",
+    "find_samples",
+    "first_field",
+    "get_field",
+    "grep",
+    "index_info",
+    "indexed_sample",
+    "join",
+    "list_samples",
+    "map_shards",
+    "mix",
+    "parse_mix_source",
+    "parse_shares",
+    "partition",
+    "proc",
+    "query",
+    "read_list",
+    "read_lists",
+    "read_mix_sources",
+    "read_samples",
+    "recode",
+    "rename",
+    "repair",
+    "repair_shard",
+    "select",
+    "show_samples",
+    "shuffle",
+    "simulate",
+    "sort",
+    "split",
+    "update_index",
+]

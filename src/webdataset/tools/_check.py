@@ -1,0 +1,261 @@
+"""`wds check`: what is wrong with a dataset, shard by shard and as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from multiprocessing import get_context
+from typing import Any
+
+from webdataset.index import ShardEntry, read_description
+
+from ._check_shard import HF_SAMPLES, check_shard
+from ._findings import Finding, Findings, Kind, Severity, Target
+from ._key_table import KeyTable
+from ._read_inputs import Inputs, expand_inputs
+from ._shard_report import CheckOptions, Place, ShardReport, common_fields
+
+# A field that this share of the samples have, and not all, is missing from the others.
+_COMMON = 0.95
+_ENOUGH = 20
+_MOST_SETS = 10_000
+_MOST_LISTED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What is wrong with a dataset.
+
+    Attributes:
+        shards: how many shards were read.
+        samples: how many samples they have.
+        members: how many members of any type.
+        size: how many bytes, as they are stored.
+        findings: the faults: of each kind the first hundred of a shard.
+        counts: how many faults there are of each kind.
+        damaged: the shards with an error or a warning that concerns the shard alone.
+    """
+
+    shards: int
+    samples: int
+    members: int
+    size: int
+    findings: tuple[Finding, ...]
+    counts: dict[Kind, int]
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors and no warnings."""
+        return all(finding.severity is Severity.NOTE for finding in self.findings)
+
+    def of(self, severity: Severity) -> list[Finding]:
+        """The findings of one severity."""
+        return [finding for finding in self.findings if finding.severity is severity]
+
+
+def check(
+    inputs: Inputs,
+    options: CheckOptions | None = None,
+    *,
+    jobs: int = 1,
+    across: bool = True,
+    on_shard: Callable[[ShardReport], None] | None = None,
+) -> CheckReport:
+    """Read every shard once and report everything that is wrong.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-check/b.tar", [{"__key__": "0", "txt": "hello"}])
+    >>> check(shard).ok
+    True
+
+    Memory: the largest member for each job, plus what `KeyTable` takes for the keys of all shards.
+
+    Args:
+        inputs: shards, or a description, whose sizes, MD5 sums and counts are then compared.
+        options: what to check.
+        jobs: how many processes; with fewer shards than jobs, threads in each decode the samples.
+        across: whether keys are compared across shards.
+        on_shard: called after each shard.
+    """
+    options = options or CheckOptions()
+    dataset = _Dataset(options)
+    entries = list(dataset.distinct(_entries(inputs)))
+    with KeyTable() as keys, closing(_reports(entries, options, max(1, jobs))) as reports:
+        for number, report in enumerate(reports):
+            dataset.add(report)
+            if across:
+                keys.add(number, report.keys, report.offsets)
+            if on_shard is not None:
+                on_shard(report)
+        dataset.compare_keys(keys, [entry.url for entry in entries])
+    return dataset.finish()
+
+
+def _entries(inputs: Inputs) -> Iterator[ShardEntry | str]:
+    given: Sequence[Any] = [inputs] if isinstance(inputs, str) or not isinstance(inputs, Sequence) else inputs
+    for spec in given:
+        if str(spec).endswith(".json"):
+            yield from read_description(str(spec)).shards
+        else:
+            yield from expand_inputs([spec])
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A shard to check, and what a description says about it."""
+
+    url: str
+    entry: ShardEntry | None
+
+
+def _reports(tasks: Sequence[_Task], options: CheckOptions, jobs: int) -> Generator[ShardReport, None, None]:
+    """The reports of all shards, in order; few are waited for at a time."""
+    processes = min(jobs, len(tasks))
+    if processes < 2:
+        options = replace(options, threads=jobs)
+        yield from (check_shard(task.url, options, task.entry) for task in tasks)
+        return
+    options = replace(options, threads=max(1, jobs // processes))
+    waiting = iter(tasks)
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        running: list[Future[ShardReport]] = []
+        try:
+            while True:
+                more = islice(waiting, 2 * processes - len(running))
+                running += [pool.submit(check_shard, task.url, options, task.entry) for task in more]
+                if not running:
+                    return
+                yield running.pop(0).result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@dataclass(slots=True)
+class _Dataset:
+    """What the shards have in common, and what they do not."""
+
+    options: CheckOptions
+    shards: int = 0
+    samples: int = 0
+    members: int = 0
+    size: int = 0
+    listed: list[Finding] = field(default_factory=list)
+    counts: Counter[Kind] = field(default_factory=Counter)
+    damaged: list[str] = field(default_factory=list)
+    own: Findings = field(default_factory=Findings)
+    field_sets: dict[frozenset[str], tuple[int, tuple[str, Place]]] = field(default_factory=dict)
+    first_fields: list[frozenset[str]] | None = None
+    first_url: str | None = None
+    types: dict[str, dict[str, tuple[str, Place]]] = field(default_factory=dict)
+    not_checked: set[str | None] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.own = Findings(None, self.options.targets)
+
+    def distinct(self, entries: Iterable[ShardEntry | str]) -> Iterator[_Task]:
+        """Every shard once."""
+        seen: set[str] = set()
+        for entry in entries:
+            url = entry if isinstance(entry, str) else entry.url
+            if url in seen:
+                self.own.add(Kind.LISTED_TWICE, "the shard is listed twice", shard=url)
+                continue
+            seen.add(url)
+            yield _Task(url, None if isinstance(entry, str) else entry)
+
+    def add(self, report: ShardReport) -> None:
+        """One more shard."""
+        self.shards += 1
+        self.samples += report.samples
+        self.members += report.members
+        self.size += report.size
+        self._take(report.findings)
+        if any(finding.severity is not Severity.NOTE for finding in report.findings.listed):
+            self.damaged.append(report.url)
+        for names, (count, place) in report.field_sets.items():
+            before, first = self.field_sets.get(names, (0, (report.url, place)))
+            if before or len(self.field_sets) < _MOST_SETS:
+                self.field_sets[names] = (before + count, first)
+        if self.first_fields is None:
+            self.first_fields, self.first_url = report.first_fields, report.url
+        for path, kinds in report.types.items():
+            known = self.types.setdefault(path, {})
+            for kind, place in kinds.items():
+                known.setdefault(kind, (report.url, place))
+
+    def compare_keys(self, keys: KeyTable, urls: Sequence[str]) -> None:
+        """One finding for each two shards that share keys."""
+        pairs: dict[tuple[int, int], list[Any]] = {}
+        for duplicate in keys.duplicates():
+            pair = duplicate.first.shard, duplicate.again.shard
+            if pair in pairs:
+                pairs[pair][0] += 1
+            else:
+                pairs[pair] = [1, duplicate]
+        for (first, again), (count, duplicate) in sorted(pairs.items(), key=lambda item: item[0]):
+            more = f", and {count - 1:,} more keys of this shard" if count > 1 else ""
+            what = f"this key{more} {'are' if count > 1 else 'is'} in {urls[first]} too"
+            place = Place(duplicate.key, duplicate.again.offset)
+            self._add_at(Kind.DUPLICATE_KEY, what, urls[again], place, times=count)
+
+    def finish(self) -> CheckReport:
+        """All that was found."""
+        if self.options.fields is None:
+            self._find_unusual_fields()
+        if Target.HUGGING_FACE in self.options.targets:
+            self._find_hugging_face_faults()
+        self._take(self.own)
+        return CheckReport(
+            self.shards,
+            self.samples,
+            self.members,
+            self.size,
+            tuple(self.listed),
+            dict(self.counts),
+            tuple(self.damaged),
+        )
+
+    def _take(self, findings: Findings) -> None:
+        for finding in findings.listed:
+            if finding.kind is Kind.NOT_CHECKED:
+                if finding.field in self.not_checked:
+                    continue
+                self.not_checked.add(finding.field)
+            if len(self.listed) < _MOST_LISTED:
+                self.listed.append(finding)
+        self.counts.update(findings.counts)
+
+    def _find_unusual_fields(self) -> None:
+        total = sum(count for count, _ in self.field_sets.values())
+        common = common_fields(self.field_sets, _COMMON) if total >= _ENOUGH else frozenset()
+        for names, (count, (url, place)) in self.field_sets.items():
+            for name in sorted(common - names):
+                what = f"{count:,} of {total:,} samples have the fields {' '.join(sorted(names))} and no {name!r}"
+                self._add_at(Kind.UNUSUAL_FIELDS, what, url, place, field=name, times=count)
+
+    def _find_hugging_face_faults(self) -> None:
+        first = self.first_fields or []
+        if len(set(first)) > 1:
+            sets = "; ".join(" ".join(sorted(names)) for names in dict.fromkeys(first))
+            what = f"the first {HF_SAMPLES} samples have different fields ({sets}), so load_dataset refuses the shards"
+            self.own.add(Kind.HF_FIELDS, what, shard=self.first_url)
+        known = frozenset().union(*first)
+        for names, (count, (url, place)) in self.field_sets.items():
+            for name in sorted(names - known):
+                what = (
+                    f"{count:,} samples have this field, none of the first {HF_SAMPLES} has it: it is dropped silently"
+                )
+                self._add_at(Kind.HF_EXTRA_FIELD, what, url, place, field=name, times=count)
+        for path, kinds in self.types.items():
+            (one, _), *others = kinds.items()
+            for kind, (url, place) in others:
+                what = f"{path} is of type {one} first and of type {kind} here, so load_dataset fails here"
+                self._add_at(Kind.HF_TYPE, what, url, place)
+
+    def _add_at(self, kind: Kind, what: str, url: str, place: Place, **more: Any) -> None:
+        self.own.add(kind, what, shard=url, key=place.key, offset=place.offset, **more)

@@ -1,0 +1,110 @@
+"""Can every field be decoded? Asked by sample, on several threads: decoders of pictures let other threads run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from webdataset.codecs import Decoder
+from webdataset.errors import MissingDependency, UnsafeContent
+
+from ._findings import Findings, Kind
+
+# Samples that wait to be decoded, for each thread.
+_WAITING = 4
+
+_PICTURES: dict[str, tuple[bytes, ...]] = {
+    "jpeg": (b"\xff\xd8\xff",),
+    "png": (b"\x89PNG",),
+    "gif": (b"GIF8",),
+    "bmp": (b"BM",),
+    "webp": (b"RIFF",),
+}
+_EXTENSIONS = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "gif": "gif", "webp": "webp", "bmp": "bmp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a field cannot be decoded, or is not what its name says."""
+
+    kind: Kind
+    what: str
+    field: str
+
+
+def decode_faults(fields: Mapping[str, bytes], decoder: Decoder) -> list[Fault]:
+    """What is wrong with the fields of one sample.
+
+    >>> [fault.kind.value for fault in decode_faults({"json": b"{", "txt": b"a", "cls": b"7"}, field_decoder())]
+    ['undecodable-field']
+    """
+    faults = []
+    for field, data in fields.items():
+        try:
+            decoder.decode({field: data})
+        except MissingDependency as error:
+            faults.append(Fault(Kind.NOT_CHECKED, f"the field is not decoded: {error.what}", field))
+        except UnsafeContent as error:
+            faults.append(Fault(Kind.UNSAFE, error.what, field))
+        except Exception as error:  # whatever a codec raises about the data
+            faults.append(Fault(Kind.UNDECODABLE, getattr(error, "what", "") or str(error), field))
+        else:
+            faults += _wrong_extension(field, data)
+    return faults
+
+
+def field_decoder() -> Decoder:
+    """Decodes everything that this machine can decode, apart from film, which takes too long."""
+    return Decoder(["rgb8", "audio"])
+
+
+def _wrong_extension(field: str, data: bytes) -> list[Fault]:
+    said = _EXTENSIONS.get(field.rpartition(".")[2])
+    found = next((kind for kind, starts in _PICTURES.items() if data.startswith(starts)), None)
+    if said is None or found is None or said == found:
+        return []
+    return [Fault(Kind.WRONG_EXTENSION, f"the field is a {found.upper()} file", field)]
+
+
+class DecodeChecker:
+    """Checks samples on `threads` threads and notes down what is wrong, in the order of the samples."""
+
+    def __init__(self, findings: Findings, threads: int) -> None:
+        self._findings = findings
+        self._decoder = field_decoder()
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._most = threads * _WAITING
+        self._running: deque[tuple[str, Mapping[str, int], Future[list[Fault]]]] = deque()
+        self._not_checked: set[str] = set()
+
+    def add(self, key: str, fields: Mapping[str, bytes], offsets: Mapping[str, int]) -> None:
+        """Check the fields of one sample, now or soon."""
+        if self._pool is None:
+            self._note(key, offsets, decode_faults(fields, self._decoder))
+            return
+        self._running.append((key, offsets, self._pool.submit(decode_faults, fields, self._decoder)))
+        while len(self._running) > self._most:
+            self._take()
+
+    def close(self, *, wait: bool = True) -> None:
+        """Wait for what is still running, or drop it."""
+        while wait and self._running:
+            self._take()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _take(self) -> None:
+        key, offsets, result = self._running.popleft()
+        self._note(key, offsets, result.result())
+
+    def _note(self, key: str, offsets: Mapping[str, int], faults: list[Fault]) -> None:
+        for fault in faults:
+            if fault.kind is Kind.NOT_CHECKED:
+                ending = fault.field.rpartition(".")[2]
+                if ending not in self._not_checked:
+                    self._not_checked.add(ending)
+                    self._findings.add(fault.kind, fault.what, field=ending)
+                continue
+            self._findings.add(fault.kind, fault.what, key=key, field=fault.field, offset=offsets.get(fault.field))

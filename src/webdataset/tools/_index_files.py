@@ -1,0 +1,228 @@
+"""`wds index`: the index files of shards (DALI's format) and the description of a dataset (wids' format)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from os import fspath
+from typing import Any
+
+from webdataset import stores
+from webdataset.errors import FormatError, SpecError, StaleIndex, StoreError
+from webdataset.index import (
+    Description,
+    IndexedShards,
+    ShardEntry,
+    build_index,
+    check_end,
+    index_shards,
+    load_count,
+    load_index,
+    open_bytes,
+    read_description,
+    seen_from,
+    write_description,
+)
+
+from ._index_difference import index_difference
+from ._read_inputs import Inputs, expand_inputs
+from ._target import exists as _exists
+from ._target import make_folder, refuse_existing
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What was indexed.
+
+    Attributes:
+        shards: how many shards.
+        samples: how many samples they have.
+        size: how many bytes, as far as their places tell.
+        written: the shards whose index was written.
+        description: where the description is; None if there is none.
+    """
+
+    shards: int
+    samples: int
+    size: int
+    written: tuple[str, ...]
+    description: str | None = None
+
+
+def create_index(
+    inputs: Inputs,
+    *,
+    description: str | None = None,
+    name: str | None = None,
+    place: str | None = None,
+    dali: bool = True,
+    workers: int = 4,
+    force: bool = False,
+    advance: Advance | None = None,
+) -> Indexed:
+    """Read shards once and write their index files, and a description if an address for it is given.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-index/a.tar", [{"__key__": "0", "txt": "hello"}])
+    >>> create_index(shard, description="memory://doc-index/all.json").samples
+    1
+    >>> index_info("memory://doc-index/all.json").samples
+    1
+
+    Args:
+        inputs: shards.
+        description: where the description goes.
+        name: the dataset's name in the description.
+        place: a directory or bucket for the index files; by default beside the shards.
+        dali: write index files; without, only the description.
+        workers: how many shards are read at a time.
+        force: replace a description that exists.
+        advance: called with 1 for each shard.
+    """
+    if not dali and description is None:
+        raise SpecError("nothing is to be written", hint="give a description with -o, or leave out --no-dali")
+    urls = expand_inputs(inputs)
+    refuse_existing([description] if description is not None and _exists(description) else [], force=force)
+    entries: list[ShardEntry] = []
+    for start in range(0, len(urls), workers):
+        part = urls[start : start + workers]
+        entries += index_shards(part, place=place, workers=workers, store=dali).shards
+        if advance is not None:
+            advance(len(part))
+    if description is not None:
+        _store(Description(entries, name=name), description)
+    return _indexed(entries, urls if dali else [], description)
+
+
+def update_index(
+    inputs: Inputs, *, place: str | None = None, workers: int = 4, advance: Advance | None = None
+) -> Indexed:
+    """Write again the index files, and the entries of a description, that do not fit their shards any more.
+
+    Args:
+        inputs: shards, or the address of a description.
+        place: where the index files are; by default beside the shards.
+        workers: how many shards are looked at at a time.
+        advance: called with 1 for each shard.
+    """
+    address = _description_address(inputs)
+    known = read_description(address) if address is not None else None
+    entries = list(known.shards) if known is not None else [ShardEntry(url, 0) for url in expand_inputs(inputs)]
+
+    def look(entry: ShardEntry) -> tuple[ShardEntry, bool]:
+        fresh = _fits(entry, place, described=known is not None)
+        if advance is not None:
+            advance(1)
+        if fresh is not None:
+            return fresh, False
+        (made,) = index_shards([entry.url], place=place, workers=1).shards
+        return made._replace(dataset=entry.dataset, weight=entry.weight), True
+
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        looked = list(pool.map(look, entries))
+    written = [entry.url for entry, changed in looked if changed]
+    if known is not None and address is not None and written:
+        _store(replace(known, shards=[entry for entry, _ in looked]), address)
+    return _indexed([entry for entry, _ in looked], written, address)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """What indexes and descriptions say about shards.
+
+    Attributes:
+        name: the dataset's name, if a description gives one.
+        shards: how many shards.
+        samples: how many samples, of the shards that are indexed or described.
+        size: how many bytes, as far as that is known.
+        unknown: the shards without index and description.
+    """
+
+    name: str | None
+    shards: int
+    samples: int
+    size: int | None
+    unknown: tuple[str, ...]
+
+
+def index_info(inputs: Inputs, *, place: str | None = None) -> IndexInfo:
+    """Totals, from index files or a description alone."""
+    address = _description_address(inputs)
+    if address is not None:
+        known = read_description(address)
+        sizes = [entry.filesize for entry in known.shards]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        return IndexInfo(known.name, len(known.shards), known.nsamples, total, ())
+    urls = expand_inputs(inputs)
+    counts = {url: load_count(url, place) for url in urls}
+    size = sum(_size(url) or 0 for url in urls)
+    missing = tuple(url for url, count in counts.items() if count is None)
+    return IndexInfo(None, len(urls), sum(count or 0 for count in counts.values()), size, missing)
+
+
+def indexed_sample(inputs: Inputs, number: int, *, place: str | None = None) -> dict[str, Any]:
+    """One sample by its number in the dataset, read through the index.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-index/b.tar", [{"__key__": f"{n}", "txt": f"{n}"} for n in range(5)])
+    >>> indexed_sample(shard, -1)["txt"]
+    b'4'
+    """
+    address = _description_address(inputs)
+    source = read_description(address) if address is not None else expand_inputs(inputs)
+    with IndexedShards(source, index=place) as shards:
+        try:
+            return dict(shards[number])
+        except IndexError as error:
+            raise SpecError(str(error), hint="numbers begin at 0") from error
+
+
+def _fits(entry: ShardEntry, place: str | None, *, described: bool) -> ShardEntry | None:
+    """The entry of a shard whose index, and entry if it was described, still fit; else None."""
+    try:
+        stored = load_index(entry.url, place)
+    except FormatError:
+        return None
+    if stored is None:
+        return None
+    size = _size(entry.url)
+    if stores.is_local(entry.url) is not None:
+        if index_difference(stored, build_index(entry.url)) is not None:
+            return None
+    else:
+        try:
+            reader = open_bytes(entry.url)
+            check_end(stored, reader.size, reader.read, entry.url)
+        except StaleIndex:
+            return None
+    if not described:
+        return ShardEntry(entry.url, len(stored), filesize=size)
+    return entry if entry.nsamples == len(stored) and entry.filesize in {None, size} else None
+
+
+def _store(description: Description, address: str) -> None:
+    """Write a description, whose shards are named relative to it where that is possible."""
+    shards = [entry._replace(url=seen_from(address, entry.url)) for entry in description.shards]
+    make_folder(address)
+    with stores.open_write(address) as stream:
+        stream.write(write_description(replace(description, shards=shards)))
+
+
+def _indexed(entries: Sequence[ShardEntry], written: Sequence[str], description: str | None) -> Indexed:
+    samples, size = sum(entry.nsamples for entry in entries), sum(entry.filesize or 0 for entry in entries)
+    return Indexed(len(entries), samples, size, tuple(written), description)
+
+
+def _description_address(inputs: Inputs) -> str | None:
+    given = list(inputs) if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
+    return fspath(given[0]) if len(given) == 1 and fspath(given[0]).endswith(".json") else None
+
+
+def _size(url: str) -> int | None:
+    try:
+        return stores.stat(url).size
+    except StoreError:
+        return None

@@ -1,0 +1,84 @@
+"""Which readers trip over a member's name, and names that none of them trips over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from webdataset.names import is_meta, split_name
+
+from ._findings import Kind
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_WINDOWS_SIGNS = re.compile(r'[<>:"\\|?*]')
+_WINDOWS_NAMES = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?$")
+_LONGEST_PART, _LONGEST_PATH = 255, 4095
+
+
+def name_faults(name: str) -> Iterator[tuple[Kind, str]]:
+    """The kinds of faults in a name, with their description.
+
+    >>> [kind.value for kind, _ in name_faults("/data/a.JPG")]
+    ['absolute-name', 'upper-case-field']
+    """
+    base = name.rpartition("/")[2]
+    parts = name.split("/")
+    if is_meta(name):
+        yield Kind.RESERVED, "names of the form `__…__` are for data about the archive; readers skip them"
+        return
+    if any(part.startswith(".") and part not in {".", ".."} for part in parts):
+        if base.startswith("."):
+            mac = base.startswith("._")
+            yield (
+                Kind.HIDDEN,
+                "hidden file" + (", left by macOS beside the real one" if mac else "") + ": readers skip it",
+            )
+            return
+    elif base.startswith("__"):
+        yield Kind.HF_HIDDEN, "Hugging Face skips files whose name begins with `__`"
+    yield from _path_faults(name, parts)
+    key, field = split_name(name)
+    if key is None or field is None:
+        yield Kind.NO_EXTENSION, "the name has no extension, so the file belongs to no sample"
+    elif not field:
+        yield Kind.EMPTY_EXTENSION, "the name ends with a dot, so its field has no name"
+    elif field != field.lower():
+        yield Kind.UPPER_CASE, f"the field {field!r} is read as {field.lower()!r} here, and as it is by others"
+
+
+def _path_faults(name: str, parts: list[str]) -> Iterator[tuple[Kind, str]]:
+    encoded = name.encode("utf-8", "surrogateescape")
+    if name.startswith("/"):
+        yield Kind.ABSOLUTE, "the name begins with '/': tar programs change it or write outside the folder"
+    if ".." in parts:
+        yield Kind.PARENT, "the name has a '..' in it: tar programs refuse it or write outside the folder"
+    if any("\udc80" <= sign <= "\udcff" for sign in name):
+        yield Kind.NOT_UTF8, "the name is not UTF-8"
+    if _CONTROL.search(name):
+        yield Kind.CONTROL, "the name has control characters"
+    if len(encoded) > _LONGEST_PATH or any(
+        len(part.encode("utf-8", "surrogateescape")) > _LONGEST_PART for part in parts
+    ):
+        yield Kind.TOO_LONG, f"no file system can store this name: {len(encoded)} bytes"
+    if _WINDOWS_SIGNS.search(name) or any(_WINDOWS_NAMES.match(part) or _ends_badly(part) for part in parts):
+        yield Kind.WINDOWS_NAME, "Windows cannot create a file of this name"
+    if " " in name:
+        yield Kind.NAME_WITH_SPACE, "DALI's index format cannot hold names with spaces"
+
+
+def _ends_badly(part: str) -> bool:
+    """Windows drops blanks and dots at the end of a name."""
+    return part.endswith((" ", ".")) and part not in {".", ".."}
+
+
+def portable_name(name: str) -> str:
+    r"""The closest name that no reader trips over; the same name if that is it already.
+
+    >>> portable_name("/data/../a\n1.JPG"), portable_name("a.jpg")
+    ('data/a_1.jpg', 'a.jpg')
+    """
+    escaped = "".join(f"_{ord(sign) - 0xDC00:02x}" if "\udc80" <= sign <= "\udcff" else sign for sign in name)
+    parts = [part for part in _CONTROL.sub("_", escaped).split("/") if part not in {"", ".."}]
+    cleaned = "/".join(parts)
+    key, field = split_name(cleaned)
+    return cleaned if key is None or field is None else f"{key}.{field.lower()}"

@@ -1,0 +1,205 @@
+"""`wds query`: SQL over the samples of a dataset, by DuckDB. Only the fields that the query names are read.
+
+The table is `samples`: `key`, `shard`, `number`, `offset`, `size` (bytes of all fields), `sizes` (bytes of each field:
+`sizes.jpg`), and a column for each field that the query names: JSON fields (`json.width`), numbers (`cls`), text
+(`txt`). It is kept in a temporary database on disk, so it may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from webdataset.errors import MissingDependency, SpecError
+from webdataset.index import ShardIndex, ShardReader
+from webdataset.samples import read_shard
+
+from ._list_samples import Listed, shard_index
+from ._read_inputs import Inputs, expand_inputs
+
+_AT_A_TIME = 2000
+_JSON, _NUMBERS = frozenset({"json", "jsn"}), frozenset({"cls", "cls2", "index", "inx", "id"})
+_TEXT = frozenset({"txt", "text", "transcript"})
+_OWN = ("key", "shard", "number", "offset", "size", "sizes")
+_ALL_COLUMNS = re.compile(r"(?i)\bselect\s+(distinct\s+)?\*")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a query.
+
+    Attributes:
+        columns: the names of the columns.
+        cursor: where the rows come from.
+    """
+
+    columns: tuple[str, ...]
+    cursor: Any
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The rows, each once."""
+        while batch := self.cursor.fetchmany(_AT_A_TIME):
+            yield from batch
+
+    def keys(self) -> Iterator[str]:
+        """The column `key` of each row, for `wds select --keys`."""
+        if "key" not in self.columns:
+            raise SpecError("the query has no column 'key'", hint="write `select key from samples where …`")
+        column = self.columns.index("key")
+        return (str(row[column]) for row in self.rows())
+
+
+@contextmanager
+def query(
+    sql: str,
+    inputs: Inputs,
+    *,
+    index: str | None = None,
+    parquet: str | None = None,
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[Answer]:
+    """Ask a question about a dataset in SQL.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-query/a.tar", [{"__key__": f"{n}", "json": {"width": n}} for n in range(5)])
+    >>> with query("select key from samples where json.width > 2 order by key", shard) as answer:
+    ...     list(answer.keys())
+    ['3', '4']
+
+    Args:
+        sql: a query about the table `samples`.
+        inputs: shards, or a description.
+        index: where indexes are kept; by default beside the shards.
+        parquet: write the answer to this file, and have no rows.
+        advance: called with 1 after each shard.
+    """
+    duckdb = _duckdb()
+    with tempfile.TemporaryDirectory(prefix="wds-query-") as folder:
+        connection = duckdb.connect(str(Path(folder) / "samples.duckdb"))
+        try:
+            table = _Samples(connection, sql)
+            for url in expand_inputs(inputs):
+                table.add_shard(url, index)
+                if advance is not None:
+                    advance(1)
+            try:
+                cursor = connection.execute(sql if parquet is None else _copy(sql, parquet))
+            except duckdb.Error as error:
+                raise SpecError(f"DuckDB says: {error}", hint=f"the columns are {' '.join(table.columns)}") from error
+            yield Answer(tuple(column[0] for column in cursor.description or ()), cursor)
+        finally:
+            connection.close()
+
+
+class _Samples:
+    """The table, filled shard by shard. A field that comes later gets its column when it comes."""
+
+    def __init__(self, connection: Any, sql: str) -> None:
+        self._connection = connection
+        self._words = sql.lower()
+        self._everything = _ALL_COLUMNS.search(sql) is not None
+        self._fields: dict[str, str] = {}
+        connection.execute(
+            'create table samples (key varchar, shard varchar, number bigint, "offset" bigint, size bigint, sizes json)'
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        return [*_OWN, *self._fields]
+
+    def add_shard(self, url: str, place: str | None) -> None:
+        index = shard_index(url, place)
+        if index is None:
+            self._add_streamed(url)
+            return
+        for name in index.fields:
+            self._add_field(name.lower())
+        fields = [name for name in self._fields if name in {field.lower() for field in index.fields}]
+        reader = ShardReader(url, index)
+        try:
+            for start in range(0, len(index), _AT_A_TIME):
+                numbers = range(start, min(start + _AT_A_TIME, len(index)))
+                listed = [_listed(url, number, index) for number in numbers]
+                values = reader.samples(list(numbers), fields) if fields else [{}] * len(numbers)
+                self._insert(listed, values)
+        finally:
+            reader.close()
+
+    def _add_streamed(self, url: str) -> None:
+        """A shard without index, in a place that can be read from beginning to end only."""
+        samples = enumerate(read_shard(url))
+        while batch := list(islice(samples, _AT_A_TIME)):
+            listed = []
+            for number, sample in batch:
+                sizes = {name: len(data) for name, data in sample.items() if isinstance(data, bytes)}
+                for name in sizes:
+                    self._add_field(name)
+                listed.append(Listed(url, number, sample["__key__"], sizes))
+            self._insert(listed, [sample for _, sample in batch])
+
+    def _add_field(self, name: str) -> None:
+        """A column for a field that the query names."""
+        kind = name.rpartition(".")[2]
+        known = kind in _JSON | _NUMBERS | _TEXT
+        if name in self._fields or name in _OWN or not known or not (self._everything or _names(self._words, name)):
+            return
+        self._fields[name] = "json" if kind in _JSON else "bigint" if kind in _NUMBERS else "varchar"
+        self._connection.execute(f'alter table samples add column "{_quoted(name)}" {self._fields[name]}')
+
+    def _insert(self, listed: Sequence[Listed], values: Sequence[dict[str, Any]]) -> None:
+        import numpy as np
+
+        batch = {
+            "key": np.array([row.key.encode("utf-8", "replace").decode() for row in listed], object),
+            "shard": np.array([row.shard for row in listed], object),
+            "number": np.array([row.number for row in listed], np.int64),
+            "offset": np.array([-1 if row.offset is None else row.offset for row in listed], np.int64),
+            "size": np.array([row.size for row in listed], np.int64),
+            "sizes": np.array([json.dumps(row.fields) for row in listed], object),
+        }
+        for name in self._fields:
+            batch[name] = np.array([_decoded(value.get(name)) for value in values], object)
+        chosen = ", ".join(f'try_cast("{_quoted(name)}" as {kind})' for name, kind in self._fields.items())
+        own = 'key, shard, number, nullif("offset", -1), size, sizes::json'
+        self._connection.register("batch", batch)
+        self._connection.execute(f"insert into samples select {', '.join(filter(None, (own, chosen)))} from batch")  # noqa: S608 - quoted
+        self._connection.unregister("batch")
+
+
+def _listed(url: str, number: int, index: ShardIndex) -> Listed:
+    extents = index.extents(number)
+    fields = {extent.field.lower(): extent.size for extent in extents}
+    return Listed(url, number, index.key(number) or str(number), fields, extents[0].offset)
+
+
+def _decoded(data: Any) -> str | None:
+    return None if data is None else bytes(data).decode("utf-8", "replace")
+
+
+def _names(words: str, field: str) -> bool:
+    """Whether a query names a field."""
+    return re.search(rf"(?<![\w.]){re.escape(field)}(?!\w)", words) is not None
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""')
+
+
+def _copy(sql: str, path: str) -> str:
+    quoted = path.replace("'", "''")
+    return f"copy ({sql.rstrip().rstrip(';')}) to '{quoted}' (format parquet)"
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingDependency("duckdb", extra="query", why="to answer queries") from error
+    return duckdb

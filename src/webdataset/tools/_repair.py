@@ -1,0 +1,203 @@
+"""`wds check --fix`: write a damaged shard again, with everything that can be saved.
+
+A repaired shard holds complete samples only. A sample that lost a field, or has one that cannot be decoded, goes to a
+second archive, `NAME.quarantine.tar`, together with files that belong to no sample. Everything that was done is listed.
+The payloads are kept in a temporary file while the plan is made, so that takes as much disk as the largest shard.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import IO
+
+from webdataset import stores, tar
+from webdataset.errors import EncodingError, SpecError, StoreError, Where
+from webdataset.index import has_index
+from webdataset.writers import TarWriter
+
+from ._check_decoding import decode_faults, field_decoder
+from ._check_shard import REGULAR, check_shard
+from ._findings import Finding, Kind, Severity
+from ._repair_plan import Action, Deed, Draft, Plan, Planner, Stored
+from ._shard_report import CheckOptions
+from ._target import PerShard, exists, make_folder, parse_target, refuse_existing
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What became of one shard.
+
+    Attributes:
+        shard: the damaged shard.
+        output: the repaired shard; None if nothing could be saved.
+        quarantine: the archive of what was set aside; None if there is none.
+        saved: how many samples the repaired shard has.
+        aside: how many samples were set aside.
+        actions: everything that was done.
+        remaining: what is still wrong with the repaired shard.
+    """
+
+    shard: str
+    output: str | None
+    quarantine: str | None
+    saved: int
+    aside: int
+    actions: tuple[Action, ...]
+    remaining: tuple[Finding, ...] = ()
+
+
+def repair(
+    shards: Sequence[str],
+    output: str,
+    options: CheckOptions | None = None,
+    *,
+    force: bool = False,
+    advance: Callable[[int], None] | None = None,
+) -> list[Repair]:
+    """Write damaged shards again.
+
+    Args:
+        shards: the shards to repair.
+        output: a folder, or a pattern with `{name}` or `{stem}`.
+        options: what makes a good sample; as for `check`.
+        force: replace outputs that exist.
+        advance: called with 1 after each shard.
+    """
+    target = parse_target(output)
+    if not isinstance(target, PerShard):
+        raise SpecError(f"repaired shards cannot be written to {output!r}", hint="give a folder, such as 'repaired/'")
+    names = target.names(shards)
+    for shard, name in zip(shards, names, strict=True):
+        if shard == name:
+            raise SpecError(
+                "the repaired shard would replace the damaged one", Where(shard=shard), hint="give a folder"
+            )
+    written = [each for name in names for each in (name, quarantine_name(name))]
+    refuse_existing([name for name in written if exists(name)], force=force)
+    repairs = []
+    for shard, name in zip(shards, names, strict=True):
+        try:
+            repairs.append(repair_shard(shard, name, options or CheckOptions()))
+        except StoreError as error:  # the others can be repaired all the same
+            lost = Action(Deed.LOST, f"the shard cannot be read: {error.what}", shard)
+            repairs.append(Repair(shard, None, None, 0, 0, (lost,)))
+        if advance is not None:
+            advance(1)
+    return repairs
+
+
+def quarantine_name(output: str) -> str:
+    """Where the samples go that are set aside.
+
+    >>> quarantine_name("out/a.tar.gz"), quarantine_name("out/a")
+    ('out/a.quarantine.tar', 'out/a.quarantine.tar')
+    """
+    return re.sub(r"(\.tar(\.\w+)?|\.tgz)?$", ".quarantine.tar", output, count=1)
+
+
+def repair_shard(url: str, output: str, options: CheckOptions) -> Repair:
+    """Write one shard again, under another name."""
+    with TemporaryFile() as payloads:
+        plan = _read(url, options, payloads)
+        writing = _Writing(plan, payloads, options)
+        make_folder(output)
+        saved = writing.write_samples(output, indexed=has_index(url) or has_index(output))
+        quarantine = writing.write_quarantine(quarantine_name(output))
+    report = check_shard(output, options) if saved else None
+    remaining = [] if report is None else [f for f in report.findings.listed if f.severity is not Severity.NOTE]
+    return Repair(
+        url, output if saved else None, quarantine, saved, writing.aside, tuple(plan.actions), tuple(remaining)
+    )
+
+
+def _read(url: str, options: CheckOptions, payloads: IO[bytes]) -> Plan:
+    planner = Planner(options)
+    with stores.open_read(url) as stream:
+        for found in tar.survey(stream):
+            if isinstance(found, tar.Damage):
+                planner.add_damage(found, payloads.tell())
+                payloads.write(found.data or b"")
+            elif found.kind in REGULAR:
+                planner.add_file(found, payloads.tell())
+                payloads.write(found.data)
+            else:
+                planner.add_special(found)
+    return planner.finish()
+
+
+class _Writing:
+    """Writes what a plan says."""
+
+    def __init__(self, plan: Plan, payloads: IO[bytes], options: CheckOptions) -> None:
+        self._plan, self._payloads = plan, payloads
+        self._decoder = field_decoder() if options.decode else None
+        self._aside: list[tuple[Draft, str]] = []
+
+    @property
+    def aside(self) -> int:
+        """How many samples were set aside."""
+        return len(self._aside)
+
+    def write_samples(self, output: str, *, indexed: bool) -> int:
+        """Write the good samples; how many those are. Without any, nothing is written."""
+        sink = TarWriter(output, encoder=False, keep_meta=True, index=indexed)
+        try:
+            for draft in self._plan.samples:
+                fields = {name: self._payload(member) for name, member in draft.fields.items()}
+                reason = draft.reason or self._undecodable(fields)
+                if reason is None:
+                    reason = _written(sink, draft.key, fields)
+                if reason is not None:
+                    self._aside.append((draft, reason))
+                    self._plan.note(Deed.SET_ASIDE, reason, draft.key, draft.offset)
+        except BaseException:
+            sink.abort()
+            raise
+        if sink.count:
+            sink.close()
+        else:
+            sink.abort()
+        return sink.count
+
+    def write_quarantine(self, output: str) -> str | None:
+        """Write everything that was set aside, and why; None if there is nothing."""
+        if not self._aside and not self._plan.aside:
+            return None
+        reasons = {draft.key: reason for draft, reason in self._aside}
+        with stores.open_write(output) as stream:
+            _write_member(stream, "__meta__/reasons.json", json.dumps(reasons, indent=2).encode())
+            for draft, _ in self._aside:
+                for member in draft.fields.values():
+                    _write_member(stream, member.name, self._payload(member))
+            for member in self._plan.aside:
+                _write_member(stream, member.name, self._payload(member))
+            stream.write(tar.END_OF_ARCHIVE)
+        return output
+
+    def _payload(self, member: Stored) -> bytes:
+        self._payloads.seek(member.position)
+        return self._payloads.read(member.size)
+
+    def _undecodable(self, fields: dict[str, bytes]) -> str | None:
+        faults = [] if self._decoder is None else decode_faults(fields, self._decoder)
+        bad = [fault for fault in faults if fault.kind in {Kind.UNDECODABLE, Kind.UNSAFE}]
+        return f"the field {bad[0].field} cannot be decoded: {bad[0].what}" if bad else None
+
+
+def _written(sink: TarWriter, key: str, fields: dict[str, bytes]) -> str | None:
+    """Write a sample; why it cannot be written, if so."""
+    try:
+        sink.write({"__key__": key, **fields})
+    except EncodingError as error:
+        return error.what
+    return None
+
+
+def _write_member(stream: IO[bytes], name: str, data: bytes) -> None:
+    stream.write(tar.encode_header(name, len(data)))
+    stream.write(data)
+    stream.write(tar.padding(len(data)))

@@ -1,0 +1,123 @@
+"""`wds show`: samples as a person wants to see them: text as text, pictures as small pictures, all with their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from webdataset.codecs import IMAGE_EXTENSIONS, decode_field
+from webdataset.errors import WebDatasetError
+from webdataset.samples import OWN_FIELDS
+
+from ._get_field import find_samples
+from ._read_inputs import Inputs, Sample, expand_inputs, read_samples
+
+_TEXT = frozenset(
+    {"txt", "text", "transcript", "json", "jsn", "jsonl", "cls", "cls2", "index", "id", "csv", "tsv", "yaml"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownField:
+    """One field.
+
+    Attributes:
+        name: the field's name.
+        size: its size in bytes.
+        text: its value in words: text itself, shape and type of arrays, the size of pictures, else the first bytes.
+        picture: pixels of a small version of a picture, as rows of (red, green, blue).
+    """
+
+    name: str
+    size: int
+    text: str
+    picture: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSample:
+    """One sample."""
+
+    key: str
+    shard: str
+    fields: tuple[ShownField, ...]
+
+
+def show_samples(
+    inputs: Inputs,
+    *,
+    count: int | None = 1,
+    keys: Collection[str] = (),
+    fields: Collection[str] | None = None,
+    width: int = 60,
+) -> Iterator[ShownSample]:
+    """Samples to look at.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-show/a.tar", [{"__key__": "0", "txt": "hello"}])
+    >>> next(show_samples(shard)).fields
+    (ShownField(name='txt', size=5, text='hello', picture=None),)
+
+    Args:
+        inputs: shards, or a description.
+        count: so many from the beginning; None shows all.
+        keys: these samples, found through the index, instead of the first.
+        fields: only these fields.
+        width: pictures are at most so many pixels wide.
+    """
+    samples = find_samples(inputs, keys) if keys else islice(read_samples(expand_inputs(inputs)), count)
+    for sample in samples:
+        yield _shown(sample, fields, width)
+
+
+def _shown(sample: Sample, fields: Collection[str] | None, width: int) -> ShownSample:
+    names = [name for name in sample if name not in OWN_FIELDS and (fields is None or name in fields)]
+    shown = tuple(_field(name, sample[name], width) for name in names)
+    return ShownSample(sample["__key__"], str(sample.get("__url__", "")), shown)
+
+
+def _field(name: str, data: bytes, width: int) -> ShownField:
+    kind = name.rpartition(".")[2]
+    if kind in IMAGE_EXTENSIONS:
+        return _picture(name, data, width)
+    if kind in _TEXT:
+        return ShownField(name, len(data), data.decode("utf-8", "backslashreplace"))
+    try:
+        return ShownField(name, len(data), _words(decode_field(name, data)))
+    except (WebDatasetError, ImportError) as error:
+        return ShownField(
+            name, len(data), f"{_words(data)} ({error.what if isinstance(error, WebDatasetError) else error})"
+        )
+
+
+def _picture(name: str, data: bytes, width: int) -> ShownField:
+    try:
+        pixels = decode_field(name, data, "rgb8")
+    except (WebDatasetError, ImportError) as error:
+        return ShownField(name, len(data), error.what if isinstance(error, WebDatasetError) else str(error))
+    height, full = pixels.shape[:2]
+    return ShownField(name, len(data), f"picture of {full} x {height}", _shrunk(pixels, width))
+
+
+def _shrunk(pixels: Any, width: int) -> Any:
+    """A picture at most `width` wide: the mean of each block of pixels."""
+    import numpy as np
+
+    height, full = pixels.shape[:2]
+    columns = min(width, full)
+    rows = max(1, round(height * columns / full))
+    at_y = np.linspace(0, height, rows + 1).astype(int)[:-1]
+    at_x = np.linspace(0, full, columns + 1).astype(int)[:-1]
+    sums = np.add.reduceat(np.add.reduceat(pixels[..., :3].astype(np.uint32), at_y, axis=0), at_x, axis=1)
+    counts = np.diff(np.append(at_y, height))[:, None, None] * np.diff(np.append(at_x, full))[None, :, None]
+    return (sums // counts).astype(np.uint8)
+
+
+def _words(value: Any) -> str:
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"array of {tuple(value.shape)} {value.dtype}"
+    if isinstance(value, bytes):
+        return f"{value[:16].hex(' ')}{' …' if len(value) > 16 else ''}"
+    return repr(value)
