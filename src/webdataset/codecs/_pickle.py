@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PICKLE_EXTENSIONS = ("pkl", "pickle", "pyd")
 
 
-def unpickle_loads(data: bytes) -> Any:
+def unpickle_loads(data: bytes, *, encoding: str = "ASCII") -> Any:
     r"""The value in a pickled field, built from harmless parts only.
 
     >>> unpickle_loads(pickle.dumps({"a": (1, 2.5, None)}))
@@ -33,11 +33,15 @@ def unpickle_loads(data: bytes) -> Any:
     >>> unpickle_loads(b"cos\nsystem\n(S'echo gotcha'\ntR.")
     Traceback (most recent call last):
     webdataset.errors.UnsafeContent: the pickle asks for os.system, which is not on the list of harmless names – ...
+
+    Args:
+        data: the pickle.
+        encoding: how text of Python 2 is read; its arrays need "latin-1".
     """
     _refuse_in_secure_mode()
     if safety.unsafe_pickle:
-        return pickle.loads(data)  # noqa: S301 - asked for, process-wide
-    return _restricted_loads(data, {})
+        return pickle.loads(data, encoding=encoding)  # noqa: S301 - asked for, process-wide
+    return _restricted_loads(data, {}, encoding)
 
 
 safe_loads = unpickle_loads  # for pickles that the package wrote itself, such as cached samples
@@ -95,15 +99,15 @@ def _refuse_in_secure_mode() -> None:
         raise UnsafeContent("Unpickling is not allowed for security reasons when enforce_security is set")
 
 
-def _restricted_loads(data: bytes, extra: dict[str, Any]) -> Any:
+def _restricted_loads(data: bytes, extra: dict[str, Any], encoding: str = "ASCII") -> Any:
     # Arrays need a slower unpickler (see _pickle_numpy); a pickle that hides the word is refused by the fast one.
     kind: type[Any] = NumpyUnpickler if b"numpy" in data else _Unpickler
-    return kind(io.BytesIO(data), {**ALLOWED, **extra} if extra else ALLOWED).load()
+    return kind(io.BytesIO(data), {**ALLOWED, **extra} if extra else ALLOWED, encoding).load()
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, allowed: dict[str, Any]) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: io.BytesIO, allowed: dict[str, Any], encoding: str) -> None:
+        super().__init__(stream, encoding=encoding)
         self._allowed = allowed
 
     def find_class(self, module: str, name: str, /) -> Any:

@@ -89,8 +89,8 @@ _PythonUnpickler: Any = pickle._Unpickler
 class NumpyUnpickler(_PythonUnpickler):  # type: ignore[misc]  # see above
     """Builds what is allowed, and NumPy arrays through NumPy's public constructors."""
 
-    def __init__(self, stream: io.BytesIO, allowed: dict[str, Any]) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: io.BytesIO, allowed: dict[str, Any], encoding: str = "ASCII") -> None:
+        super().__init__(stream, encoding=encoding)
         self._allowed = {**_NUMPY, **allowed}
 
     def find_class(self, module: str, name: str, /) -> Any:

@@ -1,0 +1,188 @@
+"""From one format to another: one loop for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+from webdataset import stores
+from webdataset.errors import ShardNotFound, SpecError
+
+from ._field_mapping import FieldMapping
+from ._format_table import find_format
+from ._read_records import check_schema, counter_key, find_mapping, listed_parts, sample_of
+from ._record_format import Format, Part, Schema
+from ._rolling_sink import RollingSink, is_series
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of some input files."""
+
+    samples: int
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What a conversion did.
+
+    Attributes:
+        samples: how many were written this time.
+        files: the files that were written, in order.
+        skipped: the files that were there already (`resume=True`).
+        mapping: which field came from which; `str(mapping)` can be given to another conversion.
+    """
+
+    samples: int
+    files: tuple[str, ...]
+    skipped: tuple[str, ...]
+    mapping: FieldMapping
+
+
+def convert(
+    source: Any,
+    target: str,
+    *,
+    source_format: Any = None,
+    target_format: Any = None,
+    mapping: Any = None,
+    key: str | None = None,
+    maxcount: float | None = None,
+    maxsize: float | None = None,
+    executor: Executor | None = None,
+    resume: bool = False,
+    progress: Callable[[Written], None] | None = None,
+) -> Converted:
+    """Convert a dataset from one format to another.
+
+    >>> from webdataset.interop import write
+    >>> write([{"label": 7}, {"label": 8}], "memory://docs/in.tfrecord")
+    2
+    >>> done = convert("memory://docs/in.tfrecord", "memory://docs/out-%03d.tar")
+    >>> done.samples, done.files, str(done.mapping)
+    (2, ('memory://docs/out-000.tar',), 'label:cls')
+
+    With `%06d` in the target, several input files become as many output files, by number, and `executor` converts them
+    side by side; the result does not depend on how many at once. With `maxcount` or `maxsize`, or with one input file,
+    samples go into files of that size, one after another. Without `%06d` there is one output file or directory.
+
+    A file appears under its name when it is complete. An error ends the conversion; files that are complete stay, and
+    `resume=True` goes on after them.
+
+    Args:
+        source: paths or URLs as `WebDataset` takes them, or the directory of a dataset.
+        target: a path or URL, with `%06d` for a series of files.
+        source_format: the name of the format, or an object with options; None goes by the suffix.
+        target_format: the same for the target.
+        mapping: `"image/encoded:jpg,label:cls"`; None keeps all fields under names that are guessed from the first 100
+            records. Fields that the mapping does not name are left out.
+        key: the field of the records that becomes the key; by default their own `__key__`, else a counter.
+        maxcount: most samples in a file.
+        maxsize: a file is full when it has at least so many bytes.
+        executor: anything with `submit`, such as `ProcessPoolExecutor`, Dask's or Ray's.
+        resume: leave files alone that are there already (only where input files become output files by number).
+        progress: called after each input file.
+    """
+    reader, writer = find_format(source_format, source), find_format(target_format, target)
+    if not writer.writes:
+        raise SpecError(f"{writer.name} cannot be written", hint="choose another format for the target")
+    parts = listed_parts(reader, source)
+    fields = find_mapping(reader, parts, mapping, key, by_extension=writer.by_extension)
+    job = _Job(reader, writer, target, fields, len(parts), _schema(reader, parts[0]), parts[0].url)
+    by_number = is_series(target) and len(parts) > 1 and maxcount is None and maxsize is None and not writer.directory
+    if by_number:
+        return _each(job, parts, executor, progress, resume=resume)
+    if resume:
+        raise SpecError("resume=True needs several input files and a %06d in the target", hint="start again without it")
+    limits = {"maxcount": maxcount or 100000, "maxsize": maxsize or 3e9}
+    written = _write(job, target, list(enumerate(parts)), limits, progress)
+    return Converted(written.samples, written.files, (), fields)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What every input file needs to know; it goes to worker processes."""
+
+    reader: Format
+    writer: Format
+    target: str
+    mapping: FieldMapping
+    parts: int
+    schema: Schema | None
+    first: str
+
+
+def _each(
+    job: _Job,
+    parts: list[Part],
+    executor: Executor | None,
+    progress: Callable[[Written], None] | None,
+    *,
+    resume: bool,
+) -> Converted:
+    """Input files → output files of the same number."""
+    numbered = list(enumerate(parts))
+    targets = [job.target % number for number, _ in numbered]
+    skipped = tuple(target for target in targets if resume and _exists(target))
+    todo = [item for item, target in zip(numbered, targets, strict=True) if target not in set(skipped)]
+    done = []
+    for written in _run(job, todo, executor):
+        done.append(written)
+        if progress is not None:
+            progress(written)
+    files = {file for written in done for file in written.files}  # an input file without records gives none
+    ordered = tuple(target for target in targets if target in files)
+    return Converted(sum(written.samples for written in done), ordered, skipped, job.mapping)
+
+
+def _run(job: _Job, todo: list[tuple[int, Part]], executor: Executor | None) -> Any:
+    if executor is None:
+        yield from (_write_one(job, *item) for item in todo)
+        return
+    futures = [executor.submit(_write_one, job, *item) for item in todo]
+    try:
+        yield from (future.result() for future in as_completed(futures))
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _write_one(job: _Job, number: int, part: Part) -> Written:
+    return _write(job, job.target % number, [(number, part)], {}, None)
+
+
+def _write(
+    job: _Job,
+    target: str,
+    parts: list[tuple[int, Part]],
+    limits: dict[str, float],
+    progress: Callable[[Written], None] | None,
+) -> Written:
+    decode = job.reader.by_extension and not job.writer.by_extension
+    with RollingSink(job.writer, target, **limits) as sink:
+        for index, part in parts:
+            before = sink.total
+            with job.reader.open(part) as file:
+                check_schema(file.schema, job.schema, part.url, job.first)
+                for number, record in enumerate(file.records()):
+                    key = counter_key(index, number, job.parts)
+                    sink.write(sample_of(job.mapping, record, key, job.reader, part.url, number, decode=decode))
+            if progress is not None:
+                progress(Written(sink.total - before, tuple(sink.files)))
+    return Written(sink.total, tuple(sink.files))
+
+
+def _schema(reader: Format, part: Part) -> Schema | None:
+    with reader.open(part) as file:
+        return file.schema
+
+
+def _exists(url: str) -> bool:
+    try:
+        stores.stat(url)
+    except ShardNotFound:
+        return False
+    return True
