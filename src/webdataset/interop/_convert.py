@@ -10,7 +10,7 @@ from typing import Any
 from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError
 
-from ._field_mapping import FieldMapping
+from ._field_mapping import KEY, FieldMapping
 from ._format_table import find_format
 from ._read_records import check_schema, counter_key, find_mapping, listed_parts, sample_of
 from ._record_format import Format, Part, Schema
@@ -162,6 +162,7 @@ def _write(
     progress: Callable[[Written], None] | None,
 ) -> Written:
     decode = job.reader.by_extension and not job.writer.by_extension
+    keyed = job.writer.by_extension or any(pair.field == KEY for pair in job.mapping.pairs)
     with RollingSink(job.writer, target, **limits) as sink:
         for index, part in parts:
             before = sink.total
@@ -169,7 +170,10 @@ def _write(
                 check_schema(file.schema, job.schema, part.url, job.first)
                 for number, record in enumerate(file.records()):
                     key = counter_key(index, number, job.parts)
-                    sink.write(sample_of(job.mapping, record, key, job.reader, part.url, number, decode=decode))
+                    sample = sample_of(job.mapping, record, key, job.reader, part.url, number, decode=decode)
+                    if not keyed:
+                        del sample[KEY]
+                    sink.write(sample)
             if progress is not None:
                 progress(Written(sink.total - before, tuple(sink.files)))
     return Written(sink.total, tuple(sink.files))

@@ -149,8 +149,8 @@ def fitted(field: str, value: Any) -> Any:
     >>> fitted("cls", np.array([7])), fitted("txt", b"hello")
     (7, b'hello')
     """
-    if extension_of(field) in INTEGERS and isinstance(value, np.ndarray) and value.size == 1:
-        return value.reshape(-1)[0].item()
+    if extension_of(field) in INTEGERS and isinstance(value, np.ndarray | np.integer) and value.size == 1:
+        return value.item()
     if isinstance(value, Steps) and extension_of(field) == "npz":
         return {f"{number:06d}": np.asarray(step) for number, step in enumerate(value)}
     return list(value) if isinstance(value, Steps) else value

@@ -12,7 +12,7 @@ import numpy as np
 from webdataset.codecs import AUDIO_EXTENSIONS, IMAGE_EXTENSIONS, VIDEO_EXTENSIONS, decoders
 from webdataset.errors import SpecError
 
-from ._field_mapping import KEY, FieldMapping, Pair, extension_of
+from ._field_mapping import INTEGERS, KEY, FieldMapping, Pair, extension_of
 from ._record_format import Record
 from ._tf_example import Steps
 
@@ -56,8 +56,8 @@ def guess_mapping(records: Sequence[Record], *, by_extension: bool = True, repea
     many = {name for name, found in values.items() if repeated and any(_is_many(value) for value in found)}
     if not by_extension:
         return FieldMapping(tuple(Pair(name, name, name in many) for name in values))
-    guesses = {name: _guess(name, [_single(v) for v in found] if repeated and name not in many else found)
-               for name, found in values.items() if name != KEY}  # fmt: skip
+    single = {name: [value[0] for value in found] if repeated and name not in many else found for name, found in values.items()}
+    guesses = {name: _guess(name, found) for name, found in single.items() if name != KEY}
     pairs = [Pair(name, field, name in many) for name, field in _short_names(guesses).items()]
     return FieldMapping(tuple(pairs + [Pair(KEY, KEY)] * (KEY in values)))
 
@@ -66,18 +66,12 @@ def _is_many(value: Any) -> bool:
     return isinstance(value, Steps) or len(value) != 1
 
 
-def _single(value: Any) -> Any:
-    return value[0]
-
-
 def _guess(name: str, values: list[Any]) -> tuple[str, bool]:
     """(field, whether the name can be shortened to its extension)."""
     stem = re.sub(r"[^0-9a-z_.-]+", "_", name.lower()).strip("._") or "field"
-    first = values[0]
     own = extension_of(stem)
-    if own in KNOWN_EXTENSIONS and isinstance(first, bytes | str | int | np.integer):
-        if isinstance(first, bytes) or own in {"cls", "cls2", "id", "index"}:
-            return stem, False  # the name says the type already
+    if _says_type(own, values):
+        return stem, False
     last = stem.rpartition("_")[2]
     extension = _extension(values, is_image=last in _IMAGES)
     if own == extension:
@@ -85,6 +79,16 @@ def _guess(name: str, values: list[Any]) -> tuple[str, bool]:
     media = extension in IMAGE_EXTENSIONS or extension in AUDIO_EXTENSIONS or extension in VIDEO_EXTENSIONS
     short = media or (extension == "cls" and (last in _LABELS or stem in _LABELS)) or stem == extension
     return f"{stem}.{extension}", short
+
+
+def _says_type(own: str, values: list[Any]) -> bool:
+    """Whether the name tells the type already, as after a conversion from tar shards."""
+    if own in INTEGERS:
+        return all(_is_whole(value) or (isinstance(value, bytes) and value.strip().isdigit()) for value in values)
+    if own not in KNOWN_EXTENSIONS or own in _IMAGES or not all(isinstance(value, bytes) for value in values):
+        return False
+    found = _magic(values[0])
+    return found is None or own == found or {own, found} == {"jpg", "jpeg"}
 
 
 def _short_names(guesses: dict[str, tuple[str, bool]]) -> dict[str, str]:
@@ -123,15 +127,16 @@ def _items(value: Any) -> list[Any]:
 
 
 def _of_bytes(values: list[bytes]) -> str:
-    first = values[0]
-    found = next((extension for magic, extension in _MAGIC if first.startswith(magic)), None)
-    if found is not None:
-        return found
-    if first[:4] == b"RIFF":
-        return {b"WEBP": "webp", b"WAVE": "wav", b"AVI ": "avi"}.get(first[8:12], "bin")
-    if first[4:8] == b"ftyp":
+    return _magic(values[0]) or ("txt" if all(map(_is_text, values)) else "bin")
+
+
+def _magic(data: bytes) -> str | None:
+    """The extension for what the first bytes say."""
+    if data[:4] == b"RIFF":
+        return {b"WEBP": "webp", b"WAVE": "wav", b"AVI ": "avi"}.get(data[8:12])
+    if data[4:8] == b"ftyp":
         return "mp4"
-    return "txt" if all(map(_is_text, values)) else "bin"
+    return next((extension for magic, extension in _MAGIC if data.startswith(magic)), None)
 
 
 def _is_text(value: bytes) -> bool:
