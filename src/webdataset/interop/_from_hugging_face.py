@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,12 +11,12 @@ from typing import Any, ClassVar
 
 from webdataset.errors import MissingDependency, SpecError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable
-from webdataset.pipeline import CheckEmpty, DataPipeline, FluidInterface
+from webdataset.pipeline import CheckEmpty
 
 from ._field_mapping import FieldMapping
 from ._guess_mapping import guess_mapping
 from ._parquet import rows_of
-from ._read_records import LOOK_AT, counter_key
+from ._read_records import LOOK_AT, TypedPipeline, counter_key
 from ._record_format import Record
 
 logger = logging.getLogger(__name__)
@@ -78,15 +79,13 @@ class ReadHuggingFace(Resumable):
 
     def _stream(self, at: _InRows) -> Iterator[tuple[int, Record]]:
         world = at.world
-        dataset = self.dataset
+        dataset = copy.deepcopy(self.dataset)  # a state that is loaded stays for later passes
         if world.ranks > 1:
             from datasets.distributed import split_dataset_by_node
 
             dataset = split_dataset_by_node(dataset, world.rank, world.ranks)
         if at.before is not None:
-            dataset.load_state_dict(at.before)
-        else:
-            at.before = dataset.state_dict()
+            dataset.load_state_dict(copy.deepcopy(at.before))
         skip = at.taken
         for table in dataset.iter(_ROWS):
             for row in islice(_table_rows(table), skip, None):
@@ -94,7 +93,8 @@ class ReadHuggingFace(Resumable):
                 at.next += 1
                 if (at.next - 1) % world.workers == world.worker:
                     yield (at.next - 1) * world.ranks + world.rank, row
-            at.before, at.taken, skip = dataset.state_dict(), 0, 0
+            at.before = copy.deepcopy(dataset.state_dict())  # it goes on changing
+            at.taken = skip = 0
 
 
 class _InRows(Progress):
@@ -113,7 +113,7 @@ class _InRows(Progress):
             self.next, self.taken, self.before = saved["next"], saved["taken"], saved["before"]
 
 
-class HuggingFaceDataset(DataPipeline, FluidInterface):
+class HuggingFaceDataset(TypedPipeline):
     """A Hugging Face dataset as a pipeline; `len` and `dataset[i]` work where the dataset has them."""
 
     def __init__(self, stage: ReadHuggingFace) -> None:

@@ -57,7 +57,7 @@ def guess_mapping(records: Sequence[Record], *, by_extension: bool = True, repea
     if not by_extension:
         return FieldMapping(tuple(Pair(name, name, name in many) for name in values))
     single = {name: [value[0] for value in found] if repeated and name not in many else found for name, found in values.items()}
-    guesses = {name: _guess(name, found) for name, found in single.items() if name != KEY}
+    guesses = {name: _guess(name, found, texts=repeated) for name, found in single.items() if name != KEY}
     pairs = [Pair(name, field, name in many) for name, field in _short_names(guesses).items()]
     return FieldMapping(tuple(pairs + [Pair(KEY, KEY)] * (KEY in values)))
 
@@ -66,14 +66,14 @@ def _is_many(value: Any) -> bool:
     return isinstance(value, Steps) or len(value) != 1
 
 
-def _guess(name: str, values: list[Any]) -> tuple[str, bool]:
-    """(field, whether the name can be shortened to its extension)."""
+def _guess(name: str, values: list[Any], *, texts: bool) -> tuple[str, bool]:
+    """(field, whether the name can be shortened to its extension). `texts`: the format stores text as bytes."""
     stem = re.sub(r"[^0-9a-z_.-]+", "_", name.lower()).strip("._") or "field"
     own = extension_of(stem)
     if _says_type(own, values):
         return stem, False
     last = stem.rpartition("_")[2]
-    extension = _extension(values, is_image=last in _IMAGES)
+    extension = _extension(values, is_image=last in _IMAGES, texts=texts)
     if own == extension:
         return stem, False
     media = extension in IMAGE_EXTENSIONS or extension in AUDIO_EXTENSIONS or extension in VIDEO_EXTENSIONS
@@ -105,10 +105,10 @@ def _short_names(guesses: dict[str, tuple[str, bool]]) -> dict[str, str]:
     return names
 
 
-def _extension(values: list[Any], *, is_image: bool) -> str:
+def _extension(values: list[Any], *, is_image: bool, texts: bool) -> str:
     first = values[0]
     if all(isinstance(value, bytes) for value in values):
-        return _of_bytes(values)
+        return _magic(values[0]) or ("txt" if texts and all(map(_is_text, values)) else "bin")
     if all(isinstance(value, str) for value in values):
         return "txt"
     if all(_is_whole(value) for value in values):
@@ -124,10 +124,6 @@ def _extension(values: list[Any], *, is_image: bool) -> str:
 
 def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _of_bytes(values: list[bytes]) -> str:
-    return _magic(values[0]) or ("txt" if all(map(_is_text, values)) else "bin")
 
 
 def _magic(data: bytes) -> str | None:

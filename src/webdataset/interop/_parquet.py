@@ -19,6 +19,7 @@ from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema
 
 _AT_A_TIME = 8 << 20  # bytes of rows that are in memory at once, about
 _MOST_ROWS = 4096
+_PAGES = 1 << 20  # bytes of a column that are fetched at once; without it, whole row groups are
 
 
 def require_pyarrow() -> Any:
@@ -43,7 +44,7 @@ class Parquet(Format):
 
     columns: tuple[str, ...] | None = None
     compression: str = "none"
-    row_group_size: int = 32 << 20
+    row_group_size: int = 8 << 20
 
     name: ClassVar[str] = "parquet"
     suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
@@ -85,7 +86,7 @@ class _ParquetFile(RecordFile):
         self._url, self._columns = url, columns
         self._stream = ByteRanges(url).stream()
         try:
-            self._file = pa.parquet.ParquetFile(self._stream)
+            self._file = pa.parquet.ParquetFile(self._stream, buffer_size=_PAGES, pre_buffer=False)
         except pa.ArrowInvalid as error:
             self._stream.close()
             raise FormatError(f"not a parquet file: {error}", Where(shard=url), hint="copy it again") from error
@@ -198,7 +199,7 @@ def _values(column: Any, skip: int) -> list[Any]:
     if isinstance(part, pa.ExtensionArray):
         part, kind = part.storage, part.storage.type
     if _is_list_of_numbers(kind, pa):
-        return [None if value is None else _array(value) for value in part]
+        return [_array(value) if value.is_valid else None for value in part]
     if pa.types.is_floating(kind) and not pa.types.is_float64(kind):
         dtype = kind.to_pandas_dtype()
         return [None if value is None else dtype(value) for value in part.to_pylist()]

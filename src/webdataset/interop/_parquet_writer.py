@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,9 @@ class ArrowSink(RecordSink):
 
     def abort(self) -> None:
         """Throw the file away."""
+        if self._writer is not None:
+            with suppress(Exception):  # what it still writes is thrown away too
+                self._writer.close()
         self._stream.abort()
 
     def _flush(self) -> None:
@@ -68,6 +72,7 @@ class ArrowSink(RecordSink):
         columns = [self._column(field, rows) for field in self._schema]
         self._writer.write_table(self._pa.Table.from_arrays(columns, schema=self._schema))
         self._written += len(rows)
+        self._pa.default_memory_pool().release_unused()  # it would keep several groups' worth
 
     def _column(self, field: Any, rows: list[Record]) -> Any:
         values: list[Any] = [row.get(field.name) for row in rows]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Self
 
 from webdataset import shards
 from webdataset.errors import FormatError, SpecError, Where, add_where
@@ -23,6 +23,7 @@ from ._record_format import Format, Part, Record, RecordFile, Schema
 logger = logging.getLogger(__name__)
 
 LOOK_AT = 100  # records that a guess is made from
+_LOOK_AT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,15 @@ class InFile(Progress):
             self.taken = saved["taken"]
 
 
-class RecordDataset(DataPipeline, FluidInterface):
+class TypedPipeline(DataPipeline, FluidInterface):
+    """A pipeline whose samples have some values already: numbers, text and arrays need no decoding."""
+
+    def decode(self, *args: Any, partial: bool = True, **options: Any) -> Self:
+        """Decode the fields that are bytes."""
+        return super().decode(*args, partial=partial, **options)
+
+
+class RecordDataset(TypedPipeline):
     """The samples of a dataset in another format, as a pipeline: `wds.interop.read("train-*.parquet").decode("rgb8")`.
 
     `len` is exact, and `dataset[i]` reads one sample; both look at the files the first time. Ranks and workers share
@@ -231,13 +240,25 @@ def find_mapping(
     if mapping is None:
         with kind.open(parts[0]) as file, closing(file.records()) as records:  # type: ignore[type-var]  # generators
             guess = guess_mapping(
-                list(islice(records, LOOK_AT)),
+                _first(records),
                 by_extension=by_extension and not kind.by_extension,
                 repeated=kind.repeated,
             )
         logger.info("no mapping was given, this one is used: %s", guess)
         return guess.with_key(key)
     return FieldMapping.of(mapping).with_key(key)
+
+
+def _first(records: Iterator[Record]) -> list[Record]:
+    """Some records, few if they are large."""
+    found: list[Record] = []
+    size = 0
+    for record in islice(records, LOOK_AT):
+        found.append(record)
+        size += sum(len(value) if isinstance(value, bytes) else getattr(value, "nbytes", 0) for value in record.values())
+        if size > _LOOK_AT_BYTES:
+            break
+    return found
 
 
 def counter_key(part: int, number: int, parts: int) -> str:
