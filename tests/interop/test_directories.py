@@ -48,7 +48,9 @@ VALUES = {
     "f": st.binary(min_size=8, max_size=8).map(lambda b: np.frombuffer(b, "<f8")[0]),
     "b": st.binary(max_size=20),
     "s": st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
-    "j": st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.lists(st.integers()), max_size=2),
+    "j": st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.lists(st.integers()), max_size=2
+    ),
     "v": st.lists(st.integers(0, 2**16 - 1), min_size=1, max_size=300).map(lambda v: np.array(v, np.uint16)),
 }
 
@@ -214,7 +216,9 @@ def _decoded(data):
 
 
 def test_large_images_are_shrunk(tmp_path):
-    interop.write([{"jpg": jpeg(0, (40, 80))}], str(tmp_path / "a.beton"), Beton(image=ImageOptions("raw", max_resolution=20)))
+    interop.write(
+        [{"jpg": jpeg(0, (40, 80))}], str(tmp_path / "a.beton"), Beton(image=ImageOptions("raw", max_resolution=20))
+    )
     assert records_of(tmp_path / "a.beton", None)[0]["jpg"].shape == (10, 20, 3)
 
 
@@ -271,7 +275,14 @@ def other_python(module, variable):
 
 
 ROWS = [
-    {"__key__": str(n), "jpg": jpeg(n), "cls": n, "x": np.arange(6, dtype=np.float32).reshape(2, 3) + n, "f": 0.1 * n, "j": {"a": [n]}}
+    {
+        "__key__": str(n),
+        "jpg": jpeg(n),
+        "cls": n,
+        "x": np.arange(6, dtype=np.float32).reshape(2, 3) + n,
+        "f": 0.1 * n,
+        "j": {"a": [n]},
+    }
     for n in range(20)
 ]
 
@@ -286,7 +297,9 @@ from streaming import StreamingDataset
 data = StreamingDataset(local=sys.argv[1], shuffle=False, batch_size=1, validate_hash="sha1")
 print(json.dumps([[int(r["cls"]), r["x"].tolist(), float(r["f"]), r["j"], list(r["jpg"].size)] for r in (data[n] for n in range(len(data)))]))
 """
-    out = subprocess.run([python, "-W", "ignore", "-c", program, str(tmp_path / "mds")], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [python, "-W", "ignore", "-c", program, str(tmp_path / "mds")], capture_output=True, text=True, check=True
+    )
     read = json.loads(out.stdout.splitlines()[-1])
     assert read == [[row["cls"], row["x"].tolist(), row["f"], row["j"], [10, 8]] for row in ROWS]
 

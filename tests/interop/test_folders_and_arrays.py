@@ -29,7 +29,13 @@ def tree(tmp_path):
 
 def test_a_folder_is_read_like_torchvision_reads_it(tree):
     records = records_of(tree, "imagefolder")
-    assert [record["__key__"] for record in records] == ["cat/cat_0", "cat/cat_1", "cat/cat_2", "dog/dog_0", "dog/dog_1"]
+    assert [record["__key__"] for record in records] == [
+        "cat/cat_0",
+        "cat/cat_1",
+        "cat/cat_2",
+        "dog/dog_0",
+        "dog/dog_1",
+    ]
     assert [record["cls"] for record in records] == [b"0", b"0", b"0", b"1", b"1"]
     assert [record["class.txt"] for record in records] == [b"cat"] * 3 + [b"dog"] * 2
     assert records[4]["jpeg"] == jpeg(1)
@@ -47,7 +53,9 @@ def test_torchvision_agrees(tree):
 def test_folder_to_tar_and_back(tree, tmp_path):
     done = interop.convert(str(tree), str(tmp_path / "a.tar"), source_format="imagefolder")
     assert done.samples == 5
-    assert [sample["__key__"] for sample in tar_samples(tmp_path / "a.tar")] == [r["__key__"] for r in records_of(tree, "imagefolder")]
+    assert [sample["__key__"] for sample in tar_samples(tmp_path / "a.tar")] == [
+        r["__key__"] for r in records_of(tree, "imagefolder")
+    ]
     interop.convert(str(tmp_path / "a.tar"), str(tmp_path / "back"), target_format="imagefolder")
     again = records_of(tmp_path / "back", "imagefolder")
     assert same(again, records_of(tree, "imagefolder"))
@@ -74,7 +82,11 @@ def test_a_class_folder_without_images_is_an_error(tree):
 
 def test_a_folder_is_published_whole_or_not_at_all(tmp_path):
     good = {"__key__": "a", "jpg": jpeg(), "cls": 1}
-    for bad in ({"__key__": "b", "cls": 1}, {"__key__": "b", "jpg": jpeg(), "class.txt": "../up"}, {"__key__": "a", "jpg": b"", "cls": 1}):
+    for bad in (
+        {"__key__": "b", "cls": 1},
+        {"__key__": "b", "jpg": jpeg(), "class.txt": "../up"},
+        {"__key__": "a", "jpg": b"", "cls": 1},
+    ):
         with pytest.raises(wds.EncodingError):
             interop.write([good, bad], str(tmp_path / "out"), "imagefolder")
         assert os.listdir(tmp_path) == []
@@ -135,7 +147,9 @@ def test_cifar_to_tar_keeps_every_pixel(cifar, tmp_path):
     done = interop.convert(str(cifar), str(tmp_path / "a.tar"), source_format="cifar")
     assert str(done.mapping) == "image:png,label:cls,__key__:__key__"
     samples = list(wds.WebDataset(str(tmp_path / "a.tar"), shardshuffle=False).decode("rgb8"))
-    assert all(same(sample["png"], record["image"]) for sample, record in zip(samples, records_of(cifar, "cifar"), strict=True))
+    assert all(
+        same(sample["png"], record["image"]) for sample, record in zip(samples, records_of(cifar, "cifar"), strict=True)
+    )
 
 
 class Bomb:
@@ -149,7 +163,9 @@ def test_a_cifar_pickle_runs_no_code(tmp_path):
         records_of(tmp_path, "cifar")
 
 
-@pytest.mark.parametrize("data", [b"", b"\x80\x02}", pickle.dumps([1]), pickle.dumps({"data": np.zeros((2, 3), np.uint8)})])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x80\x02}", pickle.dumps([1]), pickle.dumps({"data": np.zeros((2, 3), np.uint8)})]
+)
 def test_a_damaged_cifar_batch_is_an_error(tmp_path, data):
     (tmp_path / "data_batch_1").write_bytes(data)
     with pytest.raises(wds.FormatError, match="data_batch_1"):

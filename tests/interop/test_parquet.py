@@ -136,7 +136,9 @@ def datasets(tmp_path, monkeypatch):
 
 @pytest.fixture
 def parquets(tmp_path):
-    rows = [{"__key__": f"{n:03d}", "jpg": jpeg(n), "cls": n, "x": np.arange(n % 3, dtype=np.float32)} for n in range(40)]
+    rows = [
+        {"__key__": f"{n:03d}", "jpg": jpeg(n), "cls": n, "x": np.arange(n % 3, dtype=np.float32)} for n in range(40)
+    ]
     for part in range(4):
         interop.write(rows[10 * part : 10 * part + 10], str(tmp_path / f"p-{part}.parquet"))
     return rows, str(tmp_path / "p-*.parquet")
@@ -147,7 +149,9 @@ def loaded(datasets, files, **options):
 
 
 def without_meta(samples):
-    return [{name: value for name, value in sample.items() if name[:2] != "__" or name == "__key__"} for sample in samples]
+    return [
+        {name: value for name, value in sample.items() if name[:2] != "__" or name == "__key__"} for sample in samples
+    ]
 
 
 def expected(rows):

@@ -57,7 +57,9 @@ FEATURES = st.one_of(
 )
 EXAMPLES = st.dictionaries(st.text(min_size=1, max_size=8), FEATURES, max_size=4)
 STEPS = st.dictionaries(
-    st.text(min_size=1, max_size=8), st.lists(st.lists(st.binary(max_size=5), max_size=3), max_size=3).map(Steps), max_size=2
+    st.text(min_size=1, max_size=8),
+    st.lists(st.lists(st.binary(max_size=5), max_size=3), max_size=3).map(Steps),
+    max_size=2,
 )
 
 
@@ -102,7 +104,11 @@ def test_tfrecord_to_tar_and_back_loses_nothing(records):
 
 def test_sequence_examples_to_tar_and_back():
     records = [
-        {"n": np.array([k]), "words": Steps([[b"a"], [b"b", b""]]), "xs": Steps([np.array([1.5, 2], np.float32), np.array([k], np.float32)])}
+        {
+            "n": np.array([k]),
+            "words": Steps([[b"a"], [b"b", b""]]),
+            "xs": Steps([np.array([1.5, 2], np.float32), np.array([k], np.float32)]),
+        }
         for k in range(3)
     ]
     interop.write(records, "memory://seq/a.tfrecord")
@@ -136,7 +142,7 @@ def test_an_unknown_feature_kind_is_an_error_with_file_record_and_byte(tmp_path)
 def write_frames(path, payloads):
     from google_crc32c import value
 
-    from webdataset.interop._tfrecord import masked
+    from webdataset.interop._crc32c import masked
 
     with open(path, "wb") as stream:
         for payload in payloads:
@@ -181,7 +187,9 @@ def test_checks_of_payloads_can_be_left_out(golden):
         assert len(list(file)) == 2
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, lambda d: gzip.compress(d[:34]) + gzip.compress(d[34:])])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, zlib.compress, lambda d: gzip.compress(d[:34]) + gzip.compress(d[34:])]
+)
 def test_compressed_files_are_read(tmp_path, pack):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(pack(GOLDEN))
@@ -225,7 +233,11 @@ def test_the_tfrecord_package_reads_what_we_write_and_we_read_what_it_writes(tmp
     writer = TFRecordWriter(theirs)
     for number in range(5):
         writer.write(
-            {"image": (b"\xff\xd8" + bytes(number), "byte"), "label": ([number, -number], "int"), "x": ([0.5, number], "float")}
+            {
+                "image": (b"\xff\xd8" + bytes(number), "byte"),
+                "label": ([number, -number], "int"),
+                "x": ([0.5, number], "float"),
+            }
         )
     writer.close()
     records = records_of(theirs, None)
@@ -299,7 +311,7 @@ def test_tensorflow_reads_what_we_write_and_we_read_what_it_writes(tmp_path):
     python = os.environ.get("WDS_TENSORFLOW_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import tensorflow"], capture_output=True).returncode:
         pytest.skip("TensorFlow is not installed (WDS_TENSORFLOW_PYTHON names a Python that has it)")
-    program = '''
+    program = """
 import sys, json, tensorflow as tf
 F, E = tf.train.Feature, tf.train.Example
 with tf.io.TFRecordWriter(sys.argv[1] + "/theirs.tfrecord", tf.io.TFRecordOptions(compression_type=sys.argv[2])) as w:
@@ -320,10 +332,12 @@ for raw in tf.data.TFRecordDataset(sys.argv[1] + "/ours.tfrecord"):
     e = E.FromString(raw.numpy())
     rows.append({k: [x.decode("latin-1") if isinstance(x, bytes) else x for x in getattr(v, v.WhichOneof("kind")).value] for k, v in e.features.feature.items()})
 print(json.dumps(rows))
-'''
+"""
     interop.write([{"i": [1, -2], "f": [0.5], "b": [b"ab", b""]}], str(tmp_path / "ours.tfrecord"))
     for compression in ("", "GZIP", "ZLIB"):
-        out = subprocess.run([python, "-c", program, str(tmp_path), compression], capture_output=True, text=True, check=True)
+        out = subprocess.run(
+            [python, "-c", program, str(tmp_path), compression], capture_output=True, text=True, check=True
+        )
         assert json.loads(out.stdout) == [{"i": [1, -2], "f": [0.5], "b": ["ab", ""]}]
         records = records_of(tmp_path / "theirs.tfrecord", None)
         assert [record["i"].tolist() for record in records[:5]] == [[n, -n, 2**63 - 1] for n in range(5)]

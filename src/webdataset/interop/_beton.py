@@ -12,35 +12,33 @@ All numbers are little-endian.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from webdataset.errors import FormatError, WebDatasetError, Where
 
 from ._beton_fields import (
-    ARGUMENTS,
     BYTES,
-    CELLS,
+    DESCRIPTION,
     FLOAT,
+    HEADER,
     IMAGE,
     INT,
     JPEG,
     JSON,
     RAW,
+    VERSION,
     BetonField,
     ImageOptions,
     parse_field,
+    row_type,
 )
 from ._byte_ranges import ByteRanges
 from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record
 
-HEADER: Final = struct.Struct("<HHIQQ")
-DESCRIPTION: Final = struct.Struct(f"<B16s{ARGUMENTS}s")
-VERSION: Final = 2
 _ROWS = 4096  # rows of the table that are read at once
 
 
@@ -72,16 +70,7 @@ class Beton(Format):
         """Begin to write one file."""
         from ._beton_writer import BetonSink
 
-        return BetonSink(url, self)
-
-
-def row_type(fields: list[BetonField]) -> np.dtype[Any]:
-    """A row of the table of samples.
-
-    >>> row_type([BetonField("a", IMAGE), BetonField("b", INT)]).itemsize
-    24
-    """
-    return np.dtype([(f"f{number}", CELLS[each.kind]) for number, each in enumerate(fields)], align=True)
+        return BetonSink(url, self.page_size, self.images, self.image, self.seed)
 
 
 class _BetonFile(RecordFile):

@@ -7,6 +7,7 @@ the size for bytes and JSON (which ends with a zero byte), with mode, width and 
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ FLOAT, INT, IMAGE, BYTES, NDARRAY, JSON, TENSOR = range(7)
 JPEG, RAW = 0, 1
 ARGUMENTS = 1024  # bytes that describe a field
 _MOST_DIMENSIONS = 32
+HEADER: Final = struct.Struct("<HHIQQ")
+DESCRIPTION: Final = struct.Struct(f"<B16s{ARGUMENTS}s")
+VERSION: Final = 2
 
 _SIZED = np.dtype([("ptr", "<u8"), ("size", "<u8")])
 _PICTURE = np.dtype([("mode", "<u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8")])
@@ -61,6 +65,15 @@ class BetonField:
         shape[: len(self.shape)] = self.shape
         shape[-1] = len(text)
         return (shape.tobytes() + text).ljust(ARGUMENTS, b"\0")
+
+
+def row_type(fields: list[BetonField]) -> np.dtype[Any]:
+    """A row of the table of samples.
+
+    >>> row_type([BetonField("a", IMAGE), BetonField("b", INT)]).itemsize
+    24
+    """
+    return np.dtype([(f"f{number}", CELLS[each.kind]) for number, each in enumerate(fields)], align=True)
 
 
 def parse_field(name: str, kind: int, arguments: bytes) -> BetonField:

@@ -14,8 +14,20 @@ from webdataset import stores
 from webdataset.codecs import IMAGE_EXTENSIONS
 from webdataset.errors import EncodingError, SpecError, Where, located
 
-from ._beton import DESCRIPTION, HEADER, VERSION, Beton, row_type
-from ._beton_fields import BYTES, FLOAT, IMAGE, INT, JSON, BetonField, field_for
+from ._beton_fields import (
+    BYTES,
+    DESCRIPTION,
+    FLOAT,
+    HEADER,
+    IMAGE,
+    INT,
+    JSON,
+    VERSION,
+    BetonField,
+    ImageOptions,
+    field_for,
+    row_type,
+)
 from ._field_mapping import KEY, extension_of
 from ._record_format import Record, RecordSink
 
@@ -29,17 +41,16 @@ class BetonSink(RecordSink):
     Every sample must have the fields of the first one; a key is stored only if it is mapped to a field.
     """
 
-    def __init__(self, url: str, options: Beton) -> None:
-        page = options.page_size
+    def __init__(self, url: str, page: int, images: tuple[str, ...] | None, image: ImageOptions, seed: int) -> None:
         if page & (page - 1) or not 1 << 21 <= page < 1 << 32:
             raise SpecError(f"page_size={page}", hint="a power of two, from 2 MiB to 2 GiB")
-        self._url, self._options, self._page = url, options, page
+        self._url, self._page, self._images, self._image = url, page, images, image
         self._fields: list[BetonField] = []
         self._rows: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close and abort
         self._pages: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._allocations: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._position = self._count = 0
-        self._random = random.Random(options.seed)
+        self._random = random.Random(seed)
         self._stream = stores.open_write(url)
 
     def write(self, sample: Record) -> int:
@@ -84,8 +95,7 @@ class BetonSink(RecordSink):
     def _field(self, name: str, value: Any) -> BetonField:
         if len(name.encode()) > _LONGEST_NAME:
             raise EncodingError("a field of a beton has a name of at most 16 bytes", Where(field=name), hint="map it")
-        images = self._options.images
-        if name in images if images is not None else _looks_like_image(name, value):
+        if name in self._images if self._images is not None else _looks_like_image(name, value):
             return BetonField(name, IMAGE)
         with located(field=name):
             return field_for(name, value)
@@ -93,8 +103,9 @@ class BetonSink(RecordSink):
     def _encode(self, values: Record) -> tuple[list[Any], list[bytes]]:
         """The cells of a row, with addresses counted from the sample's own first byte, and what lies there."""
         if values.keys() != {each.name for each in self._fields}:
+            first = sorted(each.name for each in self._fields)
             raise EncodingError(
-                f"the fields are {sorted(values)}, and {sorted(each.name for each in self._fields)} in the first sample",
+                f"the fields are {sorted(values)}, and {first} in the first sample",
                 hint="a beton has no missing values: name the fields that all samples have in the mapping",
             )
         cells: list[Any] = []
@@ -111,7 +122,7 @@ class BetonSink(RecordSink):
 
     def _cell(self, each: BetonField, value: Any, at: int) -> tuple[Any, bytes | None]:
         if each.kind == IMAGE:
-            mode, width, height, data = self._options.image.encode(value, self._random.random())
+            mode, width, height, data = self._image.encode(value, self._random.random())
             return (mode, width, height, at), data
         found = field_for(each.name, value)
         if (found.kind, found.dtype, found.shape) != (each.kind, each.dtype, each.shape):

@@ -39,11 +39,12 @@ class ByteRanges:
     def __init__(self, url: str, compression: str | None = None) -> None:
         self.url = url
         self._file: IO[bytes] | None = None
+        self.path = stores.is_local(url) if compression is None else None  # for libraries that open files themselves
         if compression is not None:
             self._file = _unpacked(url, compression)
-        elif (path := stores.is_local(url)) is not None:
+        elif self.path is not None:
             stores.open_read(url).close()  # a missing file is the store's error, with its words
-            self._file = Path(path).open("rb")  # noqa: SIM115 - closed in close()
+            self._file = Path(self.path).open("rb")  # noqa: SIM115 - closed in close()
         self.size = self._find_size()
 
     def read(self, start: int, length: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -134,6 +135,7 @@ def key_text(value: Any) -> str:
     return folder + slash + (stem if known else base).replace(".", "_")
 
 
+@lru_cache(maxsize=1024)  # asked for every field of every sample
 def extension_of(field: str) -> str:
     """The part of a field name that tells its type.
 
@@ -149,6 +151,8 @@ def fitted(field: str, value: Any) -> Any:
     >>> fitted("cls", np.array([7])), fitted("txt", b"hello")
     (7, b'hello')
     """
+    if type(value) is bytes:
+        return value
     if extension_of(field) in INTEGERS and isinstance(value, np.ndarray | np.integer) and value.size == 1:
         return value.item()
     if isinstance(value, Steps) and extension_of(field) == "npz":
@@ -157,6 +161,8 @@ def fitted(field: str, value: Any) -> Any:
 
 
 def _only(source: str, value: Any) -> Any:
+    if type(value) is list and len(value) == 1:
+        return value[0]
     if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim):
         if len(value) != 1:
             raise FormatError(

@@ -61,8 +61,10 @@ class ReadHuggingFace(Resumable):
         """Go on with the next row."""
         numbered = self._rows(at) if hasattr(self.dataset, "__len__") else self._stream(at)
         for number, row in numbered:
-            yield {"__key__": counter_key(0, number, 1), **row} if self.mapping is None else self.mapping.sample(
-                row, counter_key(0, number, 1)
+            yield (
+                {"__key__": counter_key(0, number, 1), **row}
+                if self.mapping is None
+                else self.mapping.sample(row, counter_key(0, number, 1))
             )
 
     def _rows(self, at: _InRows) -> Iterator[tuple[int, Record]]:

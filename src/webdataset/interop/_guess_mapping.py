@@ -56,7 +56,10 @@ def guess_mapping(records: Sequence[Record], *, by_extension: bool = True, repea
     many = {name for name, found in values.items() if repeated and any(_is_many(value) for value in found)}
     if not by_extension:
         return FieldMapping(tuple(Pair(name, name, name in many) for name in values))
-    single = {name: [value[0] for value in found] if repeated and name not in many else found for name, found in values.items()}
+    single = {
+        name: [value[0] for value in found] if repeated and name not in many else found
+        for name, found in values.items()
+    }
     guesses = {name: _guess(name, found, texts=repeated) for name, found in single.items() if name != KEY}
     pairs = [Pair(name, field, name in many) for name, field in _short_names(guesses).items()]
     return FieldMapping(tuple(pairs + [Pair(KEY, KEY)] * (KEY in values)))
@@ -113,13 +116,12 @@ def _extension(values: list[Any], *, is_image: bool, texts: bool) -> str:
         return "txt"
     if all(_is_whole(value) for value in values):
         return "cls"
-    if isinstance(first, Steps):
-        return "mp" if any(isinstance(step, list) and step for value in values for step in value) else "npz"
     if all(isinstance(value, np.ndarray | np.generic | float | bool) for value in values):
         return "png" if is_image and all(_is_picture(value) for value in values) else "npy"
-    if isinstance(first, list) and any(isinstance(item, bytes) for value in values for item in _items(value)):
-        return "mp"
-    return "json"
+    has_bytes = any(
+        isinstance(item, bytes) for value in values for step in _items(value) for item in (step, *_items(step))
+    )
+    return "mp" if has_bytes else "npz" if isinstance(first, Steps) else "json"
 
 
 def _items(value: Any) -> list[Any]:

@@ -59,7 +59,9 @@ class _HDF5File(RecordFile):
         self._file.visititems(lambda name, item: found.update({name: item} if isinstance(item, h5py.Dataset) else {}))
         missing = sorted(set(wanted or ()) - set(found))
         if missing:
-            raise FormatError(f"there is no dataset {missing[0]!r}", Where(shard=self._url), hint=f"known: {sorted(found)}")
+            raise FormatError(
+                f"there is no dataset {missing[0]!r}", Where(shard=self._url), hint=f"known: {sorted(found)}"
+            )
         chosen = {name: data for name, data in found.items() if wanted is None or name in wanted}
         lengths = {name: data.shape[0] if data.shape else None for name, data in chosen.items()}
         if len(set(lengths.values())) != 1 or None in lengths.values():

@@ -22,7 +22,10 @@ from ._mds import inner_url, read_index
 from ._mds_values import decode_pixels
 from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record
 
-_ARRAYS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 bool".split()
+_ARRAYS = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128", "bool"),
+)
 _TENSORS = {
     1: "float32", 3: "float64", 5: "complex64", 7: "complex128", 9: "float16", 11: "uint8", 12: "int8",
     14: "int16", 16: "int32", 18: "int64", 19: "bool", 20: "uint16",

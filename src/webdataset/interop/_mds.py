@@ -48,7 +48,9 @@ class MDS(Format):
         root, index = read_index(source)
         version = index.get("version")
         if version != 2:
-            raise FormatError(f"the version of the index is {version}, and 2 is known", Where(shard=f"{root}/index.json"))
+            raise FormatError(
+                f"the version of the index is {version}, and 2 is known", Where(shard=f"{root}/index.json")
+            )
         return [_part(root, shard) for shard in index["shards"]]
 
     def open(self, part: Part) -> RecordFile:
@@ -186,5 +188,3 @@ def _compare(data: ByteRanges, stored: dict[str, Any], url: str) -> None:
                 hint="the shard is damaged: copy it again",
             )
         return  # one checksum of all bytes is enough
-
-

@@ -13,13 +13,20 @@ import numpy as np
 from webdataset.codecs import unpickle_loads
 from webdataset.errors import EncodingError, FormatError, SpecError
 
-_SCALARS: Final = {
-    name: np.dtype(name).newbyteorder("<")
-    for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+_SIZES = {"int": (1, 2, 4, 8), "uint": (1, 2, 4, 8), "float": (2, 4, 8)}
+_SCALARS: Final[dict[str, np.dtype[Any]]] = {
+    f"{kind}{8 * size}": np.dtype(f"<{kind[0]}{size}") for kind, sizes in _SIZES.items() for size in sizes
 }
 _KINDS = {"u": 0, "i": 1, "f": 2}
-_SHAPES = (np.dtype("<u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<u8"))
-_MODES = {"L": (1, np.uint8), "RGB": (3, np.uint8), "RGBA": (4, np.uint8), "P": (1, np.uint8), "I": (1, np.int32), "F": (1, np.float32)}  # fmt: skip
+_SHAPES: Final[tuple[np.dtype[Any], ...]] = (np.dtype("<u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<u8"))
+_MODES = {
+    "L": (1, np.uint8),
+    "P": (1, np.uint8),
+    "RGB": (3, np.uint8),
+    "RGBA": (4, np.uint8),
+    "I": (1, np.int32),
+    "F": (1, np.float32),
+}
 
 
 def column_size(encoding: str) -> int | None:
@@ -34,7 +41,8 @@ def column_size(encoding: str) -> int | None:
         return _SCALARS[encoding].itemsize
     if encoding.count(":") == 2:
         dtype, shape = _array_type(encoding)
-        assert dtype is not None and shape is not None
+        assert dtype is not None
+        assert shape is not None
         return int(dtype.itemsize * np.prod(shape))
     return None
 
@@ -74,23 +82,11 @@ def encoding_for(value: Any) -> str:
     >>> encoding_for(7), encoding_for("a"), encoding_for(0.5), encoding_for(np.float32(1)), encoding_for({"a": 1})
     ('int', 'str', 'float64', 'float32', 'json')
     """
-    if isinstance(value, bytes):
-        return "bytes"
-    if isinstance(value, str):
-        return "str"
-    if isinstance(value, bool):
-        return "json"
-    if isinstance(value, int):
-        return "int"
-    if isinstance(value, float):
-        return "float64"
-    if isinstance(value, np.generic | np.ndarray) and value.dtype.name in _SCALARS:
-        if value.ndim == 0:
-            return value.dtype.name
-        if value.size:
-            return "ndarray"
-    if isinstance(value, list | dict):
-        return "json"
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.name in _SCALARS and (value.size or not value.ndim):
+        return "ndarray" if value.ndim else value.dtype.name
+    plain = {bytes: "bytes", str: "str", bool: "json", int: "int", float: "float64", list: "json", dict: "json"}
+    if type(value) in plain:
+        return plain[type(value)]
     raise EncodingError(
         f"MDS has no encoding for {type(value).__name__} {getattr(value, 'dtype', '')}{getattr(value, 'shape', '')}",
         hint="map it to a name that ends in .npy or .json, so that it is stored as bytes",

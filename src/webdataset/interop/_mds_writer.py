@@ -65,7 +65,7 @@ class MDSSink(RecordSink):
             names = sorted(sample)
             self._columns = {name: self._given.get(name) or _encoding(name, sample[name]) for name in names}
         if sample.keys() != self._columns.keys():
-            name = sorted(sample.keys() ^ self._columns.keys())[0]
+            name = min(sample.keys() ^ self._columns.keys())
             raise EncodingError(
                 f"the field is {'missing' if name in self._columns else 'not in the first sample'}, and MDS has no "
                 "missing values",

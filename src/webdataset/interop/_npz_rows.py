@@ -47,7 +47,9 @@ class _Array:
             raise UnsafeContent(f"the array {name} holds pickled objects", Where(shard=url), hint="save numbers only")
         if not self.shape or (fortran and len(self.shape) > 1):
             order = "has no rows" if not self.shape else "is stored by columns"
-            raise FormatError(f"the array {name} {order}", Where(shard=url), hint="save it with order='C', a row per sample")
+            raise FormatError(
+                f"the array {name} {order}", Where(shard=url), hint="save it with order='C', a row per sample"
+            )
         self._size = int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
 
     def rows(self, start: int) -> Iterator[Any]:
@@ -93,7 +95,9 @@ class _NpzFile(RecordFile):
             return [_Array("npy", self._stream, self._url)]
         names = [name for name in self._zip.namelist() if name.endswith(".npy")]
         streams = [opened.enter_context(self._zip.open(name)) for name in names]
-        return [_Array(name.removesuffix(".npy"), stream, self._url) for name, stream in zip(names, streams, strict=True)]
+        return [
+            _Array(name.removesuffix(".npy"), stream, self._url) for name, stream in zip(names, streams, strict=True)
+        ]
 
     @property
     def schema(self) -> Schema:

@@ -12,24 +12,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.errors import FormatError, MissingDependency, Where
+from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges
+from ._pyarrow import require_pyarrow
 from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record
 
 _AT_A_TIME = 8 << 20  # bytes of rows that are in memory at once, about
 _MOST_ROWS = 4096
 _PAGES = 1 << 20  # bytes of a column that are fetched at once; without it, whole row groups are
-
-
-def require_pyarrow() -> Any:
-    """The package pyarrow."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingDependency("pyarrow", extra="parquet", why="to read and write parquet") from error
-    return pa
 
 
 @dataclass(frozen=True)
@@ -84,9 +75,10 @@ class _ParquetFile(RecordFile):
     def __init__(self, url: str, columns: tuple[str, ...] | None) -> None:
         pa = require_pyarrow()
         self._url, self._columns = url, columns
-        self._stream = ByteRanges(url).stream()
-        try:
-            self._file = pa.parquet.ParquetFile(self._stream, buffer_size=_PAGES, pre_buffer=False)
+        data = ByteRanges(url)
+        self._stream = data.stream()
+        try:  # a local file is read by pyarrow itself, with two copies less
+            self._file = pa.parquet.ParquetFile(data.path or self._stream, buffer_size=_PAGES, pre_buffer=False)
         except pa.ArrowInvalid as error:
             self._stream.close()
             raise FormatError(f"not a parquet file: {error}", Where(shard=url), hint="copy it again") from error
@@ -128,7 +120,7 @@ class _ParquetFile(RecordFile):
             number += batch.num_rows
 
     def close(self) -> None:
-        self._file.close()
+        self._file.close(force=True)
         self._stream.close()
 
 

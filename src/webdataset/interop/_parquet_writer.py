@@ -14,7 +14,7 @@ from webdataset.codecs import AUDIO_EXTENSIONS, IMAGE_EXTENSIONS
 from webdataset.errors import EncodingError, Where
 
 from ._field_mapping import KEY, extension_of
-from ._parquet import require_pyarrow
+from ._pyarrow import require_pyarrow
 from ._record_format import Record, RecordSink
 
 Writer = Callable[[Any, Any], Any]  # (stream, schema) → something with write_table and close
@@ -68,7 +68,7 @@ class ArrowSink(RecordSink):
         known = set(self._schema.names)
         for number, row in enumerate(rows, self._written):
             if not known.issuperset(row):
-                raise self._misfit(number, sorted(set(row) - known)[0], "is not in the first rows of the file")
+                raise self._misfit(number, min(set(row) - known), "is not in the first rows of the file")
         columns = [self._column(field, rows) for field in self._schema]
         self._writer.write_table(self._pa.Table.from_arrays(columns, schema=self._schema))
         self._written += len(rows)
@@ -104,7 +104,9 @@ class ArrowSink(RecordSink):
             kind = _media_kind(name) if all(isinstance(value, bytes | None) for value in values) else None
             if kind is not None:
                 features[name] = {"_type": kind}
-                fields.append(self._pa.field(name, self._pa.struct({"bytes": self._pa.binary(), "path": self._pa.string()})))
+
+                media = self._pa.struct({"bytes": self._pa.binary(), "path": self._pa.string()})
+                fields.append(self._pa.field(name, media))
                 continue
             fields.append(self._pa.field(name, self._type(name, values)))
         metadata = None

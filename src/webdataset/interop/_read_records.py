@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -70,7 +70,7 @@ class ReadRecords(Source):
         with self._open(url) as file:
             return self._sample(url, number, file[number])
 
-    def _samples(self, url: str, start: int) -> Iterator[tuple[int, Record]]:
+    def _samples(self, url: str, start: int) -> Generator[tuple[int, Record], None, None]:
         try:
             with self._open(url) as file:
                 for number, record in enumerate(file.records(start), start):
@@ -233,9 +233,7 @@ def listed_parts(kind: Format, source: Any) -> list[Part]:
     return parts
 
 
-def find_mapping(
-    kind: Format, parts: list[Part], mapping: Any, key: str | None, *, by_extension: bool
-) -> FieldMapping:
+def find_mapping(kind: Format, parts: list[Part], mapping: Any, key: str | None, *, by_extension: bool) -> FieldMapping:
     """The mapping that was asked for, or a guess from the first records."""
     if mapping is None:
         with kind.open(parts[0]) as file, closing(file.records()) as records:  # type: ignore[type-var]  # generators
@@ -255,7 +253,9 @@ def _first(records: Iterator[Record]) -> list[Record]:
     size = 0
     for record in islice(records, LOOK_AT):
         found.append(record)
-        size += sum(len(value) if isinstance(value, bytes) else getattr(value, "nbytes", 0) for value in record.values())
+        size += sum(
+            len(value) if isinstance(value, bytes) else getattr(value, "nbytes", 0) for value in record.values()
+        )
         if size > _LOOK_AT_BYTES:
             break
     return found

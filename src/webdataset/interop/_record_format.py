@@ -56,7 +56,7 @@ class RecordFile(ABC):
         """The fields and their types, where the file itself states them."""
         return None
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most formats have something to release, not all
         """Release what is open."""
 
     def __enter__(self) -> Self:

@@ -11,7 +11,6 @@ from webdataset.errors import SpecError
 from ._format_table import find_format
 from ._record_format import Format, Record, RecordSink
 
-
 _NUMBER = re.compile(r"%\d*d")
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from webdataset import stores
 from webdataset.errors import FormatError, ShardNotFound, StaleIndex, StoreError, Where
 
+from ._tfrecord_frames import scan_tfrecord
+
 _SUFFIXES = (".tfindex", ".idx")
 
 
@@ -24,8 +26,6 @@ def write_tfrecord_index(url: str, index: str | None = None) -> str:
     >>> stores.read_range(write_tfrecord_index("memory://docs/b.tfrecord"), 0, 11)
     b'0 30\n30 30\n'
     """
-    from ._tfrecord import scan_tfrecord
-
     target = index if index is not None else _stem(url) + _SUFFIXES[0]
     with stores.open_write(target) as stream:
         stream.write(index_text(scan_tfrecord(url)))

@@ -12,10 +12,10 @@ from webdataset import stores
 from webdataset.codecs import encode_field
 from webdataset.errors import EncodingError, SpecError, Where, located
 
+from ._crc32c import crc32c_function, masked
 from ._field_mapping import extension_of
 from ._record_format import Record, RecordSink
 from ._tf_example import Feature, Steps, write_example
-from ._tfrecord import crc32c_function, masked
 
 _WINDOW = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
 
@@ -58,10 +58,10 @@ class TFRecordSink(RecordSink):
 
 
 def as_feature(name: str, value: Any) -> Feature:
-    """A value as a list of bytes, an array of int64 or an array of float32, if nothing of it is lost.
+    r"""A value as a list of bytes, an array of int64 or an array of float32, if nothing of it is lost.
 
     >>> as_feature("label", 7), as_feature("text", "héllo"), as_feature("x", [1.5, 2.5])
-    (array([7]), [b'h\\xc3\\xa9llo'], array([1.5, 2.5], dtype=float32))
+    (array([7]), [b'h\xc3\xa9llo'], array([1.5, 2.5], dtype=float32))
     >>> as_feature("x", 0.1)
     Traceback (most recent call last):
     webdataset.errors.EncodingError: 0.1 is not a float32, and a feature has no other floats – field x – ...

@@ -35,9 +35,7 @@ def to_hf(urls: Any, *, features: Any = None, streaming: bool = True) -> Any:
     known = datasets.Features(features) if features is not None else _features(files[0], datasets)
     kind = datasets.IterableDataset if streaming else datasets.Dataset
     options = {} if streaming else {"keep_in_memory": False}
-    return kind.from_generator(
-        _samples, features=known, gen_kwargs={"urls": files, "fields": tuple(known)}, **options
-    )
+    return kind.from_generator(_samples, features=known, gen_kwargs={"urls": files, "fields": tuple(known)}, **options)
 
 
 def _features(url: str, datasets: Any) -> Any:

@@ -60,9 +60,8 @@ class _ZipFile(RecordFile):
                 seen.add(key)
                 samples.append((key, {}))
             if field.lower() in samples[-1][1]:
-                raise DuplicateField(
-                    "the sample has this field twice", Where(field=field, key=key, member=info.filename, shard=self._url)
-                )
+                where = Where(field=field, key=key, member=info.filename, shard=self._url)
+                raise DuplicateField("the sample has this field twice", where)
             samples[-1][1][field.lower()] = info
         return samples
 

@@ -42,7 +42,9 @@ def reader_args(urls: Any, index: str | os.PathLike[str] | None = None) -> Reade
             raise SpecError(f"DALI cannot read {scheme}:", Where(shard=url), hint="copy the shards to a local disk")
         local = stores.is_local(url) if scheme in {"", "file"} else None
         if local is None and place is None:
-            raise SpecError("DALI needs local indexes for remote shards", Where(shard=url), hint="name a directory: index=")
+            raise SpecError(
+                "DALI needs local indexes for remote shards", Where(shard=url), hint="name a directory: index="
+            )
         if load_index(url, place) is None:
             save_index(build_index(url), url, place)
         paths.append(local or url)
