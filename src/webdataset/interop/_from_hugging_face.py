@@ -149,6 +149,12 @@ def from_hf(
 ) -> HuggingFaceDataset:
     """A Hugging Face dataset as a pipeline of samples.
 
+    >>> datasets = require_datasets()
+    >>> rows = datasets.Dataset.from_dict({"text": ["a cat", "a dog"], "label": [0, 1]})
+    >>> dataset = from_hf(rows)
+    >>> list(dataset.to_tuple("text.txt", "cls")), len(dataset), str(dataset.mapping)
+    ([('a cat', 0), ('a dog', 1)], 2, 'text:text.txt,label:cls')
+
     Images and sounds stay compressed, as in a tar shard; `decode("rgb8")` decodes them. A checkpoint of a streaming
     dataset goes on where it was, with the same number of ranks and workers.
 

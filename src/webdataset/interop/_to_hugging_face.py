@@ -21,6 +21,11 @@ _LOOK_AT = 100
 def to_hf(urls: Any, *, features: Any = None, streaming: bool = True) -> Any:
     """Tar shards as a Hugging Face dataset.
 
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://docs/hf.tar", [{"__key__": "a", "txt": "a cat", "cls": 0}])
+    >>> list(to_hf(shard))
+    [{'__key__': 'a', 'cls': 0, 'txt': 'a cat'}]
+
     Images and sounds become `Image()` and `Audio()`, numbers `int64`, text and JSON `string`, and everything else
     `binary`. A field that a sample lacks is None; one that is not among the features is an error. Streaming datasets
     are split by shard among nodes and workers, and have `state_dict`.
