@@ -70,7 +70,7 @@ def test_a_conversion_is_resumed_file_by_file(tfrecords, tmp_path):
     with pytest.raises(wds.TruncatedShard):
         interop.convert(tfrecords, str(tmp_path / "out-%d.tar"))
     path.write_bytes(good)
-    done = interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), resume=True)
+    done = interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), existing="skip")
     assert done.skipped == (str(tmp_path / "out-0.tar"),)
     assert done.samples == 8
     for number, name in enumerate(whole.files):
@@ -82,8 +82,8 @@ def test_limits_make_files_of_that_size(tfrecords, tmp_path):
     assert [len(tar_samples(file)) for file in done.files] == [5, 5, 2]
     keys = [sample["__key__"] for sample in tar_samples(*done.files)]
     assert len(set(keys)) == 12
-    with pytest.raises(wds.SpecError, match="resume=True needs"):
-        interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), maxcount=5, resume=True)
+    with pytest.raises(wds.SpecError, match="can go on where it was"):
+        interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), maxcount=5, existing="skip")
 
 
 def test_one_target_takes_everything(tfrecords, tmp_path):

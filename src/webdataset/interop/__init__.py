@@ -32,7 +32,7 @@ from . import dali
 from ._beton import Beton
 from ._beton_fields import ImageOptions
 from ._cifar import Cifar
-from ._convert import Converted, Written, convert
+from ._convert import Converted, Written, convert, suggest_mapping
 from ._field_mapping import FieldMapping, Pair
 from ._format_table import FORMATS, find_format
 from ._from_hugging_face import HuggingFaceDataset, ReadHuggingFace, from_hf
@@ -92,6 +92,7 @@ __all__ = [
     "guess_mapping",
     "parse_example",
     "read",
+    "suggest_mapping",
     "to_hf",
     "write",
     "write_example",

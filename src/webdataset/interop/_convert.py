@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from webdataset import stores
-from webdataset.errors import ShardNotFound, SpecError
+from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
 
 from ._field_mapping import KEY, FieldMapping
 from ._format_table import find_format
 from ._read_records import check_schema, counter_key, find_mapping, listed_parts, sample_of
 from ._record_format import Format, Part, Schema
 from ._rolling_sink import RollingSink, is_series
+
+EXISTING = ("replace", "refuse", "skip")
+
+
+class Submits(Protocol):
+    """Anything with the `submit` of `concurrent.futures`."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
+        """Begin `fn(*args)` and return its future."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,21 @@ class Converted:
     mapping: FieldMapping
 
 
+def suggest_mapping(
+    source: Any, target: str = "out.tar", *, source_format: Any = None, target_format: Any = None
+) -> FieldMapping:
+    """The mapping that `convert` uses when it is given none.
+
+    >>> from webdataset.interop import write
+    >>> write([{"image/height": 7}], "memory://docs/suggest.tfrecord")
+    1
+    >>> print(suggest_mapping("memory://docs/suggest.tfrecord"))
+    image/height:image_height.cls
+    """
+    reader, writer = find_format(source_format, source), find_format(target_format, target)
+    return find_mapping(reader, listed_parts(reader, source), None, None, by_extension=writer.by_extension)
+
+
 def convert(
     source: Any,
     target: str,
@@ -52,8 +77,8 @@ def convert(
     key: str | None = None,
     maxcount: float | None = None,
     maxsize: float | None = None,
-    executor: Executor | None = None,
-    resume: bool = False,
+    executor: Submits | None = None,
+    existing: str = "replace",
     progress: Callable[[Written], None] | None = None,
 ) -> Converted:
     """Convert a dataset from one format to another.
@@ -70,7 +95,7 @@ def convert(
     samples go into files of that size, one after another. Without `%06d` there is one output file or directory.
 
     A file appears under its name when it is complete. An error ends the conversion; files that are complete stay, and
-    `resume=True` goes on after them.
+    `existing="skip"` goes on after them.
 
     Args:
         source: paths or URLs as `WebDataset` takes them, or the directory of a dataset.
@@ -82,21 +107,29 @@ def convert(
         key: the field of the records that becomes the key; by default their own `__key__`, else a counter.
         maxcount: most samples in a file.
         maxsize: a file is full when it has at least so many bytes.
-        executor: anything with `submit`, such as `ProcessPoolExecutor`, Dask's or Ray's.
-        resume: leave files alone that are there already (only where input files become output files by number).
+        executor: anything with the `submit` of `concurrent.futures`: local processes, Dask, Ray, …
+        existing: what to do with output files that are there already: "replace" them, "refuse" to begin, or "skip"
+            their input files (only where input files become output files by number).
         progress: called after each input file.
     """
     reader, writer = find_format(source_format, source), find_format(target_format, target)
+    if existing not in EXISTING:
+        raise SpecError(f"existing={existing!r} is not known", hint=f"take one of {', '.join(EXISTING)}")
     if not writer.writes:
         raise SpecError(f"{writer.name} cannot be written", hint="choose another format for the target")
     parts = listed_parts(reader, source)
     fields = find_mapping(reader, parts, mapping, key, by_extension=writer.by_extension)
     job = _Job(reader, writer, target, fields, len(parts), _schema(reader, parts[0]), parts[0].url)
     by_number = is_series(target) and len(parts) > 1 and maxcount is None and maxsize is None and not writer.directory
+    if existing == "refuse":
+        _refuse_existing(target, len(parts) if by_number else 1, directory=writer.directory)
     if by_number:
-        return _each(job, parts, executor, progress, resume=resume)
-    if resume:
-        raise SpecError("resume=True needs several input files and a %06d in the target", hint="start again without it")
+        return _each(job, parts, executor, progress, resume=existing == "skip")
+    if existing == "skip":
+        raise SpecError(
+            "only a conversion from several input files to files by number can go on where it was",
+            hint="put %06d into the target and leave the limits out, or begin again",
+        )
     limits = {"maxcount": maxcount or 100000, "maxsize": maxsize or 3e9}
     written = _write(job, target, list(enumerate(parts)), limits, progress)
     return Converted(written.samples, written.files, (), fields)
@@ -118,7 +151,7 @@ class _Job:
 def _each(
     job: _Job,
     parts: list[Part],
-    executor: Executor | None,
+    executor: Submits | None,
     progress: Callable[[Written], None] | None,
     *,
     resume: bool,
@@ -138,7 +171,7 @@ def _each(
     return Converted(sum(written.samples for written in done), ordered, skipped, job.mapping)
 
 
-def _run(job: _Job, todo: list[tuple[int, Part]], executor: Executor | None) -> Any:
+def _run(job: _Job, todo: list[tuple[int, Part]], executor: Submits | None) -> Any:
     if executor is None:
         yield from (_write_one(job, *item) for item in todo)
         return
@@ -182,6 +215,13 @@ def _write(
 def _schema(reader: Format, part: Part) -> Schema | None:
     with reader.open(part) as file:
         return file.schema
+
+
+def _refuse_existing(target: str, count: int, *, directory: bool) -> None:
+    names = [target % number for number in range(count)] if is_series(target) else [target]
+    for name in names:
+        if _exists(f"{name.rstrip('/')}/index.json" if directory else name):
+            raise StoreError("the output exists already", Where(shard=name), hint="replace it, or name another")
 
 
 def _exists(url: str) -> bool:

@@ -39,6 +39,7 @@ Parallel work:
 
 from ._cat import cat
 from ._create import FORMATS, Making, create
+from ._engines import open_engine
 from ._expression import Expression
 from ._join import join
 from ._map_shards import map_shards
@@ -71,6 +72,7 @@ __all__ = [
     "join",
     "map_shards",
     "mix",
+    "open_engine",
     "parse_mix_source",
     "parse_shares",
     "partition",
