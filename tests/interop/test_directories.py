@@ -330,3 +330,63 @@ print(json.dumps(rows))
     for row, original in zip(read, ROWS, strict=True):
         pixels = _decoded(original["jpg"]).astype(int)
         assert np.abs(np.array(row[4]) - pixels).mean() < 12  # two JPEG decoders, on noise
+
+
+# --- damage of every kind --------------------------------------------------------------------------------------------
+
+
+def damaged(data, places):
+    data = bytearray(data)
+    for place, value in places:
+        data[place % len(data)] = value
+    return bytes(data)
+
+
+PLACES = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4)
+
+
+def refused_or_read(root, kind):
+    try:
+        for part in kind.parts(root):
+            with kind.open(part) as file:
+                for number in range(min(len(file), 10)):
+                    file[number]
+    except wds.WebDatasetError:
+        pass
+
+
+def store(url, data):
+    from webdataset import stores
+
+    with stores.open_write(url) as stream:
+        stream.write(data)
+
+
+@settings(max_examples=60)
+@given(PLACES, st.booleans())
+def test_damaged_mds_is_refused_or_read(places, in_index):
+    index, shard = (GOLDEN / "mds" / "index.json").read_bytes(), (GOLDEN / "mds" / "shard.00000.mds").read_bytes()
+    store("memory://bad/mds/index.json", damaged(index, places) if in_index else index)
+    store("memory://bad/mds/shard.00000.mds", shard if in_index else damaged(shard, places))
+    refused_or_read("memory://bad/mds", MDS(check=False))
+
+
+@settings(max_examples=60)
+@given(PLACES, st.booleans(), st.sampled_from(["litdata", "litdata-zstd"]))
+def test_damaged_litdata_is_refused_or_read(places, in_index, name):
+    index, chunk = (GOLDEN / name / "index.json").read_bytes(), (GOLDEN / name / "chunk-0-0.bin").read_bytes()
+    store("memory://bad/lit/index.json", damaged(index, places) if in_index else index)
+    store("memory://bad/lit/chunk-0-0.bin", chunk if in_index else damaged(chunk, places))
+    refused_or_read("memory://bad/lit", LitData())
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.integers(0, 23), st.integers(24, 11_100)), st.integers(0, 255)), min_size=1, max_size=3
+    )
+)
+def test_a_damaged_beton_is_refused_or_read(places):
+    data = gzip.decompress((GOLDEN / "ffcv.beton.gz").read_bytes())
+    store("memory://bad/a.beton", damaged(data, places))
+    refused_or_read("memory://bad/a.beton", Beton())

@@ -91,6 +91,28 @@ def test_a_schema_that_changes_between_files_is_an_error(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a-0.parquet", "a-1.parquet"]
 
 
+def test_a_pipeline_refuses_a_schema_that_changes(tmp_path):
+    interop.write([{"a": 1}], str(tmp_path / "a-0.parquet"))
+    interop.write([{"a": "x"}], str(tmp_path / "a-1.parquet"))
+    dataset = interop.read(str(tmp_path / "a-{0..1}.parquet"))
+    with pytest.raises(wds.FormatError, match="the field a is string, and int64 in"):
+        list(dataset)
+    seen = []
+    lenient = interop.read(str(tmp_path / "a-{0..1}.parquet"), handler=lambda error: seen.append(error) or True)
+    assert len(list(lenient)) == 1
+    assert len(seen) == 1
+
+
+def test_random_access_keeps_the_last_file_open(tmp_path):
+    for part in range(2):
+        interop.write([{"a": 10 * part + n} for n in range(5)], str(tmp_path / f"a-{part}.parquet"))
+    dataset = interop.read(str(tmp_path / "a-{0..1}.parquet"), mapping="a:cls")
+    assert [dataset[n]["cls"] for n in (9, 0, 1, 8, 4, 5)] == [14, 0, 1, 13, 4, 10]
+    with pytest.raises(IndexError, match="sample 10 of 10"):
+        dataset[10]
+    dataset.close()
+
+
 def test_a_row_that_does_not_fit_is_an_error_and_nothing_is_written(tmp_path):
     rows = [{"a": 1}, {"a": 2}, {"a": "three"}]
     with pytest.raises(wds.EncodingError, match="row 2: the field does not fit int64"):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.errors import FormatError, WebDatasetError, Where
+from webdataset.errors import FormatError, Where
 
 from ._beton_fields import (
     BYTES,
@@ -37,7 +37,7 @@ from ._beton_fields import (
     row_type,
 )
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record
+from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
 
 _ROWS = 4096  # rows of the table that are read at once
 
@@ -107,6 +107,8 @@ class _BetonFile(RecordFile):
                 Where(shard=self._url, offset=16),
                 hint="the file was not completed, or was cut",
             )
+        if self._rows_at + self._count * self._row.itemsize > table:
+            raise FormatError(f"there is no room for {self._count} samples", Where(shard=self._url, offset=8))
         self._addresses, self._lengths = self._allocations(table)
 
     def _allocations(self, table: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -143,10 +145,9 @@ class _BetonFile(RecordFile):
         for each, cell in zip(self._fields, row, strict=True):
             try:
                 record[each.name] = self._value(each, cell)
-            except (WebDatasetError, ValueError) as error:
-                what = error.what if isinstance(error, WebDatasetError) else str(error)
+            except Exception as error:  # any decoder, on any bytes
                 at = self._rows_at + number * self._row.itemsize
-                raise bad_record(f"field {each.name}: {what}", self._url, number, at) from error
+                raise bad_record(f"field {each.name}: {reason(error)}", self._url, number, at) from error
         return record
 
     def _value(self, each: BetonField, cell: Any) -> Any:

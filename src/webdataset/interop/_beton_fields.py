@@ -87,7 +87,7 @@ def parse_field(name: str, kind: int, arguments: bytes) -> BetonField:
     try:
         descr = json.loads(text)
         dtype = np.dtype(descr[0][1]) if len(descr) == 1 and descr[0][0] == "" else np.dtype([tuple(d) for d in descr])
-    except (ValueError, TypeError, IndexError) as error:
+    except Exception as error:  # NumPy has many words for a type that it does not know
         raise FormatError(f"the type of the field {name} is damaged: {error}") from error
     if dtype.hasobject:
         raise FormatError(f"the field {name} holds Python objects")

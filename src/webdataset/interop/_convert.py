@@ -12,7 +12,7 @@ from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
 
 from ._field_mapping import KEY, FieldMapping
 from ._format_table import find_format
-from ._read_records import check_schema, counter_key, find_mapping, listed_parts, sample_of
+from ._read_records import check_schema, counter_key, find_mapping, listed_parts, sample_of, schema_of
 from ._record_format import Format, Part, Schema
 from ._rolling_sink import RollingSink, is_series
 
@@ -119,7 +119,7 @@ def convert(
         raise SpecError(f"{writer.name} cannot be written", hint="choose another format for the target")
     parts = listed_parts(reader, source)
     fields = find_mapping(reader, parts, mapping, key, by_extension=writer.by_extension)
-    job = _Job(reader, writer, target, fields, len(parts), _schema(reader, parts[0]), parts[0].url)
+    job = _Job(reader, writer, target, fields, len(parts), schema_of(reader, parts[0]), parts[0].url)
     by_number = is_series(target) and len(parts) > 1 and maxcount is None and maxsize is None and not writer.directory
     if existing == "refuse":
         _refuse_existing(target, len(parts) if by_number else 1, directory=writer.directory)
@@ -210,11 +210,6 @@ def _write(
             if progress is not None:
                 progress(Written(sink.total - before, tuple(sink.files)))
     return Written(sink.total, tuple(sink.files))
-
-
-def _schema(reader: Format, part: Part) -> Schema | None:
-    with reader.open(part) as file:
-        return file.schema
 
 
 def _refuse_existing(target: str, count: int, *, directory: bool) -> None:

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from webdataset.codecs import unpickle_loads
-from webdataset.errors import FormatError, WebDatasetError, Where
+from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 
 from ._byte_ranges import ByteRanges
 from ._mds import inner_url, read_index
 from ._mds_values import decode_pixels
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, reason
 
 _ARRAYS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -66,8 +66,11 @@ class _Chunk(RecordFile):
     def __init__(self, part: Part) -> None:
         self._url = part.url
         chunk, config = part.details
-        self._formats: list[str] = config["data_format"]
-        self._spec = json.loads(config["data_spec"])[1]
+        try:
+            self._formats: list[str] = list(config["data_format"])
+            self._spec = json.loads(config["data_spec"])[1]
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise FormatError(f"the index does not tell the types: {error}", Where(shard=part.url)) from error
         packed = config.get("compression") is not None and config.get("compression_level") != "batch"
         self._data = ByteRanges(part.url, config["compression"] if packed else None)
         try:
@@ -108,7 +111,10 @@ class _Chunk(RecordFile):
         if not 0 <= number < len(self):
             raise IndexError(f"item {number} of {len(self)} in {self._url}")
         begin, end = self._offsets[number : number + 2]
-        data = self._data.read(begin, end - begin) if self._blocks is None else self._blocks.read(number)
+        try:
+            data = self._data.read(begin, end - begin) if self._blocks is None else self._blocks.read(number)
+        except Exception as error:
+            raise bad_record(reason(error), self._url, number, None if self._blocks else begin) from error
         at = 4 * len(self._formats)
         sizes = np.frombuffer(data[:at], "<u4").tolist()
         leaves = []
@@ -117,14 +123,22 @@ class _Chunk(RecordFile):
                 if at + size > len(data):
                     raise FormatError("it ends after the item")
                 leaves.append(_decode(kind, data[at : at + size]))
-            except (WebDatasetError, ValueError, KeyError, IndexError, struct.error) as error:
-                what = error.what if isinstance(error, WebDatasetError) else f"{error}"
-                raise bad_record(f"a leaf of type {kind}: {what}", self._url, number, begin + at) from error
+            except UnsafeContent as error:
+                add_where(error, shard=self._url, offset=begin + at)
+                raise
+            except Exception as error:  # any decoder, on any bytes
+                raise bad_record(f"a leaf of type {kind}: {reason(error)}", self._url, number, begin + at) from error
             at += size
-        tree = _tree(self._spec, iter(leaves))
+        tree = self._tree_of(leaves, number)
         if isinstance(tree, dict):
             return tree
         return dict(enumerate_names(tree)) if isinstance(tree, list | tuple) else {"item": tree}
+
+    def _tree_of(self, leaves: list[Any], number: int) -> Any:
+        try:
+            return _tree(self._spec, iter(leaves))
+        except Exception as error:
+            raise bad_record(f"the index does not fit the item: {reason(error)}", self._url, number) from error
 
     def close(self) -> None:
         self._data.close()

@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from webdataset import stores
-from webdataset.errors import FormatError, WebDatasetError, Where
+from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 
 from ._byte_ranges import ByteRanges
 from ._mds_values import decode_value
-from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record
+from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class MDS(Format):
             raise FormatError(
                 f"the version of the index is {version}, and 2 is known", Where(shard=f"{root}/index.json")
             )
-        return [_part(root, shard) for shard in index["shards"]]
+        return [_part(root, shard) for shard in index.get("shards", ())]
 
     def open(self, part: Part) -> RecordFile:
         """Open one shard."""
@@ -93,9 +93,11 @@ def inner_url(root: str, name: str) -> str:
 def _part(root: str, shard: dict[str, Any]) -> Part:
     try:
         stored = shard["zip_data"] or shard["raw_data"]
+        for each in (stored, shard["raw_data"]):
+            _ = each["bytes"] + 0, each["hashes"].items()
         return Part(inner_url(root, stored["basename"]), shard)
-    except (KeyError, TypeError) as error:
-        raise FormatError(f"the index lacks {error}", Where(shard=f"{root}/index.json")) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"the index is damaged: {error!r}", Where(shard=f"{root}/index.json")) from error
 
 
 class _MDSShard(RecordFile):
@@ -157,9 +159,11 @@ class _MDSShard(RecordFile):
                 raise bad_record(f"the column {name} ends after the sample", self._url, number, begin + at)
             try:
                 record[name] = decode_value(encoding, data[at : at + size])
-            except (WebDatasetError, ValueError, struct.error) as error:
-                what = error.what if isinstance(error, WebDatasetError) else str(error)
-                raise bad_record(f"column {name}: {what}", self._url, number, begin + at) from error
+            except UnsafeContent as error:
+                add_where(error, shard=self._url, offset=begin + at)
+                raise
+            except Exception as error:  # any decoder, on any bytes
+                raise bad_record(f"column {name}: {reason(error)}", self._url, number, begin + at) from error
             at += size
         return record
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any, Self
 
@@ -41,6 +42,7 @@ class ReadRecords(Source):
     parts: tuple[Part, ...]
     mapping: FieldMapping | None = None
     handler: Handler = field(default=reraise_exception)
+    schema: Schema | None = None  # of the first file, which the others must have too
 
     def start(self, during: Pass) -> InFile:
         """No file is open."""
@@ -67,26 +69,38 @@ class ReadRecords(Source):
         """Read one sample again."""
         address, number, _ = origin
         url = url_from_json(address)
-        with self._open(url) as file:
-            return self._sample(url, number, file[number])
+        with self.open(url) as file:
+            return self.sample(url, number, file[number])
 
     def _samples(self, url: str, start: int) -> Generator[tuple[int, Record], None, None]:
         try:
-            with self._open(url) as file:
+            with self.open(url) as file:
                 for number, record in enumerate(file.records(start), start):
-                    yield number, self._sample(url, number, record)
+                    yield number, self.sample(url, number, record)
         except Exception as error:
             if not self.handler(error):
                 raise EndOfStreamError from error
 
-    def _open(self, url: str) -> RecordFile:
-        return self.format.open(next((part for part in self.parts if part.url == url), Part(url)))
+    def open(self, url: str) -> RecordFile:
+        """Open one file of the dataset."""
+        number = self._numbers.get(url)
+        file = self.format.open(Part(url) if number is None else self.parts[number])
+        try:
+            check_schema(file.schema, self.schema, url, self.parts[0].url)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
-    def _sample(self, url: str, number: int, record: Record) -> Record:
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {part.url: number for number, part in enumerate(self.parts)}
+
+    def sample(self, url: str, number: int, record: Record) -> Record:
+        """The sample of a record."""
         if self.mapping is None:
             return {**record, "__url__": url}
-        part = next((index for index, part in enumerate(self.parts) if part.url == url), 0)
-        key = counter_key(part, number, len(self.parts))
+        key = counter_key(self._numbers.get(url, 0), number, len(self.parts))
         return {**sample_of(self.mapping, record, key, self.format, url, number), "__url__": url}
 
 
@@ -151,6 +165,7 @@ class RecordDataset(TypedPipeline):
     def __init__(self, stage: ReadRecords, *, shardshuffle: bool) -> None:
         super().__init__()
         self.stage_of_records = stage
+        self._last = _LastOpened()
         for each in (
             shards.SimpleShardList([part.url for part in stage.parts]),
             shards.ShareShards("rank"),
@@ -175,9 +190,18 @@ class RecordDataset(TypedPipeline):
         wanted = number
         for part, length in zip(self.stage_of_records.parts, self._lengths(), strict=True):
             if 0 <= wanted < length:
-                return self.stage_of_records.recall(Origin(part.url, wanted, -1))
+                file = self._last.open(self.stage_of_records, part.url)
+                return self.stage_of_records.sample(part.url, wanted, file[wanted])
             wanted -= length
         raise IndexError(f"sample {number} of {len(self)}")
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._last.close()
+        super().close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_last": _LastOpened()}
 
     def _lengths(self) -> list[int]:
         known: list[int] | None = getattr(self, "_known_lengths", None)
@@ -188,6 +212,28 @@ class RecordDataset(TypedPipeline):
                     known.append(len(file))
             self._known_lengths = known
         return known
+
+
+class _LastOpened:
+    """The file that was read last: neighbours are often asked for together, and some formats look at it when opened."""
+
+    def __init__(self) -> None:
+        self._url: str | None = None
+        self._file: RecordFile | None = None
+
+    def open(self, stage: ReadRecords, url: str) -> RecordFile:
+        if self._file is None or self._url != url:
+            self.close()
+            self._file, self._url = stage.open(url), url
+        return self._file
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def read(
@@ -220,7 +266,8 @@ def read(
     kind = find_format(format, source)
     parts = listed_parts(kind, source)
     fields = None if mapping is False else find_mapping(kind, parts, mapping, key, by_extension=True)
-    return RecordDataset(ReadRecords(kind, tuple(parts), fields, handler), shardshuffle=bool(shardshuffle))
+    schema = schema_of(kind, parts[0]) if len(parts) > 1 else None
+    return RecordDataset(ReadRecords(kind, tuple(parts), fields, handler, schema), shardshuffle=bool(shardshuffle))
 
 
 def listed_parts(kind: Format, source: Any) -> list[Part]:
@@ -280,6 +327,12 @@ def sample_of(
         error.what = f"record {number}: {error.what}"
         add_where(error, shard=url)
         raise
+
+
+def schema_of(kind: Format, part: Part) -> Schema | None:
+    """The fields and types of one file, where it states them."""
+    with kind.open(part) as file:
+        return file.schema
 
 
 def check_schema(schema: Schema | None, first: Schema | None, url: str, first_url: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from webdataset import shards
-from webdataset.errors import FormatError, SpecError, Where
+from webdataset.errors import FormatError, SpecError, WebDatasetError, Where
 
 Record = dict[str, Any]
 Schema = dict[str, str]  # name of a field → its type in the words of the format
@@ -113,6 +113,17 @@ class Format(ABC):
     def create(self, url: str) -> RecordSink:
         """Begin to write one file, or one directory."""
         raise SpecError(f"{self.name} cannot be written", Where(shard=url), hint="choose another format to write")
+
+
+def reason(error: Exception) -> str:
+    """What an error says, without the place that the caller knows better.
+
+    >>> reason(FormatError("the array is damaged", Where(offset=3))), reason(KeyError("x"))
+    ('the array is damaged', "KeyError: 'x'")
+    """
+    if isinstance(error, WebDatasetError):
+        return error.what
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 def bad_record(

@@ -67,15 +67,14 @@ class _TFRecordFile(RecordFile):
     def __init__(self, url: str, options: TFRecord) -> None:
         self._url, self._options = url, options
         self._crc = crc32c_function()
-        stores.open_read(url).close()
 
     def __len__(self) -> int:
         return len(self._extents)
 
     def records(self, start: int = 0) -> Iterator[Record]:
         first = int(self._extents[start][0]) if 0 < start < len(self) and not self._compressed else 0
-        skip = 0 if first or not start else start
-        for number, (offset, payload) in enumerate(self.frames(first), start - skip):
+        skip = 0 if first else start
+        for number, (offset, payload) in enumerate(self.frames(first, start - skip), start - skip):
             if number >= start:
                 yield self._parsed(payload, number, offset)
 
@@ -85,11 +84,11 @@ class _TFRecordFile(RecordFile):
             raise IndexError(f"record {number} of {count} in {self._url}")
         return next(self.records(number % count))
 
-    def frames(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """(offset, payload) of every record, checked, from the frame at byte `start` on."""
+    def frames(self, start: int = 0, number: int = 0) -> Iterator[tuple[int, bytes]]:
+        """(offset, payload) of every record, checked, from frame `number` at byte `start` on."""
         check = self._crc if self._options.check else None
         with closing(open_frames(self._url, start, self._crc)) as stream:
-            yield from read_frames(stream, self._url, start, self._crc, check)
+            yield from read_frames(stream, self._url, start, number, self._crc, check)
 
     def _parsed(self, payload: bytes, number: int, offset: int) -> Record:
         try:

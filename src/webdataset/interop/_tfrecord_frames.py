@@ -57,9 +57,11 @@ def compression_of(head: bytes, crc: Any) -> bool:
     return head[:2] == b"\x1f\x8b" or (len(head) > 1 and head[0] == 0x78 and int.from_bytes(head[:2], "big") % 31 == 0)
 
 
-def read_frames(stream: Any, url: str, at: int, crc: Any, check: Any) -> Iterator[tuple[int, bytes]]:
-    """(offset, payload) of every frame of a stream that begins at byte `at`; `check` is None or the CRC function."""
-    number = 0
+def read_frames(stream: Any, url: str, at: int, number: int, crc: Any, check: Any) -> Iterator[tuple[int, bytes]]:
+    """(offset, payload) of every frame of a stream that begins with frame `number` at byte `at`.
+
+    `check` is the CRC function for payloads, or None.
+    """
     while header := _read(stream, 12):
         length = _checked_length(header, url, number, at, crc)
         payload = _read(stream, length)
