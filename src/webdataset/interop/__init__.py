@@ -9,7 +9,8 @@ runs (`pipeline`).
     _record_format      what a format, an open file and a sink are
     _format_table       which formats there are
     _field_mapping      names of records → fields of samples      _guess_mapping      a mapping from the first records
-    _read_records       a pipeline over files of any format       _rolling_sink       one file or a series
+    _sample_of_record   records → samples                         _read_records       a stage over files of any format
+    _record_dataset     a pipeline over files of any format       _rolling_sink       one file or a series
     _convert            from one format to another                _byte_ranges        bytes at any place of an object
     _tar_format         tar shards
     _tfrecord           TFRecord files, read                      _tfrecord_writer    and written
@@ -44,7 +45,8 @@ from ._mds import MDS
 from ._mnist import MNIST
 from ._npz_rows import Npz
 from ._parquet import Arrow, Parquet
-from ._read_records import ReadRecords, RecordDataset, read
+from ._read_records import ReadRecords
+from ._record_dataset import RecordDataset, read
 from ._record_format import Format, Part, Record, RecordFile, RecordSink
 from ._rolling_sink import RollingSink, write
 from ._tar_format import Tar

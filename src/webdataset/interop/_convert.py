@@ -12,9 +12,9 @@ from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
 
 from ._field_mapping import KEY, FieldMapping
 from ._format_table import find_format
-from ._read_records import check_schema, counter_key, find_mapping, listed_parts, sample_of, schema_of
 from ._record_format import Format, Part, Schema
 from ._rolling_sink import RollingSink, is_series
+from ._sample_of_record import check_schema, counter_key, find_mapping, listed_parts, sample_of, schema_of
 
 EXISTING = ("replace", "refuse", "skip")
 

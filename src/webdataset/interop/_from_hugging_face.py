@@ -16,8 +16,9 @@ from webdataset.pipeline import CheckEmpty
 from ._field_mapping import FieldMapping
 from ._guess_mapping import guess_mapping
 from ._parquet import rows_of
-from ._read_records import LOOK_AT, TypedPipeline, counter_key
+from ._record_dataset import TypedPipeline
 from ._record_format import Record
+from ._sample_of_record import LOOK_AT, counter_key
 
 logger = logging.getLogger(__name__)
 
