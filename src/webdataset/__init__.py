@@ -18,6 +18,7 @@ from webdataset import config
 if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers understand; a test compares the two
     from webdataset import cache as cache
     from webdataset import handlers as handlers
+    from webdataset import interop as interop
     from webdataset import pipeline as pipeline
     from webdataset.cache import FileCache as FileCache
     from webdataset.cache import LRUCleanup as LRUCleanup
@@ -63,6 +64,9 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.handlers import warn_and_continue as warn_and_continue
     from webdataset.handlers import warn_and_stop as warn_and_stop
     from webdataset.index import index_shards as index_shards
+    from webdataset.interop import dali as dali
+    from webdataset.interop import from_hf as from_hf
+    from webdataset.interop import to_hf as to_hf
     from webdataset.legacy import autodecode as autodecode
     from webdataset.legacy import compat as compat
     from webdataset.legacy import extradatasets as extradatasets
@@ -191,6 +195,7 @@ _HOME = {
     "webdataset.gopen": ("gopen_schemes"),
     "webdataset.handlers": ("ignore_and_continue ignore_and_stop reraise_exception warn_and_continue warn_and_stop"),
     "webdataset.index": ("index_shards"),
+    "webdataset.interop": ("dali from_hf to_hf"),
     "webdataset.loader": ("WebLoader profile progress"),
     "webdataset.pipeline": (
         "ArrayBatches DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix "
@@ -211,7 +216,7 @@ _HOME = {
     "webdataset.writers": ("ShardWriter TarWriter"),
 }
 _MODULES = (
-    "autodecode cache compat extradatasets filters gopen handlers iterators mix pipeline pytorch shardlists "
+    "autodecode cache compat extradatasets filters gopen handlers interop iterators mix pipeline pytorch shardlists "
     "tariterators tenbin utils writer"
 )
 _LAZY = {name: module for module, names in _HOME.items() for name in names.split()}

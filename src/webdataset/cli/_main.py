@@ -36,6 +36,7 @@ VERBS: dict[str, str] = {
     "recode": "_recode_command",
     "proc": "_proc_command",
     "mix": "_mix_command",
+    "convert": "_convert_command",
 }
 
 

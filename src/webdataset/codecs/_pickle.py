@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PICKLE_EXTENSIONS = ("pkl", "pickle", "pyd")
 
 
-def unpickle_loads(data: bytes) -> Any:
+def unpickle_loads(data: bytes, *, encoding: str = "ASCII") -> Any:
     r"""The value in a pickled field, built from harmless parts only.
 
     >>> unpickle_loads(pickle.dumps({"a": (1, 2.5, None)}))
@@ -34,11 +34,15 @@ def unpickle_loads(data: bytes) -> Any:
     >>> unpickle_loads(b"cos\nsystem\n(S'echo gotcha'\ntR.")
     Traceback (most recent call last):
     webdataset.errors.UnsafeContent: the pickle refers to os.system, which is not on the list of harmless names – ...
+
+    Args:
+        data: the pickle.
+        encoding: how text of Python 2 is read; its arrays need "latin-1".
     """
     _refuse_in_secure_mode()
     if safety.unsafe_pickle:
-        return pickle.loads(data)  # noqa: S301 - asked for, process-wide
-    return _restricted_loads(data)
+        return pickle.loads(data, encoding=encoding)  # noqa: S301 - asked for, process-wide
+    return _restricted_loads(data, encoding=encoding)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -93,5 +97,5 @@ def _refuse_in_secure_mode() -> None:
         raise UnsafeContent("Unpickling is not allowed for security reasons when enforce_security is set")
 
 
-def _restricted_loads(data: bytes, trusted: tuple[Any, ...] = ()) -> Any:
-    return Machine(bytes(data), Names(trusted), Budget(len(data))).run()
+def _restricted_loads(data: bytes, trusted: tuple[Any, ...] = (), encoding: str = "ASCII") -> Any:
+    return Machine(bytes(data), Names(trusted), Budget(len(data)), encoding).run()

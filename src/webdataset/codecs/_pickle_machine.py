@@ -56,10 +56,11 @@ class Machine(Scalars):
         data: the pickle.
         names: what it may refer to, call and build.
         budget: what it may spend.
+        encoding: of text that Python 2 wrote.
     """
 
-    def __init__(self, data: bytes, names: Names, budget: Budget) -> None:
-        super().__init__(data)
+    def __init__(self, data: bytes, names: Names, budget: Budget, encoding: str = "ASCII") -> None:
+        super().__init__(data, encoding)
         self._names, self._budget = names, budget
         self._outer: list[list[Any]] = []  # the stacks below the marks
         self._memo: dict[int, Any] = {}

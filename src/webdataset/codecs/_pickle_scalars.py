@@ -27,8 +27,9 @@ class Scalars:
     ['hello']
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, encoding: str = "ASCII") -> None:
         self._data = data
+        self._encoding = encoding
         self._at = 0
         self._stack: list[Any] = []
 
@@ -89,13 +90,13 @@ class Scalars:
         line = self._line()
         if len(line) < 2 or line[0] != line[-1] or line[:1] not in {b'"', b"'"}:
             raise FormatError("the pickle has a text without quotes")
-        self._stack.append(codecs.escape_decode(line[1:-1])[0].decode("ascii"))
+        self._stack.append(codecs.escape_decode(line[1:-1])[0].decode(self._encoding))
 
     def _binstring(self) -> None:
-        self._stack.append(self._take(self._number(I4)).decode("ascii"))
+        self._stack.append(self._take(self._number(I4)).decode(self._encoding))
 
     def _short_binstring(self) -> None:
-        self._stack.append(self._take(self._number(U1)).decode("ascii"))
+        self._stack.append(self._take(self._number(U1)).decode(self._encoding))
 
     def _unicode(self) -> None:
         self._stack.append(self._line().decode("raw-unicode-escape"))

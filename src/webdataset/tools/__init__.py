@@ -68,6 +68,7 @@ from ._create import FORMATS, Making, create
 from ._dataset_stats import DatasetStats, Distribution, dataset_stats
 from ._diff import Change, Difference, diff
 from ._doctor import Diagnosis, State, doctor
+from ._engines import open_engine
 from ._expression import Expression
 from ._field_table import field_rows
 from ._findings import RULES, Finding, Kind, Severity, Target
@@ -157,6 +158,7 @@ __all__ = [
     "list_samples",
     "map_shards",
     "mix",
+    "open_engine",
     "parse_mix_source",
     "parse_shares",
     "partition",

@@ -1,0 +1,208 @@
+"""Samples → `.beton` files."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tempfile
+from typing import IO, Any
+
+import numpy as np
+
+from webdataset import stores
+from webdataset.codecs import IMAGE_EXTENSIONS
+from webdataset.errors import EncodingError, SpecError, Where, located
+
+from ._beton_fields import (
+    BYTES,
+    DESCRIPTION,
+    FLOAT,
+    HEADER,
+    IMAGE,
+    INT,
+    JSON,
+    VERSION,
+    BetonField,
+    ImageOptions,
+    field_for,
+    row_type,
+)
+from ._field_mapping import KEY, extension_of
+from ._record_format import Record, RecordSink
+
+_PIECE = 1 << 20
+_LONGEST_NAME = 16
+
+
+class BetonSink(RecordSink):
+    """One `.beton`. The number of samples stands before the data, so pages wait in a temporary file until the end.
+
+    Every sample must have the fields of the first one; a key is stored only if it is mapped to a field.
+    """
+
+    def __init__(self, url: str, page: int, images: tuple[str, ...] | None, image: ImageOptions, seed: int) -> None:
+        if page & (page - 1) or not 1 << 21 <= page < 1 << 32:
+            raise SpecError(f"page_size={page}", hint="a power of two, from 2 MiB to 2 GiB")
+        self._url, self._page, self._images, self._image = url, page, images, image
+        self._fields: list[BetonField] = []
+        self._rows: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close and abort
+        self._pages: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._allocations: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._position = self._count = 0
+        self._random = random.Random(seed)
+        self._stream = stores.open_write(url)
+
+    def write(self, sample: Record) -> int:
+        """Write one sample."""
+        values = {name: value for name, value in sample.items() if name != KEY}
+        with located(key=sample.get(KEY), shard=self._url):
+            if not self._fields:
+                self._fields = [self._field(name, value) for name, value in values.items()]
+                self._row = row_type(self._fields)
+            cells, blocks = self._encode(values)
+            self._place(cells, blocks)
+        self._count += 1
+        return sum(map(len, blocks))
+
+    def close(self) -> None:
+        """Put the file together and publish it."""
+        try:
+            head = HEADER.size + len(self._fields) * DESCRIPTION.size + self._rows.tell()
+            first = -(-head // self._page) * self._page
+            end = first + -(-self._position // self._page) * self._page
+            self._stream.write(HEADER.pack(VERSION, len(self._fields), self._page, self._count, end))
+            for each in self._fields:
+                self._stream.write(DESCRIPTION.pack(each.kind, each.name.encode(), each.arguments()))
+            self._copy_shifted(self._rows, first)
+            _fill(self._stream, first - head)
+            _copy(self._pages, self._stream)
+            _fill(self._stream, end - first - self._position)
+            self._copy_allocations(first)
+            self._stream.close()
+        finally:
+            self._release()
+
+    def abort(self) -> None:
+        """Throw the file away."""
+        self._release()
+        self._stream.abort()
+
+    def _release(self) -> None:
+        for file in (self._rows, self._pages, self._allocations):
+            file.close()
+
+    def _field(self, name: str, value: Any) -> BetonField:
+        if len(name.encode()) > _LONGEST_NAME:
+            raise EncodingError("a field of a beton has a name of at most 16 bytes", Where(field=name), hint="map it")
+        if name in self._images if self._images is not None else _looks_like_image(name, value):
+            return BetonField(name, IMAGE)
+        with located(field=name):
+            return field_for(name, value)
+
+    def _encode(self, values: Record) -> tuple[list[Any], list[bytes]]:
+        """The cells of a row, with addresses counted from the sample's own first byte, and what lies there."""
+        if values.keys() != {each.name for each in self._fields}:
+            first = sorted(each.name for each in self._fields)
+            raise EncodingError(
+                f"the fields are {sorted(values)}, and {first} in the first sample",
+                hint="a beton has no missing values: name the fields that all samples have in the mapping",
+            )
+        cells: list[Any] = []
+        blocks: list[bytes] = []
+        at = 0
+        for each in self._fields:
+            with located(field=each.name):
+                cell, block = self._cell(each, values[each.name], at)
+            cells.append(cell)
+            if block is not None:
+                blocks.append(block)
+                at += len(block)
+        return cells, blocks
+
+    def _cell(self, each: BetonField, value: Any, at: int) -> tuple[Any, bytes | None]:
+        if each.kind == IMAGE:
+            mode, width, height, data = self._image.encode(value, self._random.random())
+            return (mode, width, height, at), data
+        found = field_for(each.name, value)
+        if (found.kind, found.dtype, found.shape) != (each.kind, each.dtype, each.shape):
+            raise EncodingError(f"a value is {found}, and {each} in the first sample")
+        if each.kind in {INT, FLOAT}:
+            return _number(each, value), None
+        if each.kind in {BYTES, JSON}:
+            data = value.encode() if isinstance(value, str) and each.kind == BYTES else value
+            data = json.dumps(value).encode() + b"\0" if each.kind == JSON else data
+            return (at, len(data)), data
+        return at, np.ascontiguousarray(value).astype(each.dtype, copy=False).tobytes()
+
+    def _place(self, cells: list[Any], blocks: list[bytes]) -> None:
+        """Put a sample into the page at work, or into the next one."""
+        size = sum(map(len, blocks))
+        if size > self._page:
+            raise EncodingError(
+                f"the sample has {size} bytes, more than a page of {self._page}", hint="take a larger page_size"
+            )
+        room = -self._position % self._page
+        if size > room and room:
+            _fill(self._pages, room)
+            self._position += room
+        start = self._position
+        row = np.zeros(1, self._row)
+        for name, each, cell in zip(self._row.names or (), self._fields, cells, strict=True):
+            row[name] = _moved(each, cell, start)
+        self._rows.write(row.tobytes())
+        for block in blocks:
+            self._allocations.write(np.array([self._count, self._position, len(block)], "<u8").tobytes())
+            self._pages.write(block)
+            self._position += len(block)
+
+    def _copy_shifted(self, rows: IO[bytes], first: int) -> None:
+        """Copy the table of samples, with addresses in the file instead of in the pages."""
+        rows.seek(0)
+        size = self._row.itemsize * 4096 if self._fields else 1
+        while piece := rows.read(size):
+            table = np.frombuffer(bytearray(piece), self._row)
+            for name, each in zip(self._row.names or (), self._fields, strict=True):
+                if each.kind not in {INT, FLOAT}:
+                    column = table[name]["ptr"] if each.kind in {IMAGE, BYTES, JSON} else table[name]
+                    column += np.uint64(first)
+            self._stream.write(table.tobytes())
+
+    def _copy_allocations(self, first: int) -> None:
+        self._allocations.seek(0)
+        while piece := self._allocations.read(24 * 4096):
+            table = np.frombuffer(bytearray(piece), "<u8").reshape(-1, 3)
+            table[:, 1] += np.uint64(first)
+            self._stream.write(table.tobytes())
+
+
+def _looks_like_image(name: str, value: Any) -> bool:
+    """Bytes with the extension of an image, or pixels."""
+    if isinstance(value, bytes):
+        return extension_of(name) in IMAGE_EXTENSIONS
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 3 and value.shape[2] == 3
+
+
+def _number(each: BetonField, value: Any) -> Any:
+    if each.kind == INT and not -(1 << 63) <= int(value) < 1 << 63:
+        raise EncodingError(f"{value} does not fit 64 bits")
+    return value
+
+
+def _moved(each: BetonField, cell: Any, start: int) -> Any:
+    if each.kind in {INT, FLOAT}:
+        return cell
+    if each.kind == IMAGE:
+        return (*cell[:3], cell[3] + start)
+    return (cell[0] + start, cell[1]) if each.kind in {BYTES, JSON} else cell + start
+
+
+def _fill(target: Any, size: int) -> None:
+    while size > 0:
+        target.write(bytes(min(size, _PIECE)))
+        size -= _PIECE
+
+
+def _copy(source: IO[bytes], target: Any) -> None:
+    source.seek(0)
+    shutil.copyfileobj(source, target, _PIECE)

@@ -1,0 +1,104 @@
+"""HDF5 files: datasets with one row per sample, at any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from webdataset.errors import FormatError, MissingDependency, Where
+
+from ._byte_ranges import ByteRanges
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record
+
+_AT_A_TIME = 4 << 20
+
+
+@dataclass(frozen=True)
+class HDF5(Format):
+    """HDF5 files. A field is a dataset, named by its path; all must have equally many rows.
+
+    Attributes:
+        datasets: read only these; None reads all.
+    """
+
+    datasets: tuple[str, ...] | None = None
+
+    name: ClassVar[str] = "hdf5"
+    suffixes: ClassVar[tuple[str, ...]] = (".h5", ".hdf5")
+
+    def open(self, part: Part) -> RecordFile:
+        """Open one file."""
+        return _HDF5File(part.url, self.datasets)
+
+
+class _HDF5File(RecordFile):
+    def __init__(self, url: str, wanted: tuple[str, ...] | None) -> None:
+        try:
+            import h5py
+        except ImportError as error:
+            raise MissingDependency("h5py", extra="hdf5", why="to read HDF5") from error
+        self._url = url
+        self._stream = ByteRanges(url).stream()
+        try:
+            self._file = h5py.File(self._stream, "r")
+        except OSError as error:
+            self._stream.close()
+            raise FormatError(f"not an HDF5 file: {error}", Where(shard=url), hint="copy it again") from error
+        try:
+            self._datasets = self._find(wanted, h5py)
+            self._text = {name for name, data in self._datasets.items() if h5py.check_string_dtype(data.dtype)}
+        except BaseException:
+            self.close()
+            raise
+
+    def _find(self, wanted: tuple[str, ...] | None, h5py: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        self._file.visititems(lambda name, item: found.update({name: item} if isinstance(item, h5py.Dataset) else {}))
+        missing = sorted(set(wanted or ()) - set(found))
+        if missing:
+            raise FormatError(
+                f"there is no dataset {missing[0]!r}", Where(shard=self._url), hint=f"known: {sorted(found)}"
+            )
+        chosen = {name: data for name, data in found.items() if wanted is None or name in wanted}
+        lengths = {name: data.shape[0] if data.shape else None for name, data in chosen.items()}
+        if len(set(lengths.values())) != 1 or None in lengths.values():
+            raise FormatError(
+                f"the datasets do not have equally many rows: {lengths}",
+                Where(shard=self._url),
+                hint="name those that have one row per sample: HDF5(datasets=(...))",
+            )
+        return chosen
+
+    @property
+    def schema(self) -> Schema:
+        return {name: f"{data.dtype}{list(data.shape[1:])}" for name, data in self._datasets.items()}
+
+    def __len__(self) -> int:
+        return int(next(iter(self._datasets.values())).shape[0])
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        size = sum(data.dtype.itemsize * int(np.prod(data.shape[1:])) for data in self._datasets.values())
+        step = max(1, min(1024, _AT_A_TIME // max(1, size)))
+        for first in range(start, len(self), step):
+            try:
+                columns = [list(self._rows(name, first, step)) for name in self._datasets]
+            except OSError as error:
+                raise bad_record(f"{error}", self._url, first, hint="copy the file again") from error
+            for row in zip(*columns, strict=True):
+                yield dict(zip(self._datasets, row, strict=True))
+
+    def _rows(self, name: str, first: int, count: int) -> Iterator[Any]:
+        for row in self._datasets[name][first : first + count]:
+            if isinstance(row, bytes):
+                yield str(row, "utf-8") if name in self._text else row
+            elif isinstance(row, np.void):
+                yield row.tobytes()
+            else:
+                yield row
+
+    def close(self) -> None:
+        self._file.close()
+        self._stream.close()

@@ -1,0 +1,236 @@
+"""LitData: a directory with `index.json` and chunks.
+
+A chunk is the number of items (4 bytes), their offsets and the end of the last (4 bytes each), and the items. An item
+is the sizes of its leaves (4 bytes each), then the leaves; the index tells their types and how they form a tree.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from webdataset.codecs import unpickle_loads
+from webdataset.errors import FormatError, UnsafeContent, Where, add_where
+
+from ._byte_ranges import ByteRanges
+from ._mds import inner_url, read_index
+from ._mds_values import decode_pixels
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, reason
+
+_ARRAYS = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128", "bool"),
+)
+_TENSORS = {
+    1: "float32", 3: "float64", 5: "complex64", 7: "complex128", 9: "float16", 11: "uint8", 12: "int8",
+    14: "int16", 16: "int32", 18: "int64", 19: "bool", 20: "uint16",
+}  # fmt: skip
+_BLOCKS = b"LDFZ01\0\0"
+
+
+@dataclass(frozen=True)
+class LitData(Format):
+    """Datasets that `litdata.optimize` wrote. The source is their directory.
+
+    The items must be dicts, lists or single values; chunks may be compressed with zstd.
+    """
+
+    name: ClassVar[str] = "litdata"
+
+    def parts(self, source: Any) -> list[Part]:
+        """The chunks that `index.json` lists."""
+        root, index = read_index(source)
+        try:
+            config = index["config"]
+            if config.get("encryption") is not None:
+                raise FormatError("the chunks are encrypted", Where(shard=root), hint="write them without encryption")
+            if config.get("item_loader") not in {None, "PyTreeLoader"}:
+                raise FormatError(
+                    f"the chunks are for {config['item_loader']}, and PyTreeLoader is known", Where(shard=root)
+                )
+            return [Part(inner_url(root, chunk["filename"]), (chunk, config)) for chunk in index["chunks"]]
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"the index lacks {error}", Where(shard=f"{root}/index.json")) from error
+
+    def open(self, part: Part) -> RecordFile:
+        """Open one chunk."""
+        return _Chunk(part)
+
+
+class _Chunk(RecordFile):
+    def __init__(self, part: Part) -> None:
+        self._url = part.url
+        chunk, config = part.details
+        try:
+            self._formats: list[str] = list(config["data_format"])
+            self._spec = json.loads(config["data_spec"])[1]
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise FormatError(f"the index does not tell the types: {error}", Where(shard=part.url)) from error
+        packed = config.get("compression") is not None and config.get("compression_level") != "batch"
+        self._data = ByteRanges(part.url, config["compression"] if packed else None)
+        try:
+            self._blocks = _Blocks(self._data, part.url) if self._data.read(0, 8) == _BLOCKS else None
+            self._offsets = self._find_offsets(chunk)
+        except BaseException:
+            self._data.close()
+            raise
+
+    def _find_offsets(self, chunk: dict[str, Any]) -> list[int]:
+        if self._blocks is not None:
+            offsets = self._blocks.offsets
+        else:
+            (count,) = struct.unpack("<I", self._data.read(0, 4))
+            offsets = np.frombuffer(self._data.read(4, 4 * (count + 1)), "<u4").tolist()
+            if offsets[-1] != self._data.size:
+                raise bad_record(
+                    f"the last item ends at byte {offsets[-1]}, the file at {self._data.size}",
+                    self._url,
+                    offset=4 * (count + 1),
+                    hint="the chunk was cut: copy it again",
+                )
+        if len(offsets) - 1 != chunk["chunk_size"]:
+            raise bad_record(f"the chunk has {len(offsets) - 1} items, {chunk['chunk_size']} in the index", self._url)
+        return offsets
+
+    @property
+    def schema(self) -> Schema:
+        return {str(number): kind for number, kind in enumerate(self._formats)}
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        return (self[number] for number in range(start, len(self)))
+
+    def __getitem__(self, number: int) -> Record:
+        if not 0 <= number < len(self):
+            raise IndexError(f"item {number} of {len(self)} in {self._url}")
+        begin, end = self._offsets[number : number + 2]
+        try:
+            data = self._data.read(begin, end - begin) if self._blocks is None else self._blocks.read(number)
+        except Exception as error:
+            raise bad_record(reason(error), self._url, number, None if self._blocks else begin) from error
+        at = 4 * len(self._formats)
+        sizes = np.frombuffer(data[:at], "<u4").tolist()
+        leaves = []
+        for kind, size in zip(self._formats, sizes, strict=True):
+            try:
+                if at + size > len(data):
+                    raise FormatError("it ends after the item")
+                leaves.append(_decode(kind, data[at : at + size]))
+            except UnsafeContent as error:
+                add_where(error, shard=self._url, offset=begin + at)
+                raise
+            except Exception as error:  # any decoder, on any bytes
+                raise bad_record(f"a leaf of type {kind}: {reason(error)}", self._url, number, begin + at) from error
+            at += size
+        tree = self._tree_of(leaves, number)
+        if isinstance(tree, dict):
+            return tree
+        return dict(enumerate_names(tree)) if isinstance(tree, list | tuple) else {"item": tree}
+
+    def _tree_of(self, leaves: list[Any], number: int) -> Any:
+        try:
+            return _tree(self._spec, iter(leaves))
+        except Exception as error:
+            raise bad_record(f"the index does not fit the item: {reason(error)}", self._url, number) from error
+
+    def close(self) -> None:
+        self._data.close()
+
+
+class _Blocks:
+    """A chunk whose items are compressed some at a time: a table of items, a table of blocks, the blocks."""
+
+    def __init__(self, data: ByteRanges, url: str) -> None:
+        self._data, self._url = data, url
+        version, items, _, blocks = struct.unpack("<4I", data.read(8, 16))
+        if version != 1:
+            raise bad_record(f"the version of the chunk is {version}, and 1 is known", url, offset=8)
+        self.offsets: list[int] = np.frombuffer(data.read(24, 4 * (items + 1)), "<u4").tolist()
+        table = 24 + 4 * (items + 1)
+        self._table = [struct.unpack("<IIQII", data.read(table + 24 * n, 24)) for n in range(blocks)]
+        self._open: tuple[int, bytes] | None = None
+
+    def read(self, number: int) -> bytes:
+        """The bytes of one item."""
+        index, (first, _, start, size, _) = next(
+            (n, row) for n, row in enumerate(self._table) if row[0] <= number < row[0] + row[1]
+        )
+        if self._open is None or self._open[0] != index:
+            from webdataset.codecs import unzstd
+
+            self._open = index, unzstd(self._data.read(start, size))
+        before = self.offsets[first]
+        return self._open[1][self.offsets[number] - before : self.offsets[number + 1] - before]
+
+
+def enumerate_names(values: Any) -> Iterator[tuple[str, Any]]:
+    """The items of a list as fields `0`, `1`, …"""
+    return ((str(number), value) for number, value in enumerate(values))
+
+
+def _tree(spec: dict[str, Any], leaves: Iterator[Any]) -> Any:
+    kind, children = spec["type"], spec["children_spec"]
+    if kind is None:
+        return next(leaves)
+    values = [_tree(child, leaves) for child in children]
+    if kind in {"builtins.dict", "collections.OrderedDict"}:
+        return dict(zip(json.loads(spec["context"]), values, strict=True))
+    if kind in {"builtins.list", "builtins.tuple"}:
+        return values if kind == "builtins.list" else tuple(values)
+    raise FormatError(f"items of type {kind} are not known", hint="dicts, lists and tuples are")
+
+
+def _decode(kind: str, data: bytes) -> Any:
+    name, _, option = kind.partition(":")
+    if name == "no_header_numpy":
+        return np.frombuffer(data, _ARRAYS[int(option)])
+    if name == "no_header_tensor":
+        return np.frombuffer(data, _TENSORS[int(option)])
+    decode = _DECODERS.get(name)
+    if decode is None:
+        raise FormatError(f"the type {kind!r} is not known", hint=f"known: {', '.join(sorted(_DECODERS))}")
+    return decode(data)
+
+
+def _array(data: bytes) -> np.ndarray[Any, Any]:
+    code, dimensions = struct.unpack_from("<2I", data)
+    shape = struct.unpack_from(f"<{dimensions}I", data, 8)
+    return np.frombuffer(data, _ARRAYS[code], offset=8 + 4 * dimensions).reshape(shape)
+
+
+def _tensor(data: bytes) -> np.ndarray[Any, Any]:
+    code, dimensions = struct.unpack_from(">2I", data)
+    shape = struct.unpack_from(f">{dimensions}I", data, 8)
+    return np.frombuffer(data, _TENSORS[code], offset=8 + 4 * dimensions).reshape(shape)
+
+
+def _json(data: bytes) -> Any:
+    tag, size = struct.unpack_from("<BI", data)
+    if tag or len(data) != 5 + size:
+        raise FormatError(f"JSON with the tag {tag} is not known")
+    return json.loads(data[5:])
+
+
+_DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {
+    "int": lambda data: int.from_bytes(data, "little", signed=True),
+    "integer": lambda data: int.from_bytes(data, "little", signed=True),
+    "float": lambda data: struct.unpack("<d", data)[0],
+    "bool": lambda data: bool(data[0]),
+    "boolean": lambda data: bool(data[0]),
+    "str": lambda data: str(data, "utf-8"),
+    "string": lambda data: str(data, "utf-8"),
+    "bytes": bytes,
+    "numpy": _array,
+    "tensor": _tensor,
+    "json": _json,
+    "pil": decode_pixels,
+    "jpeg": bytes,
+    "pickle": unpickle_loads,
+}

@@ -1,0 +1,194 @@
+"""MosaicML's MDS: a directory with `index.json` and shards.
+
+A shard is the number of samples (4 bytes), their offsets and the end of the last (4 bytes each), the columns as JSON,
+and the samples. A sample is the sizes of its columns of variable size (4 bytes each), then all columns.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from webdataset import stores
+from webdataset.errors import FormatError, UnsafeContent, Where, add_where
+
+from ._byte_ranges import ByteRanges
+from ._mds_values import decode_value
+from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
+
+
+@dataclass(frozen=True)
+class MDS(Format):
+    """MDS datasets. The source and the target are directories.
+
+    Attributes:
+        check: verify the checksums of the index, once for each shard that is opened.
+        columns: name → encoding of what is written (`{"image": "jpeg"}`); by default what keeps the values.
+        hashes: checksums that are written.
+        size_limit: bytes of a shard that is written.
+    """
+
+    check: bool = True
+    columns: dict[str, str] = field(default_factory=dict)
+    hashes: tuple[str, ...] = ("sha1",)
+    size_limit: int = 1 << 26
+
+    name: ClassVar[str] = "mds"
+    suffixes: ClassVar[tuple[str, ...]] = (".mds",)
+    writes: ClassVar[bool] = True
+    directory: ClassVar[bool] = True
+
+    def parts(self, source: Any) -> list[Part]:
+        """The shards that `index.json` lists."""
+        root, index = read_index(source)
+        version = index.get("version")
+        if version != 2:
+            raise FormatError(
+                f"the version of the index is {version}, and 2 is known", Where(shard=f"{root}/index.json")
+            )
+        return [_part(root, shard) for shard in index.get("shards", ())]
+
+    def open(self, part: Part) -> RecordFile:
+        """Open one shard."""
+        return _MDSShard(part, check=self.check)
+
+    def create(self, url: str) -> RecordSink:
+        """Begin to write a dataset."""
+        from ._mds_writer import MDSSink
+
+        return MDSSink(url, self.columns, self.hashes, self.size_limit)
+
+
+def read_index(source: Any) -> tuple[str, dict[str, Any]]:
+    """(directory, content) of a dataset's `index.json`."""
+    root = str(source).removesuffix("index.json").rstrip("/")
+    url = f"{root}/index.json"
+    with stores.open_read(url) as stream:
+        text = stream.read()
+    try:
+        index = json.loads(text)
+        if not isinstance(index, dict):
+            raise ValueError("no object")  # noqa: TRY004 - told like any other damage
+    except ValueError as error:
+        raise FormatError(f"the index is damaged: {error}", Where(shard=url), hint="copy it again") from error
+    return root, index
+
+
+def inner_url(root: str, name: str) -> str:
+    """The address of a file that an index names; it must lie in the directory of the index.
+
+    >>> inner_url("s3://bucket/data", "0-0/shard.00000.mds")
+    's3://bucket/data/0-0/shard.00000.mds'
+    """
+    if not name or name.startswith("/") or ":" in name or ".." in name.split("/"):
+        raise FormatError(f"the index names {name!r}, which is not a file beside it", Where(shard=root))
+    return f"{root}/{name}"
+
+
+def _part(root: str, shard: dict[str, Any]) -> Part:
+    try:
+        stored = shard["zip_data"] or shard["raw_data"]
+        for each in (stored, shard["raw_data"]):
+            _ = each["bytes"] + 0, each["hashes"].items()
+        return Part(inner_url(root, stored["basename"]), shard)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"the index is damaged: {error!r}", Where(shard=f"{root}/index.json")) from error
+
+
+class _MDSShard(RecordFile):
+    def __init__(self, part: Part, *, check: bool) -> None:
+        self._url = part.url
+        details = part.details or {}
+        packed = details.get("zip_data")
+        if check and packed:
+            _check(part.url, packed)
+        self._data = ByteRanges(part.url, details["compression"] if packed else None)
+        try:
+            if check and details:
+                _compare(self._data, details["raw_data"], part.url)
+            self._read_header()
+        except BaseException:
+            self._data.close()
+            raise
+
+    def _read_header(self) -> None:
+        (count,) = struct.unpack("<I", self._data.read(0, 4))
+        self._offsets = np.frombuffer(self._data.read(4, 4 * (count + 1)), "<u4").tolist()
+        start = 4 * (count + 2)
+        if self._offsets[-1] != self._data.size or self._offsets[0] < start:
+            raise bad_record(
+                f"the last sample ends at byte {self._offsets[-1]}, the file at {self._data.size}",
+                self._url,
+                offset=4 * (count + 1),
+                hint="the shard was cut: copy it again",
+            )
+        try:
+            header = json.loads(self._data.read(start, self._offsets[0] - start))
+            self._columns = list(
+                zip(header["column_names"], header["column_encodings"], header["column_sizes"], strict=True)
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise bad_record(f"the header is damaged: {error}", self._url, offset=start) from error
+
+    @property
+    def schema(self) -> Schema:
+        return {name: encoding for name, encoding, _ in self._columns}
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        return (self[number] for number in range(start, len(self)))
+
+    def __getitem__(self, number: int) -> Record:
+        if not 0 <= number < len(self):
+            raise IndexError(f"sample {number} of {len(self)} in {self._url}")
+        begin, end = self._offsets[number : number + 2]
+        data = self._data.read(begin, end - begin)
+        at = 4 * sum(size is None for _, _, size in self._columns)
+        sizes = iter(np.frombuffer(data[:at], "<u4").tolist())
+        record: Record = {}
+        for name, encoding, fixed in self._columns:
+            size = next(sizes) if fixed is None else fixed
+            if at + size > len(data):
+                raise bad_record(f"the column {name} ends after the sample", self._url, number, begin + at)
+            try:
+                record[name] = decode_value(encoding, data[at : at + size])
+            except UnsafeContent as error:
+                add_where(error, shard=self._url, offset=begin + at)
+                raise
+            except Exception as error:  # any decoder, on any bytes
+                raise bad_record(f"column {name}: {reason(error)}", self._url, number, begin + at) from error
+            at += size
+        return record
+
+    def close(self) -> None:
+        self._data.close()
+
+
+def _check(url: str, stored: dict[str, Any]) -> None:
+    with ByteRanges(url) as data:
+        _compare(data, stored, url)
+
+
+def _compare(data: ByteRanges, stored: dict[str, Any], url: str) -> None:
+    if data.size != stored["bytes"]:
+        raise FormatError(
+            f"the shard has {data.size} bytes, and {stored['bytes']} in the index",
+            Where(shard=url, offset=min(data.size, stored["bytes"])),
+            hint="copy it again",
+        )
+    for algorithm, expected in stored["hashes"].items():
+        found = data.checksum(algorithm)
+        if found != expected:
+            raise FormatError(
+                f"the {algorithm} of the shard is {found}, and {expected} in the index",
+                Where(shard=url, offset=0),
+                hint="the shard is damaged: copy it again",
+            )
+        return  # one checksum of all bytes is enough

@@ -1,0 +1,114 @@
+"""MNIST's idx files: `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, also compressed with gzip.
+
+An idx file is two zero bytes, a type, the number of dimensions, the dimensions (4 bytes each, big-endian), the values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from webdataset import shards, stores
+from webdataset.errors import FormatError, ShardNotFound, Where
+
+from ._byte_ranges import ByteRanges
+from ._record_format import Format, Part, Record, RecordFile
+
+_TYPES: Final = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+
+
+@dataclass(frozen=True)
+class MNIST(Format):
+    """A file of images, with the file of labels of the same name beside it, or a directory with such files.
+
+    A record has the pixels as `image` and the class as `label`.
+    """
+
+    name: ClassVar[str] = "mnist"
+    suffixes: ClassVar[tuple[str, ...]] = ("-ubyte", "-ubyte.gz")
+
+    def parts(self, source: Any) -> list[Part]:
+        """The files of images; of a directory those for training."""
+        urls = shards.expand(source)
+        if len(urls) == 1 and "images" not in urls[0].rpartition("/")[2]:
+            found = [url for url in stores.list_urls(f"{urls[0].rstrip('/')}/*") if "images" in url.rpartition("/")[2]]
+            urls = [url for url in found if not url.rpartition("/")[2].startswith("t10k")] or found
+        return [Part(url) for url in urls]
+
+    def open(self, part: Part) -> RecordFile:
+        """Open a file of images and its labels."""
+        return _Pair(part.url)
+
+
+class _Pair(RecordFile):
+    def __init__(self, url: str) -> None:
+        self._images = _IdxFile(url)
+        self._labels: _IdxFile | None = None
+        try:
+            folder, slash, base = url.rpartition("/")
+            name = base.replace("images", "labels").replace("idx3", "idx1")
+            self._labels = _IdxFile(f"{folder}{slash}{name}") if name != base else None
+        except ShardNotFound:
+            self._images.close()
+            raise
+        if self._labels is not None and len(self._labels) != len(self._images):
+            count = len(self._labels)
+            self.close()
+            raise FormatError(f"there are {len(self._images)} images and {count} labels", Where(shard=url))
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        return (self[number] for number in range(start, len(self)))
+
+    def __getitem__(self, number: int) -> Record:
+        record: Record = {"image": self._images.row(number)}
+        if self._labels is not None:
+            record["label"] = int(self._labels.row(number))
+        return record
+
+    def close(self) -> None:
+        self._images.close()
+        if self._labels is not None:
+            self._labels.close()
+
+
+class _IdxFile:
+    def __init__(self, url: str) -> None:
+        self._data = ByteRanges(url, "gz" if url.endswith(".gz") else None)
+        try:
+            zeros, kind, dimensions = struct.unpack(">HBB", self._data.read(0, 4))
+            if zeros or kind not in _TYPES or not dimensions:
+                raise FormatError("not an idx file", Where(shard=url, offset=0), hint="it begins with 00 00")
+            self.shape = struct.unpack(f">{dimensions}I", self._data.read(4, 4 * dimensions))
+            self._dtype = np.dtype(_TYPES[kind])
+            self._start = 4 + 4 * dimensions
+            self._size = int(self._dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
+            expected = self._start + self._size * self.shape[0]
+            if self._data.size != expected:
+                raise FormatError(
+                    f"{expected} bytes are expected, and there are {self._data.size}",
+                    Where(shard=url, offset=min(expected, self._data.size)),
+                    hint="copy it again",
+                )
+        except BaseException:
+            self._data.close()
+            raise
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def row(self, number: int) -> Any:
+        """One item along the first dimension."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"item {number} of {len(self)}")
+        data = np.frombuffer(self._data.read(self._start + number * self._size, self._size), self._dtype)
+        return data.reshape(self.shape[1:]).astype(self._dtype.newbyteorder("="), copy=False)
+
+    def close(self) -> None:
+        self._data.close()

@@ -1,0 +1,118 @@
+"""`.npz` archives of arrays with one row per sample; `.npy` files too.
+
+Rows are read one after another, so that an archive may be larger than the memory.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from webdataset.errors import FormatError, UnsafeContent, Where
+
+from ._byte_ranges import ByteRanges
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record
+
+
+@dataclass(frozen=True)
+class Npz(Format):
+    """Archives of arrays whose first dimension counts the samples; each array is a field."""
+
+    name: ClassVar[str] = "npz"
+    suffixes: ClassVar[tuple[str, ...]] = (".npz", ".npy")
+
+    def open(self, part: Part) -> RecordFile:
+        """Open one archive."""
+        return _NpzFile(part.url)
+
+
+class _Array:
+    """The header of an array, and its rows out of a stream."""
+
+    def __init__(self, name: str, stream: Any, url: str) -> None:
+        self.name, self._stream, self._url = name, stream, url
+        try:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            self.shape, fortran, self.dtype = read(stream)
+        except ValueError as error:
+            raise FormatError(f"the array {name} is damaged: {error}", Where(shard=url)) from error
+        if self.dtype.hasobject:
+            raise UnsafeContent(f"the array {name} holds pickled objects", Where(shard=url), hint="save numbers only")
+        if not self.shape or (fortran and len(self.shape) > 1):
+            order = "has no rows" if not self.shape else "is stored by columns"
+            raise FormatError(
+                f"the array {name} {order}", Where(shard=url), hint="save it with order='C', a row per sample"
+            )
+        self._size = int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
+
+    def rows(self, start: int) -> Iterator[Any]:
+        left = start * self._size
+        while left and (piece := self._stream.read(min(left, 1 << 20))):
+            left -= len(piece)
+        for number in range(start, self.shape[0]):
+            try:
+                data = self._stream.read(self._size)
+            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                raise bad_record(f"the array {self.name} is damaged: {error}", self._url, number) from error
+            if len(data) != self._size:
+                raise bad_record(f"the array {self.name} ends here", self._url, number)
+            row = np.frombuffer(data, self.dtype).reshape(self.shape[1:])
+            yield row[()] if len(self.shape) == 1 else row
+
+
+class _NpzFile(RecordFile):
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._stream = ByteRanges(url).stream()
+        try:
+            self._zip = None if self._stream.read(6) == b"\x93NUMPY" else zipfile.ZipFile(self._stream)
+            with ExitStack() as opened:
+                arrays = self._arrays(opened)
+            self._shapes = {array.name: (array.shape, array.dtype) for array in arrays}
+        except zipfile.BadZipFile as error:
+            self._stream.close()
+            raise FormatError(f"not an npz archive: {error}", Where(shard=url), hint="copy it again") from error
+        except BaseException:
+            self._stream.close()
+            raise
+        lengths = {name: shape[0] for name, (shape, _) in self._shapes.items()}
+        if len(set(lengths.values())) != 1:
+            self._stream.close()
+            raise FormatError(
+                f"the arrays do not have equally many rows: {lengths}", Where(shard=url), hint="one row per sample"
+            )
+
+    def _arrays(self, opened: ExitStack) -> list[_Array]:
+        if self._zip is None:
+            self._stream.seek(0)
+            return [_Array("npy", self._stream, self._url)]
+        names = [name for name in self._zip.namelist() if name.endswith(".npy")]
+        streams = [opened.enter_context(self._zip.open(name)) for name in names]
+        return [
+            _Array(name.removesuffix(".npy"), stream, self._url) for name, stream in zip(names, streams, strict=True)
+        ]
+
+    @property
+    def schema(self) -> Schema:
+        return {name: f"{dtype}{list(shape[1:])}" for name, (shape, dtype) in self._shapes.items()}
+
+    def __len__(self) -> int:
+        return int(next(iter(self._shapes.values()))[0][0])
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        with ExitStack() as opened:
+            arrays = self._arrays(opened)
+            for row in zip(*(array.rows(start) for array in arrays), strict=True):
+                yield dict(zip(self._shapes, row, strict=True))
+
+    def close(self) -> None:
+        if self._zip is not None:
+            self._zip.close()
+        self._stream.close()

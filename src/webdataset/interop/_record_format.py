@@ -1,0 +1,138 @@
+"""What a format is: parts that can be read as records, and a sink that takes samples.
+
+A record is a dict: names as the format has them, values as Python and NumPy have them. A part is one file of a dataset
+(a TFRecord file, a parquet file, a shard of MDS). Everything that differs between formats is in a subclass of `Format`;
+reading in a pipeline, converting and guessing field names are written once, against these classes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from webdataset import shards
+from webdataset.errors import FormatError, SpecError, WebDatasetError, Where
+
+Record = dict[str, Any]
+Schema = dict[str, str]  # name of a field → its type in the words of the format
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a dataset, with what the dataset's own index says about it.
+
+    >>> Part("train-00000.parquet").url
+    'train-00000.parquet'
+    """
+
+    url: str
+    details: Any = None
+
+
+class RecordFile(ABC):
+    """One part, open for reading."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of records, exact."""
+
+    @abstractmethod
+    def records(self, start: int = 0) -> Iterator[Record]:
+        """The records from number `start` on."""
+
+    def __getitem__(self, number: int) -> Record:
+        """One record. Formats without random access read up to it."""
+        for record in self.records(number):
+            return record
+        raise IndexError(f"record {number} of {len(self)}")
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
+
+    @property
+    def schema(self) -> Schema | None:
+        """The fields and their types, where the file itself states them."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - most formats have something to release, not all
+        """Release what is open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RecordSink(ABC):
+    """Samples in, one published file or directory out: whole after `close()`, or not at all."""
+
+    @abstractmethod
+    def write(self, sample: Record) -> int:
+        """Write one sample; returns about how many bytes it takes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Complete and publish."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Throw away what has not been published."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class Format(ABC):
+    """One kind of dataset. Subclasses are frozen dataclasses; their attributes are the options of the format."""
+
+    name: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
+    by_extension: ClassVar[bool] = False  # a field's type is told by its name, as in tar shards
+    repeated: ClassVar[bool] = False  # every value is a list; one value is a list of one
+    directory: ClassVar[bool] = False  # a dataset is a directory, and is written as a whole
+
+    def parts(self, source: Any) -> list[Part]:
+        """The files of a dataset, in order."""
+        return [Part(url) for url in shards.expand(source)]
+
+    @abstractmethod
+    def open(self, part: Part) -> RecordFile:
+        """Open one part for reading."""
+
+    def create(self, url: str) -> RecordSink:
+        """Begin to write one file, or one directory."""
+        raise SpecError(f"{self.name} cannot be written", Where(shard=url), hint="choose another format to write")
+
+
+def reason(error: Exception) -> str:
+    """What an error says, without the place that the caller knows better.
+
+    >>> reason(FormatError("the array is damaged", Where(offset=3))), reason(KeyError("x"))
+    ('the array is damaged', "KeyError: 'x'")
+    """
+    if isinstance(error, WebDatasetError):
+        return error.what
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
+def bad_record(
+    what: str, url: str, number: int | None = None, offset: int | None = None, *, hint: str | None = None
+) -> FormatError:
+    """The error for a record that cannot be read.
+
+    >>> print(bad_record("the checksum does not match", "a.tfrecord", 3, 512))
+    record 3: the checksum does not match – a.tfrecord, byte 512
+    """
+    told = what if number is None else f"record {number}: {what}"
+    return FormatError(told, Where(shard=url, offset=offset), hint=hint)

@@ -1,0 +1,102 @@
+"""Records → samples: which files, which mapping, which key, and that all files have the same fields."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+from webdataset.errors import FormatError, SpecError, Where, add_where
+
+from ._field_mapping import FieldMapping
+from ._guess_mapping import guess_mapping
+from ._record_format import Format, Part, Record, Schema
+
+logger = logging.getLogger(__name__)
+
+LOOK_AT = 100  # records that a guess is made from
+_LOOK_AT_BYTES = 16 << 20
+
+
+def listed_parts(kind: Format, source: Any) -> list[Part]:
+    """The parts of a dataset; none is an error."""
+    if not kind.reads:
+        raise SpecError(f"{kind.name} cannot be read", hint="choose another format")
+    parts = kind.parts(source)
+    if not parts:
+        raise SpecError(f"{source!r} names no files", hint="check the path")
+    return parts
+
+
+def find_mapping(kind: Format, parts: list[Part], mapping: Any, key: str | None, *, by_extension: bool) -> FieldMapping:
+    """The mapping that was asked for, or a guess from the first records."""
+    if mapping is None:
+        with kind.open(parts[0]) as file, closing(file.records()) as records:  # type: ignore[type-var]  # generators
+            guess = guess_mapping(
+                _first(records),
+                by_extension=by_extension and not kind.by_extension,
+                repeated=kind.repeated,
+            )
+        logger.info("no mapping was given, this one is used: %s", guess)
+        return guess.with_key(key)
+    return FieldMapping.of(mapping).with_key(key)
+
+
+def _first(records: Iterator[Record]) -> list[Record]:
+    """Some records, few if they are large."""
+    found: list[Record] = []
+    size = 0
+    for record in islice(records, LOOK_AT):
+        found.append(record)
+        size += sum(
+            len(value) if isinstance(value, bytes) else getattr(value, "nbytes", 0) for value in record.values()
+        )
+        if size > _LOOK_AT_BYTES:
+            break
+    return found
+
+
+def counter_key(part: int, number: int, parts: int) -> str:
+    """The key of a record that brings none; the same however many processes convert.
+
+    >>> counter_key(0, 17, 1), counter_key(2, 17, 8)
+    ('000000017', '000002-000000017')
+    """
+    return f"{number:09d}" if parts == 1 else f"{part:06d}-{number:09d}"
+
+
+def sample_of(
+    mapping: FieldMapping, record: Record, key: str, kind: Format, url: str, number: int, *, decode: bool = False
+) -> Record:
+    """The sample of a record; errors name the file and the record."""
+    try:
+        return mapping.sample(record, key, repeated=kind.repeated, decode=decode)
+    except FormatError as error:
+        error.what = f"record {number}: {error.what}"
+        add_where(error, shard=url)
+        raise
+
+
+def schema_of(kind: Format, part: Part) -> Schema | None:
+    """The fields and types of one file, where it states them."""
+    with kind.open(part) as file:
+        return file.schema
+
+
+def check_schema(schema: Schema | None, first: Schema | None, url: str, first_url: str) -> None:
+    """Refuse a file whose fields differ from those of the first one.
+
+    >>> check_schema({"a": "int32"}, {"a": "int64"}, "2.parquet", "1.parquet")
+    Traceback (most recent call last):
+    webdataset.errors.FormatError: the field a is int32, and int64 in 1.parquet – 2.parquet – ...
+    """
+    if schema is None or first is None or schema == first:
+        return
+    name = next(name for name in (*first, *schema) if first.get(name) != schema.get(name))
+    raise FormatError(
+        f"the field {name} is {schema.get(name, 'missing')}, and {first.get(name, 'missing')} in {first_url}",
+        Where(shard=url),
+        hint="convert files of one schema at a time",
+    )

@@ -1,0 +1,107 @@
+"""Tar shards as one of the formats: what everything else is converted to and from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from webdataset.codecs import encode_field
+from webdataset.index import IndexedShards
+from webdataset.samples import read_shard
+from webdataset.writers import TarWriter
+
+from ._field_mapping import INTEGERS, KEY
+from ._record_format import Format, Part, Record, RecordFile, RecordSink
+
+_COMPRESSED = (".gz", ".zst")
+
+
+@dataclass(frozen=True)
+class Tar(Format):
+    """Tar shards. Fields are bytes, and their extensions tell their types.
+
+    Attributes:
+        index: store an index beside each shard that is written.
+        options: more arguments for `TarWriter`.
+    """
+
+    index: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    name: ClassVar[str] = "tar"
+    suffixes: ClassVar[tuple[str, ...]] = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
+    writes: ClassVar[bool] = True
+    by_extension: ClassVar[bool] = True
+
+    def open(self, part: Part) -> RecordFile:
+        """Open one shard."""
+        return _TarFile(part.url)
+
+    def create(self, url: str) -> RecordSink:
+        """Begin to write one shard."""
+        return _TarSink(TarWriter(url, index=self.index or None, **{"encoder": encode_values, **self.options}))
+
+
+def encode_values(sample: Record) -> Record:
+    """A sample of values as one of bytes: what `TarWriter` does by itself, with a short way for labels.
+
+    >>> encode_values({"__key__": "a", "cls": 7, "txt": "seven", "bin": b"7"})
+    {'__key__': 'a', 'cls': b'7', 'txt': b'seven', 'bin': b'7'}
+    """
+    encoded = {}
+    for name, value in sample.items():
+        kind = type(value)
+        if name == KEY or (kind is bytes and not name.endswith(_COMPRESSED)):
+            encoded[name] = value
+        elif kind is int and name in INTEGERS:
+            encoded[name] = b"%d" % value
+        else:
+            encoded[name] = encode_field(name, value)
+    return encoded
+
+
+class _TarFile(RecordFile):
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opened: IndexedShards | None = None
+
+    def __len__(self) -> int:
+        return len(self._indexed)
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        if start:
+            yield from (self[number] for number in range(start, len(self)))
+            return
+        samples: Any = read_shard(self._url)
+        with closing(samples):
+            yield from samples
+
+    def __getitem__(self, number: int) -> Record:
+        record: Record = self._indexed[number]
+        return record
+
+    @property
+    def _indexed(self) -> IndexedShards:
+        if self._opened is None:
+            self._opened = IndexedShards([self._url])
+        return self._opened
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+
+class _TarSink(RecordSink):
+    def __init__(self, writer: TarWriter) -> None:
+        self._writer = writer
+
+    def write(self, sample: Record) -> int:
+        return self._writer.write(sample)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def abort(self) -> None:
+        self._writer.abort()

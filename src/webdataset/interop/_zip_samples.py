@@ -1,0 +1,88 @@
+"""Zip archives of samples: as in a tar shard, the members with the same basename are one sample."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from webdataset.errors import DuplicateField, FormatError, SplitSample, Where
+from webdataset.names import is_meta, split_name
+
+from ._byte_ranges import ByteRanges
+from ._field_mapping import KEY
+from ._record_format import Format, Part, Record, RecordFile, bad_record
+
+
+@dataclass(frozen=True)
+class ZipSamples(Format):
+    """Zip archives whose members are named like those of a tar shard: `0001.jpg`, `0001.cls`."""
+
+    name: ClassVar[str] = "zip"
+    suffixes: ClassVar[tuple[str, ...]] = (".zip",)
+    by_extension: ClassVar[bool] = True
+
+    def open(self, part: Part) -> RecordFile:
+        """Open one archive."""
+        return _ZipFile(part.url)
+
+
+class _ZipFile(RecordFile):
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._stream = ByteRanges(url).stream()
+        try:
+            self._zip = zipfile.ZipFile(self._stream)
+            self._samples = self._grouped()
+        except zipfile.BadZipFile as error:
+            self._stream.close()
+            raise FormatError(f"not a zip archive: {error}", Where(shard=url), hint="copy it again") from error
+        except BaseException:
+            self._stream.close()
+            raise
+
+    def _grouped(self) -> list[tuple[str, dict[str, zipfile.ZipInfo]]]:
+        samples: list[tuple[str, dict[str, zipfile.ZipInfo]]] = []
+        seen: set[str] = set()
+        for info in self._zip.infolist():
+            key, field = split_name(info.filename)
+            if info.is_dir() or key is None or field is None or is_meta(info.filename):
+                continue
+            if not samples or samples[-1][0] != key:
+                if key in seen:
+                    raise SplitSample(
+                        "the members of this key are not adjacent",
+                        Where(key=key, member=info.filename, shard=self._url, offset=info.header_offset),
+                        hint="write the archive again, sorted by name",
+                    )
+                seen.add(key)
+                samples.append((key, {}))
+            if field.lower() in samples[-1][1]:
+                where = Where(field=field, key=key, member=info.filename, shard=self._url)
+                raise DuplicateField("the sample has this field twice", where)
+            samples[-1][1][field.lower()] = info
+        return samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        return (self[number] for number in range(start, len(self)))
+
+    def __getitem__(self, number: int) -> Record:
+        key, fields = self._samples[number]
+        record: Record = {KEY: key}
+        for field, info in fields.items():
+            try:
+                record[field] = self._zip.read(info)
+            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+                raise bad_record(
+                    f"the member {info.filename} cannot be read: {error}", self._url, number, info.header_offset
+                ) from error
+        return record
+
+    def close(self) -> None:
+        self._zip.close()
+        self._stream.close()

@@ -1,0 +1,392 @@
+"""MDS, LitData and FFCV: the files that their own packages wrote, round trips, damage; their packages read ours."""
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import webdataset as wds
+from tests.interop.conftest import jpeg, records_of, same
+from webdataset import interop
+from webdataset.interop import MDS, Beton, ImageOptions, LitData, Part
+
+GOLDEN = Path(__file__).parent / "golden"
+PIXELS = np.arange(27, dtype=np.uint8).reshape(3, 3, 3)
+
+
+# --- MDS -------------------------------------------------------------------------------------------------------------
+
+
+def test_mds_of_its_own_package_is_read():
+    first, second = records_of(GOLDEN / "mds", MDS())
+    assert (first["i"], second["i"]) == (-5, -4)
+    assert first["s"] == "héy"
+    assert first["b"] == b"\x00\x01"
+    assert first["j"] == {"a": [1, 2]}
+    assert same(first["nd"], np.arange(6, dtype=np.int16).reshape(2, 3))
+    assert same(first["ndt"], np.arange(3, dtype=np.float32))
+    assert same(first["nds"], np.ones((2, 2), np.float32))
+    assert same((first["u16"], first["f32"], first["f64"]), (np.uint16(7), np.float32(1.5), np.float64(2.5)))
+    assert first["p"] == (1, 2)
+    assert same(first["pil"], PIXELS)
+    assert (first["sd"], first["sf"], first["si"]) == (Decimal("1.50"), 0.1, 12)
+    assert first["jpg"][:3] == b"\xff\xd8\xff"
+    assert first["png"][:4] == b"\x89PNG"
+
+
+VALUES = {
+    "i": st.integers(-(2**63), 2**63 - 1),
+    "f": st.binary(min_size=8, max_size=8).map(lambda b: np.frombuffer(b, "<f8")[0]),
+    "b": st.binary(max_size=20),
+    "s": st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
+    "j": st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.lists(st.integers()), max_size=2
+    ),
+    "v": st.lists(st.integers(0, 2**16 - 1), min_size=1, max_size=300).map(lambda v: np.array(v, np.uint16)),
+}
+
+
+@settings(max_examples=25)
+@given(st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=6), st.integers(200, 2000))
+def test_mds_comes_back_bit_for_bit(rows, limit):
+    shutil.rmtree("/dev/shm/none", ignore_errors=True)
+    interop.write(rows, "memory://mds/data", MDS(size_limit=limit))
+    assert all(map(same, records_of("memory://mds/data", "mds"), rows))
+
+
+def copied(tmp_path, name):
+    shutil.copytree(GOLDEN / name, tmp_path / name)
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("byte", [0, 700, 2000, 2396])
+def test_a_bad_checksum_of_mds_is_an_error(tmp_path, byte):
+    root = copied(tmp_path, "mds")
+    data = bytearray((root / "shard.00000.mds").read_bytes())
+    data[byte] ^= 1
+    (root / "shard.00000.mds").write_bytes(data)
+    with pytest.raises(wds.FormatError, match=r"the sha1 of the shard is .* in the index – .*shard.00000.mds, byte 0"):
+        records_of(root, "mds")
+
+
+def test_a_cut_shard_of_mds_is_an_error(tmp_path):
+    root = copied(tmp_path, "mds")
+    data = (root / "shard.00000.mds").read_bytes()
+    (root / "shard.00000.mds").write_bytes(data[:-10])
+    for check in (True, False):
+        with pytest.raises(wds.FormatError, match="2387"):
+            records_of(root, MDS(check=check))
+
+
+def test_an_index_cannot_name_files_elsewhere(tmp_path):
+    root = copied(tmp_path, "mds")
+    text = (root / "index.json").read_text()
+    for name in ("../secret", "/etc/passwd", "pipe:echo", "http://host/x"):
+        (root / "index.json").write_text(text.replace("shard.00000.mds", name))
+        with pytest.raises(wds.FormatError, match="is not a file beside it"):
+            MDS().parts(str(root))
+
+
+def test_mds_without_its_index_is_no_dataset(tmp_path):
+    rows = [{"a": 1}, {"a": "two"}]
+    with pytest.raises(wds.EncodingError, match="a value is str, and int in the first sample – field a"):
+        interop.write(rows, str(tmp_path / "mds"), "mds")
+    assert os.listdir(tmp_path / "mds") == []
+    with pytest.raises(wds.EncodingError, match="missing"):
+        interop.write([{"a": 1, "b": 2}, {"a": 1}], str(tmp_path / "mds"), "mds")
+
+
+def test_pickles_in_mds_go_through_the_allow_list(tmp_path):
+    import pickle
+
+    root = copied(tmp_path, "mds")
+    bad = pickle.dumps(Bomb())
+    text = (root / "shard.00000.mds").read_bytes()
+    old = pickle.dumps((1, 2))
+    assert text.count(old) == 2
+    assert len(bad) >= len(old)
+    from webdataset.interop._mds_values import decode_value
+
+    with pytest.raises(wds.UnsafeContent):
+        decode_value("pkl", bad)
+
+
+class Bomb:
+    def __reduce__(self):
+        return (os.system, ("echo gotcha",))
+
+
+# --- LitData ---------------------------------------------------------------------------------------------------------
+
+
+def test_litdata_of_its_own_package_is_read():
+    records = records_of(GOLDEN / "litdata", LitData())
+    assert [record["i"] for record in records] == [-1, 0, 1]
+    first = records[0]
+    assert (first["f"], first["s"], first["b"], first["bool"]) == (1.5, "héy", b"\x00\x01", True)
+    assert (first["l"], first["d"], first["none"], first["p"]) == ([1, "x"], {"z": 2}, None, (1, {2}))
+    assert same(first["nd"], np.arange(6, dtype=np.int16).reshape(2, 3))
+    assert same(first["nd1"], np.arange(4, dtype=np.float32))
+    assert same(first["t"], np.arange(4).reshape(2, 2))
+    assert same(first["t1"], np.arange(3))
+    assert same(first["img"], PIXELS)
+
+
+def test_compressed_litdata_is_read():
+    records = records_of(GOLDEN / "litdata-zstd", LitData())
+    assert [record["x"] for record in records] == [0, 1, 2]
+    assert all(record["img"][:3] == b"\xff\xd8\xff" for record in records)
+
+
+@pytest.mark.parametrize("size", [3, 15, 300, 892])
+def test_a_cut_chunk_of_litdata_is_an_error(tmp_path, size):
+    root = copied(tmp_path, "litdata")
+    (root / "chunk-0-0.bin").write_bytes((root / "chunk-0-0.bin").read_bytes()[:size])
+    with pytest.raises(wds.FormatError, match="chunk-0-0.bin"):
+        records_of(root, LitData())
+
+
+# --- FFCV ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def beton(tmp_path):
+    path = tmp_path / "golden.beton"
+    path.write_bytes(gzip.decompress((GOLDEN / "ffcv.beton.gz").read_bytes()))
+    return path
+
+
+def test_beton_of_its_own_package_is_read(beton):
+    records = records_of(beton, None)
+    assert [(record["i"], record["f"]) for record in records] == [(n - 2, n + 0.5) for n in range(5)]
+    assert [record["b"] for record in records] == [b"bytes%d" % n + b"x" * n for n in range(5)]
+    assert [record["j"] for record in records] == [{"a": [n, "é"]} for n in range(5)]
+    assert same(records[3]["nd"], np.arange(6, dtype=np.int16).reshape(2, 3) + np.int16(3))
+    assert same(records[3]["t"], np.arange(4).reshape(2, 2) + 3)
+    assert [record["raw"].shape for record in records] == [(6 + n, 8, 3) for n in range(5)]
+    assert all(record["jpg"][:3] == record["smart"][:3] == b"\xff\xd8\xff" for record in records)
+    assert {type(record["prop"]) for record in records} == {bytes, np.ndarray}
+    assert records[0]["raw"][0, 0].tolist() == [94, 129, 193]
+
+
+FIELDS = {
+    "i": VALUES["i"],
+    "f": st.binary(min_size=8, max_size=8).map(lambda b: float(np.frombuffer(b, "<f8")[0])),
+    "b": VALUES["b"],
+    "j": VALUES["j"],
+    "v": st.lists(st.integers(0, 255), min_size=3, max_size=3).map(lambda v: np.array(v, np.int32)),
+}
+
+
+@settings(max_examples=15)
+@given(st.lists(st.fixed_dictionaries(FIELDS), min_size=1, max_size=5))
+def test_beton_comes_back_bit_for_bit(rows):
+    interop.write(rows, "memory://beton/a.beton", Beton(page_size=1 << 21))
+    assert all(map(same, records_of("memory://beton/a.beton", None), rows))
+
+
+@pytest.mark.parametrize("mode", ["raw", "jpg", "smart", "proportion"])
+def test_images_in_a_beton(tmp_path, mode):
+    rows = [{"jpg": jpeg(n, (8 + n, 10)), "cls": n} for n in range(12)]
+    path = str(tmp_path / "a.beton")
+    interop.write(rows, path, Beton(page_size=1 << 21, image=ImageOptions(mode, threshold=400)))
+    images = [record["jpg"] for record in records_of(path, None)]
+    pixels = [wds.decode_image("rgb8")(row["jpg"]) if False else _decoded(row["jpg"]) for row in rows]
+    stored = [isinstance(image, bytes) for image in images]
+    wanted = {"raw": [False] * 12, "jpg": [True] * 12, "smart": [p.nbytes > 400 for p in pixels]}
+    assert stored == wanted.get(mode, stored)
+    assert len(set(stored)) == (2 if mode in {"smart", "proportion"} else 1)
+    for image, row, picture in zip(images, rows, pixels, strict=True):
+        assert image == row["jpg"] if isinstance(image, bytes) else same(image, picture)
+
+
+def _decoded(data):
+    from webdataset.codecs import imagehandler
+
+    return imagehandler("rgb8")(".jpg", data)
+
+
+def test_large_images_are_shrunk(tmp_path):
+    interop.write(
+        [{"jpg": jpeg(0, (40, 80))}], str(tmp_path / "a.beton"), Beton(image=ImageOptions("raw", max_resolution=20))
+    )
+    assert records_of(tmp_path / "a.beton", None)[0]["jpg"].shape == (10, 20, 3)
+
+
+def test_samples_do_not_straddle_pages(tmp_path):
+    rows = [{"b": bytes([n]) * (900_000)} for n in range(7)]
+    interop.write(rows, str(tmp_path / "a.beton"), Beton(page_size=1 << 21))
+    assert same(records_of(tmp_path / "a.beton", None), rows)
+    with open(tmp_path / "a.beton", "rb") as stream:
+        data = stream.read()
+    table = np.frombuffer(data[int.from_bytes(data[16:24], "little") :], "<u8").reshape(-1, 3)
+    assert all(start >> 21 == (start + size - 1) >> 21 for _, start, size in table.tolist())
+    with pytest.raises(wds.EncodingError, match="more than a page"):
+        interop.write([{"b": bytes(3 << 20)}], str(tmp_path / "b.beton"), Beton(page_size=1 << 21))
+    assert not (tmp_path / "b.beton").exists()
+
+
+def test_a_beton_of_another_version_is_an_error(beton):
+    data = bytearray(beton.read_bytes())
+    data[0] = 1
+    beton.write_bytes(data)
+    with pytest.raises(wds.FormatError, match=r"the version of the file is 1, and 2 is known – .*golden.beton, byte 0"):
+        records_of(beton, None)
+
+
+def test_an_incomplete_beton_is_an_error(beton):
+    data = beton.read_bytes()
+    beton.write_bytes(data[:16] + bytes(8) + data[24:])  # as FFCV leaves it when it is interrupted
+    with pytest.raises(wds.FormatError, match="byte 16 – the file was not completed"):
+        records_of(beton, None)
+    for size in (10, 5000, 3 << 20):
+        beton.write_bytes(data[:size])
+        with pytest.raises(wds.FormatError, match="golden.beton"):
+            records_of(beton, None)
+
+
+def test_a_bad_address_in_a_beton_names_record_and_byte(beton):
+    data = bytearray(beton.read_bytes())
+    start = 24 + 10 * 1041 + 120 * 2 + 29  # the third row, the address of the field b
+    data[start : start + 8] = b"\xff" * 8
+    beton.write_bytes(data)
+    with pytest.raises(wds.FormatError, match=r"record 2: field b: .* – .*golden.beton, byte 10674"):
+        records_of(beton, None)
+
+
+# --- referees --------------------------------------------------------------------------------------------------------
+
+
+def other_python(module, variable):
+    python = os.environ.get(variable, sys.executable)
+    tried = subprocess.run([python, "-c", f"import {module}"], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"{module} cannot be imported; {variable} names a Python that has it: {tried.stderr[-200:]}")
+    return python
+
+
+ROWS = [
+    {
+        "__key__": str(n),
+        "jpg": jpeg(n),
+        "cls": n,
+        "x": np.arange(6, dtype=np.float32).reshape(2, 3) + n,
+        "f": 0.1 * n,
+        "j": {"a": [n]},
+    }
+    for n in range(20)
+]
+
+
+@pytest.mark.long
+def test_streaming_reads_what_we_write(tmp_path):
+    python = other_python("streaming", "WDS_STREAMING_PYTHON")
+    interop.write(ROWS, str(tmp_path / "mds"), MDS(size_limit=4000, columns={"jpg": "jpeg"}))
+    program = """
+import json, sys
+from streaming import StreamingDataset
+data = StreamingDataset(local=sys.argv[1], shuffle=False, batch_size=1, validate_hash="sha1")
+print(json.dumps([[int(r["cls"]), r["x"].tolist(), float(r["f"]), r["j"], list(r["jpg"].size)] for r in (data[n] for n in range(len(data)))]))
+"""
+    out = subprocess.run(
+        [python, "-W", "ignore", "-c", program, str(tmp_path / "mds")], capture_output=True, text=True, check=True
+    )
+    read = json.loads(out.stdout.splitlines()[-1])
+    assert read == [[row["cls"], row["x"].tolist(), row["f"], row["j"], [10, 8]] for row in ROWS]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["raw", "jpg", "smart", "proportion"])
+def test_ffcv_reads_what_we_write(tmp_path, mode):
+    python = other_python("ffcv", "WDS_FFCV_PYTHON")
+    rows = [{name: value for name, value in row.items() if name != "__key__"} for row in ROWS]
+    interop.write(rows, str(tmp_path / "a.beton"), Beton(page_size=1 << 21, image=ImageOptions(mode, threshold=100)))
+    program = """
+import json, sys
+from ffcv.loader import Loader, OrderOption
+from ffcv.fields.json import JSONField
+from ffcv.fields.rgb_image import SimpleRGBImageDecoder
+loader = Loader(sys.argv[1], batch_size=5, num_workers=1, order=OrderOption.SEQUENTIAL, drop_last=False, pipelines={"jpg": [SimpleRGBImageDecoder()]})
+names = list(loader.reader.field_names)
+rows = []
+for batch in loader:
+    data = dict(zip(names, batch))
+    for n in range(len(data["cls"])):
+        rows.append([int(data["cls"][n]), data["x"][n].tolist(), float(data["f"][n]), JSONField.unpack(data["j"])[n], data["jpg"][n].astype(int).tolist()])
+print(json.dumps(rows))
+"""
+    out = subprocess.run([python, "-c", program, str(tmp_path / "a.beton")], capture_output=True, text=True, check=True)
+    read = json.loads(out.stdout.splitlines()[-1])
+    assert [row[:4] for row in read] == [[row["cls"], row["x"].tolist(), row["f"], row["j"]] for row in ROWS]
+    for row, original in zip(read, ROWS, strict=True):
+        pixels = _decoded(original["jpg"]).astype(int)
+        assert np.abs(np.array(row[4]) - pixels).mean() < 12  # two JPEG decoders, on noise
+
+
+# --- damage of every kind --------------------------------------------------------------------------------------------
+
+
+def damaged(data, places):
+    data = bytearray(data)
+    for place, value in places:
+        data[place % len(data)] = value
+    return bytes(data)
+
+
+PLACES = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4)
+
+
+def refused_or_read(root, kind):
+    try:
+        for part in kind.parts(root):
+            with kind.open(part) as file:
+                for number in range(min(len(file), 10)):
+                    file[number]
+    except wds.WebDatasetError:
+        pass
+
+
+def store(url, data):
+    from webdataset import stores
+
+    with stores.open_write(url) as stream:
+        stream.write(data)
+
+
+@settings(max_examples=60)
+@given(PLACES, st.booleans())
+def test_damaged_mds_is_refused_or_read(places, in_index):
+    index, shard = (GOLDEN / "mds" / "index.json").read_bytes(), (GOLDEN / "mds" / "shard.00000.mds").read_bytes()
+    store("memory://bad/mds/index.json", damaged(index, places) if in_index else index)
+    store("memory://bad/mds/shard.00000.mds", shard if in_index else damaged(shard, places))
+    refused_or_read("memory://bad/mds", MDS(check=False))
+
+
+@settings(max_examples=60)
+@given(PLACES, st.booleans(), st.sampled_from(["litdata", "litdata-zstd"]))
+def test_damaged_litdata_is_refused_or_read(places, in_index, name):
+    index, chunk = (GOLDEN / name / "index.json").read_bytes(), (GOLDEN / name / "chunk-0-0.bin").read_bytes()
+    store("memory://bad/lit/index.json", damaged(index, places) if in_index else index)
+    store("memory://bad/lit/chunk-0-0.bin", chunk if in_index else damaged(chunk, places))
+    refused_or_read("memory://bad/lit", LitData())
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.integers(0, 23), st.integers(24, 11_100)), st.integers(0, 255)), min_size=1, max_size=3
+    )
+)
+def test_a_damaged_beton_is_refused_or_read(places):
+    data = gzip.decompress((GOLDEN / "ffcv.beton.gz").read_bytes())
+    store("memory://bad/a.beton", damaged(data, places))
+    refused_or_read("memory://bad/a.beton", Beton())
