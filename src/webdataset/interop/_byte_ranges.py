@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from webdataset import stores
+from webdataset.decompress import load_zstd
 from webdataset.errors import FormatError, MissingDependency, SpecError, StoreError, TruncatedShard, Where
 
 _PIECE = 1 << 20
@@ -152,11 +153,7 @@ def _opener(compression: str) -> Callable[[Any], Any]:
 
 
 def _zstd_reader(stream: Any) -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDependency("zstandard", extra="compression", why="to read zstd files") from error
-    return zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    return load_zstd("to read zstd files").ZstdFile(stream)
 
 
 def _new_hash(algorithm: str) -> Any:
