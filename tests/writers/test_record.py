@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from webdataset import stores
-from webdataset.errors import EncodingError, SpecError
+from webdataset.errors import UnsafeContent, EncodingError, SpecError
 from webdataset.index import IndexedShards, build_index, index_url, read_description, write_dali
 from webdataset.writers import ShardWriter, TarWriter
 
@@ -92,6 +92,9 @@ def test_the_description_elsewhere_names_shards_absolutely(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     with ShardWriter("data/a-%d.tar", description="meta/dataset.json") as sink:
         sink.write(sample(1))
+    with pytest.raises(UnsafeContent, match="outside the dataset's folder"):
+        read_description("meta/dataset.json")
+    monkeypatch.setenv("WDS_TRUSTED_FOLDERS", str(tmp_path / "data"))
     assert read_description("meta/dataset.json").urls == [str(tmp_path / "data/a-0.tar")]
     with ShardWriter("data/b-%d.tar", description="dataset.json") as sink:
         sink.write(sample(1))
@@ -99,9 +102,9 @@ def test_the_description_elsewhere_names_shards_absolutely(tmp_path, monkeypatch
 
 
 def test_a_url_of_another_store(tmp_path):
-    with ShardWriter("memory://record/a-%d.tar", description=tmp_path / "dataset.json", index=True) as sink:
+    with ShardWriter("memory://record/a-%d.tar", description="memory://record/dataset.json", index=True) as sink:
         sink.write(sample(1))
-    assert read_description(tmp_path / "dataset.json").urls == ["memory://record/a-0.tar"]
+    assert read_description("memory://record/dataset.json").urls == ["memory://record/a-0.tar"]
     assert stores.stat("memory://record/a-0.idx").size
 
 
@@ -144,7 +147,7 @@ def test_what_cannot_be_is_refused_at_once(tmp_path):
         TarWriter(io.BytesIO(), index=True)
     with pytest.raises(SpecError, match="is not a location"):
         TarWriter(str(tmp_path / "a.tar"), index=3)
-    with pytest.raises(SpecError, match="no place beside"):
+    with pytest.raises(SpecError, match="cannot be stored next to"):
         ShardWriter("pipe:cat > %d.tar", index=True)
     with pytest.raises(SpecError, match="output of a command"):
         ShardWriter("pipe:cat > %d.tar", description="d.json")
