@@ -143,6 +143,10 @@ class CachedOpener:
             raise
         return stream
 
+    def fetch(self, url: str) -> str:
+        """The path of a complete copy of a shard; a local file is its own."""
+        return is_local(url) or self.cache.get(url)
+
     def local_path(self, url: str) -> str:
         """Where the copy of a shard lies, or will."""
         return is_local(url) or os.path.join(self.cache.folder, self.cache.name(url))

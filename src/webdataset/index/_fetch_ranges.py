@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -151,8 +151,8 @@ def _cut(wanted: Range, spans: list[Range], bodies: list[bytes]) -> bytes:
     return bodies[number][first : first + wanted.length]
 
 
-def open_bytes(url: str) -> Mapped | Ranged:
-    """Random access to a shard.
+def open_bytes(url: str, fetch: Callable[[str], str] | None = None) -> Mapped | Ranged:
+    """Random access to a shard; `fetch` makes a local copy of one that is not a local file, and returns its path.
 
     >>> with stores.open_write("memory://doc-fetch/a.bin") as stream:
     ...     _ = stream.write(b"hello")
@@ -160,4 +160,9 @@ def open_bytes(url: str) -> Mapped | Ranged:
     b'ell'
     """
     path = stores.is_local(url)
+    if path is None and fetch is not None:
+        try:
+            return Mapped(fetch(url), url)
+        except FileNotFoundError:  # another process evicted the copy in between
+            path = fetch(url)
     return Ranged(url) if path is None else Mapped(path, url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -36,9 +36,10 @@ class ShardReader:
     Args:
         url: where the shard lies.
         index: what it holds; checked against the shard on the way.
+        fetch: makes a local copy of a shard that is not a local file, and returns its path.
     """
 
-    def __init__(self, url: str, index: ShardIndex) -> None:
+    def __init__(self, url: str, index: ShardIndex, fetch: Callable[[str], str] | None = None) -> None:
         if url.lower().endswith(_PACKED):
             raise SpecError(
                 f"{url!r} is packed, and a packed shard can be read from its beginning only",
@@ -46,6 +47,7 @@ class ShardReader:
             )
         self.url = url
         self.index = index
+        self._fetch = fetch
         self._bytes: Mapped | Ranged | None = None
         self._columns: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
@@ -95,7 +97,7 @@ class ShardReader:
     def _open(self) -> Mapped | Ranged:
         if self._bytes is None:
             try:
-                opened = open_bytes(self.url)
+                opened = open_bytes(self.url, self._fetch)
             except FileNotFoundError as error:
                 raise ShardNotFound(
                     "the shard is not there", Where(shard=self.url), hint="check the path; it was indexed before"

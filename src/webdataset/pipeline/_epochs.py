@@ -168,6 +168,7 @@ class EpochCounter:
 
         if self._descriptor is None:
             self.share()
+        assert self._descriptor is not None
         return DupFd(self._descriptor)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -107,8 +107,8 @@ def is_description(urls: Any) -> bool:
     return isinstance(urls, (str, Path)) and str(urls).partition("?")[0].endswith(".json")
 
 
-def indexed(urls: Any, wishes: Wishes) -> IndexedShards | None:
-    """The dataset with its indexes, or None if it has none and nobody insists.
+def indexed(urls: Any, wishes: Wishes, fetch: Callable[[str], str] | None = None) -> IndexedShards | None:
+    """The dataset with its indexes, or None if it has none and nobody insists; `fetch` makes local copies of shards.
 
     >>> indexed(["/nowhere/a.tar"], Wishes()) is None
     True
@@ -122,7 +122,7 @@ def indexed(urls: Any, wishes: Wishes) -> IndexedShards | None:
             return None
     keep = bool(wishes.index or wishes.learn)
     try:
-        return IndexedShards(described, fields=wishes.fields, index=wishes.place, keep=keep)
+        return IndexedShards(described, fields=wishes.fields, index=wishes.place, keep=keep, fetch=fetch)
     except FormatError as error:
         if wishes.insist is not None:
             raise

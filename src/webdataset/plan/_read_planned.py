@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from webdataset import stores
 from webdataset.describe import call
 from webdataset.errors import SpecError
 from webdataset.flow import EndOfStreamError, Json, Pass, Source, digest
@@ -55,6 +56,7 @@ class ReadPlanned(Source):
         handler: asked about samples that cannot be read.
         strict: a shard without its end-of-archive marker is an error.
         empty_check: shards without any sample are an error.
+        opener: opens a shard that is read from one place to its end.
     """
 
     dataset: IndexedShards
@@ -66,6 +68,7 @@ class ReadPlanned(Source):
     handler: Handler = field(default=reraise_exception)
     strict: bool = True
     empty_check: bool = True
+    opener: Any = stores.open_read
 
     def __post_init__(self) -> None:
         if not callable(self.handler):
@@ -120,7 +123,7 @@ class ReadPlanned(Source):
         at.mark = "" if self.last is None else COUNTED
         first = at.remaining.position + at.taken
         starts = [0, *accumulate(self.dataset.counts)]
-        reader = ReadSamples(handler=self.handler, strict=self.strict)
+        reader = ReadSamples(handler=self.handler, strict=self.strict, opener=self.opener)
         for shard, url in enumerate(self.dataset.urls):
             begin, end = starts[shard : shard + 2]
             if end <= first:
