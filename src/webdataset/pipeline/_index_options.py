@@ -48,6 +48,7 @@ class Wishes:
     window: int | None = None
     order: str | None = None
     learn: bool | str | PathLike[str] | None = None
+    failed: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.index, (bool, str, PathLike, type(None))):
@@ -60,6 +61,11 @@ class Wishes:
             )
         if self.last not in {None, "pad", "drop"}:
             raise SpecError(f"last={self.last!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
+        if self.failed not in {None, "replace"}:
+            raise SpecError(
+                f"failed={self.failed!r}",
+                hint='samples that fail or are filtered out are replaced ("replace"), or not (None)',
+            )
         if self.order not in {None, *_ORDERS}:
             raise SpecError(f"order={self.order!r}", hint=f"one of {', '.join(_ORDERS)}")
         check_fields(self.fields)
@@ -75,7 +81,8 @@ class Wishes:
     @property
     def insist(self) -> str | None:
         """What was asked for that needs an index."""
-        given: dict[str, Any] = {"fields": self.fields, "last": self.last, "window": self.window, "order": self.order}
+        names = ("fields", "last", "window", "order", "failed")
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.index not in {None, False}:
             given["index"] = self.index
         return next((f"{name}={value!r}" for name, value in given.items() if value is not None), None)

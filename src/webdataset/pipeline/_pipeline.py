@@ -170,8 +170,12 @@ class DataPipeline(TorchIterable):
         if self.nsamples > 0 and self._sizes_epochs:
             return self.nsamples
         items = self._source_items() if self.repetitions < ENDLESS else None
-        items = None if items is None else count_items(self.pipeline[1:], items)
+        items = None if items is None else count_items(self._counting_stages(), items)
         return None if items is None else items * self.repetitions
+
+    def _counting_stages(self) -> list[Any]:
+        """The stages that decide how many items come out of those of the first."""
+        return self.pipeline[1:]
 
     @property
     def _sizes_epochs(self) -> bool:

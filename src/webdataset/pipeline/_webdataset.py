@@ -82,6 +82,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         window: how many shards are mixed at a time (indexed); by default as `shardshuffle` and `.shuffle(n)` say.
         learn: keep the index of every shard that is streamed to its end, True beside local shards, or in a directory or
             URL; it costs no byte. Once all shards have one, they are read as if `index` had named that place.
+        failed: "replace" puts another sample of the same batch, marked `__pad__`, in the place of one that a handler
+            skips or a filter leaves out, so that all ranks have the same number of full batches (indexed).
         order: "sequential", "random" (all samples) or "quasi-random" (small runs of samples) instead (indexed).
     """
 
@@ -114,6 +116,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         window: int | None = None,
         order: str | None = None,
         learn: bool | str | os.PathLike[str] | None = None,
+        failed: str | None = None,
         **older: Any,
     ) -> None:
         super().__init__()
@@ -133,7 +136,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
 
             opener = MemoryOpener(opener)
         shuffled = _wants_shuffle(shardshuffle)
-        wishes = Wishes(index, fields, last, window, order, learn)
+        wishes = Wishes(index, fields, last, window, order, learn, failed)
         hindrance = _hindrance(
             urls,
             resampled=resampled,
@@ -146,7 +149,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         found = _indexed(urls, wishes, hindrance, getattr(opener, "fetch", None))
         if found is not None:
             mixed, chunk = wishes.window_and_chunk(shuffled=shuffled)
-            plan = ReadPlanned(found, mixed, chunk, 1, last, fields, handler, strict, empty_check, opener)
+            plan = ReadPlanned(found, mixed, chunk, 1, last, fields, handler, strict, empty_check, opener, failed)
             self.append(plan)
         else:
             source = shard_source(_plain(urls), resampled=resampled, seed=self.seed)
