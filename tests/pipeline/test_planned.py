@@ -173,7 +173,7 @@ def test_length_is_exact(shards):
         dataset.batched(10, partial=False),
         dataset.decode().listed(7),
         dataset.batched(10).batched(3),
-        dataset.shuffle(10, buffer=True).map(dict).batched(9),
+        dataset.shuffle(10, buffer=True).decode().batched(9),
         dataset.repeat(2),
         dataset.with_epoch(17),
     ):
