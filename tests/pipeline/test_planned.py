@@ -176,10 +176,11 @@ def test_length_is_exact(shards):
         dataset.shuffle(10, buffer=True).decode().batched(9),
         dataset.repeat(2),
         dataset.with_epoch(17),
+        dataset.slice(3),
     ):
         assert len(pipeline) == len(list(pipeline))
     assert len(dataset.with_length(5)) == 5
-    for unknown in (dataset.select(bool), dataset.slice(3), dataset.repeat(), dataset.batched(3).unbatched()):
+    for unknown in (dataset.select(bool), dataset.map(dict), dataset.repeat(), dataset.batched(3).unbatched()):
         with pytest.raises(TypeError, match="with_length"):
             len(unknown)
 
