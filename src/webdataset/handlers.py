@@ -16,17 +16,22 @@ false one the stage's stream ends; a handler may also raise.
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
+import weakref
 from collections import Counter
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
 
 from webdataset.redact import redacted, scrub
 
 Handler = Callable[[Exception], bool | None]
 
 _SHOWN_IN_FULL = 10
+_LISTED = 20
 
 
 class _Tally:
@@ -113,3 +118,109 @@ def warn_and_stop(exn: Exception) -> bool:
     """
     _tally.show(exn)
     return False
+
+
+class Skip(NamedTuple):
+    """A sample, or a part of a shard, that a handler left out; None where that is not known."""
+
+    key: str | None
+    shard: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """What handlers left out.
+
+    >>> one = Skipped(1, (Skip("0001", "a.tar", "ValueError: bad"),), {"a.tar": 1}, {"ValueError": 1})
+    >>> both = one + one
+    >>> both.count, both.shards, both.reasons, len(both.first)
+    (2, {'a.tar': 2}, {'ValueError': 2}, 2)
+
+    Attributes:
+        count: how many.
+        first: the first twenty of each process.
+        shards: how many of each shard.
+        reasons: how many of each type of exception.
+    """
+
+    count: int = 0
+    first: tuple[Skip, ...] = ()
+    shards: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Skipped) -> Skipped:
+        return Skipped(
+            self.count + other.count,
+            self.first + other.first,
+            dict(Counter(self.shards) + Counter(other.shards)),
+            dict(Counter(self.reasons) + Counter(other.reasons)),
+        )
+
+
+class SkipLog:
+    """Collects what handlers leave out in this process, from now on.
+
+    >>> log = SkipLog()
+    >>> note_skipped(ValueError("bad"), key="0001")
+    >>> log.take().count, log.take().count
+    (1, 0)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listed = 0
+        self._begin()
+        _logs.add(self)
+
+    def _begin(self) -> None:
+        self._first: list[Skip] = []
+        self._shards: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
+
+    def __reduce__(self) -> tuple[type[SkipLog], tuple[()]]:
+        return SkipLog, ()  # another process has others to collect
+
+    def add(self, exn: Exception, skip: Skip) -> None:
+        """One more."""
+        with self._lock:
+            self._reasons[type(exn).__name__] += 1
+            if skip.shard is not None:
+                self._shards[skip.shard] += 1
+            if self._listed < _LISTED:
+                self._listed += 1
+                self._first.append(skip)
+
+    def take(self) -> Skipped:
+        """What was left out since the last time."""
+        with self._lock:
+            taken = Skipped(self._reasons.total(), tuple(self._first), dict(self._shards), dict(self._reasons))
+            self._begin()
+        return taken
+
+
+def note_skipped(exn: Exception, key: str | None = None, shard: str | None = None) -> None:
+    """A handler has left something out because of this exception."""
+    if getattr(_unnoted, "now", False):
+        return
+    where = getattr(exn, "where", None)  # of our own errors
+    key, shard = key or getattr(where, "key", None), shard or getattr(where, "shard", None)
+    skip = Skip(key, None if shard is None else str(shard), f"{type(exn).__name__}: {exn}"[:300])
+    for log in tuple(_logs):
+        log.add(exn, skip)
+
+
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """What handlers leave out in this block, and in this thread, was noted before."""
+    before, _unnoted.now = getattr(_unnoted, "now", False), True
+    try:
+        yield
+    finally:
+        _unnoted.now = before
+
+
+_logs: weakref.WeakSet[SkipLog] = weakref.WeakSet()
+_unnoted = threading.local()
+# A log of the parent is not read in the child, and another thread may have held its lock.
+os.register_at_fork(after_in_child=_logs.clear)

@@ -92,6 +92,15 @@ def _workers() -> tuple[int, int]:
     worker, workers = config.read("WORKER"), config.read("NUM_WORKERS")
     if worker is not None and workers is not None:
         return worker, workers
-    data = sys.modules.get("torch.utils.data")
-    info = data.get_worker_info() if data is not None else None
+    info = torch_worker()
     return (info.id, info.num_workers) if info is not None else (0, 1)
+
+
+def torch_worker() -> Any:
+    """What torch knows of this worker process (`id`, `num_workers`, `seed`); None in a process that is not one.
+
+    >>> torch_worker() is None
+    True
+    """
+    data = sys.modules.get("torch.utils.data")
+    return data.get_worker_info() if data is not None else None

@@ -57,12 +57,21 @@ def test_a_pickled_counter_goes_on_from_its_number():
     assert counter.next() == 1
 
 
-def test_more_passes_than_entries_are_counted_too(monkeypatch):
+def test_more_iterations_than_entries_are_counted_too(monkeypatch):
     import webdataset.pipeline._epochs as module
 
-    monkeypatch.setattr(module, "_ENTRIES", 4)
-    counter = EpochCounter()
-    assert [counter.next() for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+    monkeypatch.setattr(module, "_ENTRIES", 2)
+    dataset = DataPipeline(Epochs(1))
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True)
+    assert [[int(epoch) for epoch in loader] for _ in range(5)] == [[epoch, epoch] for epoch in range(5)]
+    del loader
+
+
+def test_a_counter_is_shared_when_a_process_is_started_and_not_before():
+    dataset = DataPipeline(Epochs(1)).repeat(1)
+    assert [int(epoch) for epoch in dataset] == [0] and not dataset._epochs.is_shared
+    assert [int(epoch) for epoch in DataLoader(dataset, batch_size=None, num_workers=1)] == [1]
+    assert dataset._epochs.is_shared and [int(epoch) for epoch in dataset] == [2]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

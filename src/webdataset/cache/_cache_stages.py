@@ -158,6 +158,10 @@ class CachedOpener:
         """A stream of the shard that is being fetched from now on; `begin` waits for its first byte."""
         return self.cache.open_soon(url)
 
+    def fetch(self, url: str) -> str:
+        """The path of a complete copy of a shard; a local file is its own."""
+        return is_local(url) or self.cache.get(url)
+
     def local_path(self, url: str) -> str:
         """Where the copy of a shard is, or will be."""
         return is_local(url) or os.path.join(self.cache.folder, self.cache.name(url))

@@ -66,6 +66,10 @@ class MemoryOpener:
         """A stream of the shard that is being fetched from now on; `begin` waits for its first byte."""
         return self._cached.open_soon(url)
 
+    def fetch(self, url: str) -> str:
+        """The path of a complete copy of a shard; a local file is its own."""
+        return self._cached.fetch(url)
+
     def __repr__(self) -> str:
         return "MemoryOpener()"
 

@@ -7,7 +7,7 @@ import os
 import weakref
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -258,8 +258,8 @@ def _cut(wanted: Range, spans: list[Range], bodies: list[bytes]) -> bytes:
     return bodies[number][first : first + wanted.length]
 
 
-def open_bytes(url: str) -> LocalFile | Ranged:
-    """Random access to a shard.
+def open_bytes(url: str, fetch: Callable[[str], str] | None = None) -> LocalFile | Ranged:
+    """Random access to a shard; `fetch` makes a local copy of one that is not a local file, and returns its path.
 
     >>> with stores.open_write("memory://doc-fetch/a.bin") as stream:
     ...     _ = stream.write(b"hello")
@@ -267,4 +267,9 @@ def open_bytes(url: str) -> LocalFile | Ranged:
     b'ell'
     """
     path = stores.is_local(url)
+    if path is None and fetch is not None:
+        try:
+            return LocalFile(fetch(url), url)
+        except FileNotFoundError:  # another process evicted the copy in between
+            path = fetch(url)
     return Ranged(url) if path is None else LocalFile(path, url)

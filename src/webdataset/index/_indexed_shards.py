@@ -63,6 +63,8 @@ class IndexedShards(Sequence[Any]):
         transform: a function of a sample, such as a decoder.
         lazy: fetch a field when it is asked for, not before.
         keep: store the indexes that had to be built, where they were looked for.
+        fetch: makes a local copy of a shard that is not a local file, and returns its path; without it parts of such
+            shards are read where they are.
     """
 
     def __init__(
@@ -74,10 +76,11 @@ class IndexedShards(Sequence[Any]):
         transform: Callable[[Any], Any] | None = None,
         lazy: bool = False,
         keep: bool = False,
+        fetch: Callable[[str], str] | None = None,
     ) -> None:
         if isinstance(shards, str) or (transform is not None and not callable(transform)):
             raise SpecError("IndexedShards takes a list of addresses and a function", hint="expand the spec first")
-        self._shards = _Shards(shards, index, keep=keep)
+        self._shards = _Shards(shards, index, keep=keep, fetch=fetch)
         self._fields = None if fields is None else tuple(fields)
         self._transform = transform
         self._lazy = lazy
@@ -262,8 +265,15 @@ class LazySample(Mapping[str, Any]):
 class _Shards:
     """The shards of a dataset and of all views of it: counts, indexes and open readers."""
 
-    def __init__(self, shards: Sequence[str] | Description, place: str | None, *, keep: bool) -> None:
-        self._place = place
+    def __init__(
+        self,
+        shards: Sequence[str] | Description,
+        place: str | None,
+        *,
+        keep: bool,
+        fetch: Callable[[str], str] | None,
+    ) -> None:
+        self._place, self._fetch = place, fetch
         self._learn = LearnIndexes(place) if keep else None
         self._indexes = RecentIndexes()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
@@ -312,7 +322,7 @@ class _Shards:
                 self._readers.pop(gone, None)  # it holds the index; closed with the last reference to it
 
     def _built(self, url: str) -> ShardIndex:
-        index = build_index(url)
+        index = build_index(url if self._fetch is None else self._fetch(url))
         if self._learn is not None:
             self._learn.keep(index, url)
         return index
@@ -323,7 +333,7 @@ class _Shards:
             if reader is not None:
                 self._readers.move_to_end(shard)
                 return reader
-        reader = ShardReader(self.urls[shard], self.index(shard))
+        reader = ShardReader(self.urls[shard], self.index(shard), self._fetch)
         with self._lock:
             reader = self._readers.setdefault(shard, reader)
             if len(self._readers) > _OPEN_SHARDS:

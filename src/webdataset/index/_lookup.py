@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -36,9 +36,10 @@ class ShardReader:
     Args:
         url: the address of the shard.
         index: what it holds; checked against the shard on the way.
+        fetch: makes a local copy of a shard that is not a local file, and returns its path.
     """
 
-    def __init__(self, url: str, index: ShardIndex) -> None:
+    def __init__(self, url: str, index: ShardIndex, fetch: Callable[[str], str] | None = None) -> None:
         if url.lower().endswith(_PACKED):
             raise SpecError(
                 f"{url!r} is compressed, and a compressed shard can be read from its beginning only",
@@ -46,6 +47,7 @@ class ShardReader:
             )
         self.url = url
         self.index = index
+        self._fetch = fetch
         self._bytes: LocalFile | Ranged | None = None
         self._gaps = gap_sizes(index)
         self._irregular = _per_sample(self._gaps != BLOCK, index)
@@ -100,7 +102,7 @@ class ShardReader:
     def _open(self) -> LocalFile | Ranged:
         if self._bytes is None:
             try:
-                opened = open_bytes(self.url)
+                opened = open_bytes(self.url, self._fetch)
             except FileNotFoundError as error:
                 raise ShardNotFound(
                     "shard not found", Where(shard=self.url), hint="check the path; it was indexed before"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
+from webdataset.handlers import SkipLog, Skipped
 from webdataset.stores import counters
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Meter:
         self._started = self._latest = time.perf_counter()
         self._before = counters.snapshot()
         self._elsewhere: Counter[str] = Counter()
+        self._log, self._skipped = SkipLog(), Skipped()
 
     def add(self, name: str, seconds: float, *, count: int = 1) -> None:
         """So much more time, for so many more items."""
@@ -71,6 +73,17 @@ class Meter:
     def update_moved(self, grown: Mapping[str, float]) -> None:
         """Add what the stores of another process have moved."""
         self._elsewhere.update(grown)
+
+    def update_skipped(self, skipped: Skipped | None) -> None:
+        """Add what handlers of another process have left out."""
+        if skipped is not None and skipped.count:
+            self._skipped += skipped
+
+    @property
+    def skipped(self) -> Skipped:
+        """What handlers have left out since the beginning, here and in other processes."""
+        self.update_skipped(self._log.take())
+        return self._skipped
 
     @property
     def moved(self) -> dict[str, float]:

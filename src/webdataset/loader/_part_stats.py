@@ -24,6 +24,7 @@ def thread_stats(meter: Meter, threads: int) -> Stats:
         threads,
         meter.seconds["functions on a processor"] / functions if functions else None,
         meter.moved,
+        meter.skipped,
     )
 
 
@@ -42,7 +43,15 @@ def process_stats(meter: Meter, workers: int) -> Stats:
     takers = list(_takers(meter, seconds, "consumer"))
     between = max(0.0, 1 - sum(part.share for part in takers) - busy / alive)
     handing = Part("handing over", "handing over", "between", meter.counts["items"], between * seconds, between)
-    return Stats(meter.counts["items"], seconds, (*parts, handing, *takers), None, workers, moved=meter.moved)
+    return Stats(
+        meter.counts["items"],
+        seconds,
+        (*parts, handing, *takers),
+        None,
+        workers,
+        moved=meter.moved,
+        skipped=meter.skipped,
+    )
 
 
 def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str) -> Iterator[Part]:

@@ -107,6 +107,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             if message.failure is not None:
                 message.failure.raise_again()
             self.meter.update_moved(message.moved)
+            self.meter.update_skipped(message.skipped)
             if message.next_start is not None:
                 at.nexts[message.worker] = message.next_start
             if message.content is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from webdataset.handlers import Skipped
 from webdataset.stores import rates
 
 from ._advice import advise
@@ -66,6 +67,7 @@ class Stats:
         on_processor: the share of the functions' time in which they had a processor; threads only.
         moved: what the stores and the cache did meanwhile, in this process and in the workers: `http.bytes`,
             `http.seconds`, `http.retries`, `cache.hits`, …
+        skipped: what handlers left out meanwhile, in this process and in the workers.
     """
 
     items: int
@@ -75,6 +77,7 @@ class Stats:
     workers: int = 0
     on_processor: float | None = None
     moved: Mapping[str, float] = field(default_factory=dict)
+    skipped: Skipped = field(default_factory=Skipped)
 
     @property
     def rate(self) -> float:
@@ -118,9 +121,17 @@ class Stats:
             f"{'part':<32}{'lane':<10}{'items':>10}{'at most/s':>14}{'busy':>7}",
             *map(str, self.parts),
             *_transport(self.moved),
+            *_left_out(self.skipped),
             f"bottleneck: {self.bottleneck} – {self.advice}",
         ]
         return "\n".join(line.rstrip() for line in lines)
+
+
+def _left_out(skipped: Skipped) -> Iterator[str]:
+    """A line about what handlers left out, if they did."""
+    if skipped.count:
+        reasons = ", ".join(f"{count:,} {name}" for name, count in skipped.reasons.items())
+        yield f"skipped: {skipped.count:,} ({reasons}) in {len(skipped.shards):,} shards; first: {skipped.first[0].key}"
 
 
 def _transport(moved: Mapping[str, float]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from webdataset import recycle, world
 from webdataset.errors import StageError, StateError
 from webdataset.flow import PerItem, Resumable
+from webdataset.handlers import SkipLog, Skipped
 from webdataset.pipeline import Cursor, DataPipeline, EpochCounter, Run, RunOptions, TorchIterable
 from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
@@ -48,6 +49,7 @@ class Message:
     next_start: Cursor | None = None  # of the worker's next epoch, when it came to the end of this one
     counted: dict[str, tuple[int, float]] = field(default_factory=dict)
     moved: dict[str, float] = field(default_factory=dict)
+    skipped: Skipped | None = None
 
     def pin_memory(self) -> Any:
         """Called by torch's pinning thread where there is a device to copy to."""
@@ -118,15 +120,16 @@ class WorkerDataset(TorchIterable):
             self._blocks = Blocks(self.blocks)
             if _lets_go(self.dataset):
                 recycle.use_for_batches(self._blocks.room)
-        before = counters.snapshot()
+        before, log = counters.snapshot(), SkipLog()
         try:
             for message in self.messages(here):
                 self._pack(message)
                 now = counters.snapshot()
                 message.moved, before = growth(before, now), now
+                message.skipped = log.take()
                 yield message
             # Stores count what a stream moved when it is closed, after the last item.
-            yield Message(here, moved=counters.since(before))
+            yield Message(here, moved=counters.since(before), skipped=log.take())
         except Exception as error:
             yield Message(here, failure=Failure(error, here))
 

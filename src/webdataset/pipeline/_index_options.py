@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -48,6 +48,7 @@ class Wishes:
     window: int | None = None
     order: str | None = None
     learn: bool | str | PathLike[str] | None = None
+    failed: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.index, (bool, str, PathLike, type(None))):
@@ -60,6 +61,11 @@ class Wishes:
             )
         if self.last not in {None, "pad", "drop"}:
             raise SpecError(f"last={self.last!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
+        if self.failed not in {None, "replace"}:
+            raise SpecError(
+                f"failed={self.failed!r}",
+                hint='samples that fail or are filtered out are replaced ("replace"), or not (None)',
+            )
         if self.order not in {None, *_ORDERS}:
             raise SpecError(f"order={self.order!r}", hint=f"one of {', '.join(_ORDERS)}")
         check_fields(self.fields)
@@ -75,7 +81,8 @@ class Wishes:
     @property
     def insist(self) -> str | None:
         """What was asked for that needs an index."""
-        given: dict[str, Any] = {"fields": self.fields, "last": self.last, "window": self.window, "order": self.order}
+        names = ("fields", "last", "window", "order", "failed")
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.index not in {None, False}:
             given["index"] = self.index
         return next((f"{name}={value!r}" for name, value in given.items() if value is not None), None)
@@ -107,8 +114,8 @@ def is_description(urls: Any) -> bool:
     return isinstance(urls, (str, Path)) and str(urls).partition("?")[0].endswith(".json")
 
 
-def indexed(urls: Any, wishes: Wishes) -> IndexedShards | None:
-    """The dataset with its indexes, or None if it has none and nobody insists.
+def indexed(urls: Any, wishes: Wishes, fetch: Callable[[str], str] | None = None) -> IndexedShards | None:
+    """The dataset with its indexes, or None if it has none and nobody insists; `fetch` makes local copies of shards.
 
     >>> indexed(["/nowhere/a.tar"], Wishes()) is None
     True
@@ -122,7 +129,7 @@ def indexed(urls: Any, wishes: Wishes) -> IndexedShards | None:
             return None
     keep = bool(wishes.index or wishes.learn)
     try:
-        return IndexedShards(described, fields=wishes.fields, index=wishes.place, keep=keep)
+        return IndexedShards(described, fields=wishes.fields, index=wishes.place, keep=keep, fetch=fetch)
     except FormatError as error:
         if wishes.insist is not None:
             raise

@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from webdataset import stages, world
+from webdataset.describe import shown
 from webdataset.errors import SpecError
-from webdataset.flow import Pass
+from webdataset.flow import Pass, PerItem
 from webdataset.handlers import reraise_exception
 from webdataset.index import SampleLocation
 from webdataset.order import Remaining, Steps
@@ -18,6 +19,7 @@ from webdataset.plan import (
     ReadPlanned,
     ShuffleReport,
     is_even_chain,
+    replaces,
     shuffle_report,
     step_size,
 )
@@ -41,6 +43,11 @@ class Plannable(DataPipeline):
         super().append(stage)
         if self.plan is not None:
             self.pipeline[0] = replace(self.plan, batch=step_size(self.pipeline[1:]))
+            if self.plan.replaces and not is_even_chain(self.pipeline):
+                raise SpecError(
+                    f"failed='replace' does not go with the stage {shown(stage):.60}",
+                    hint="use functions of one sample and one batched(), and put other stages after a loader",
+                )
 
     def shuffle(self, size: int, *, buffer: bool = False, **kw: Any) -> Self:
         """Shuffle; below 1 the order stays as it is.
@@ -70,10 +77,14 @@ class Plannable(DataPipeline):
         plan, ranks = self.plan, world.current().ranks
         if plan is None:
             return super()._source_items()
-        if plan.handler is not reraise_exception:  # it may leave samples out
+        if plan.handler is not reraise_exception and not plan.replaces:  # it may leave samples out
             return None
         samples = len(plan.dataset)
         return samples if ranks == 1 else plan.batch * len(Steps(samples, plan.batch, ranks, last=plan.last or "pad"))
+
+    def _counting_stages(self) -> list[Any]:
+        stages = super()._counting_stages()
+        return [stage for stage in stages if not isinstance(stage, PerItem)] if replaces(self.pipeline) else stages
 
     @property
     def _sizes_epochs(self) -> bool:

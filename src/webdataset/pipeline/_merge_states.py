@@ -38,6 +38,20 @@ def merge_states(states: Sequence[dict[str, Json]]) -> dict[str, Json]:
     Only needed where samples were dropped, and then only to go on with another number of ranks or workers: without
     filters every rank saves the same.
 
+    >>> from webdataset import WebDataset, world
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://docs/merge.tar", [{"__key__": str(n), "txt": "x"} for n in range(4)])
+    >>> states = []
+    >>> for rank in range(2):
+    ...     with world.pretend(world.World(rank, ranks=2)):
+    ...         dataset = WebDataset(shard, index=True).select(bool)
+    ...         _ = next(iter(dataset))
+    ...         states.append(dataset.state_dict())
+    >>> again = WebDataset(shard, index=True).select(bool)
+    >>> again.load_state_dict(merge_states(states))
+    >>> [sample["__key__"] for sample in again]
+    ['2', '3']
+
     Args:
         states: what `state_dict()` gave on every rank after the same step, in the order of the ranks. A rank that has
             ended its epoch may be among them.

@@ -221,7 +221,8 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
         sources: pairs of a dataset and its weight.
         exhausted: when a dataset has no more: "stop" the mix, "drop" it and go on, or "repeat" it.
         per_batch: take this many items from a dataset before the next is drawn: batches of one source each.
-        schedule: pairs of a draw's number and the weights from there on.
+        schedule: pairs of a draw's number and the weights from there on. Draws are counted over all workers of all
+            ranks, in turn, so the curriculum is the same for any number of them.
     """
 
     def __init__(
@@ -273,4 +274,4 @@ class _ByTheseShares:
     shares: Shares
 
     def __call__(self, during: Pass) -> ByShares:
-        return ByShares(self.shares)
+        return ByShares(self.shares, during.world.part)

@@ -57,6 +57,7 @@ class DataPipeline(TorchIterable):
         self._run: Run | None = None  # the iteration that was begun last
         self._start: Cursor | None = None  # where the next one starts, if a user said so
         self._loaded = False  # whether that is a checkpoint
+        self._run_start: Cursor | None = None  # where a user said that `_run` starts
         self._restart = False
 
     def append(self, stage: Any) -> None:
@@ -169,8 +170,12 @@ class DataPipeline(TorchIterable):
         if self.nsamples > 0 and self._sizes_epochs:
             return self.nsamples
         items = self._source_items() if self.repetitions < ENDLESS else None
-        items = None if items is None else count_items(self.pipeline[1:], items)
+        items = None if items is None else count_items(self._counting_stages(), items)
         return None if items is None else items * self.repetitions
+
+    def _counting_stages(self) -> list[Any]:
+        """The stages that decide how many items come out of those of the first."""
+        return self.pipeline[1:]
 
     @property
     def _sizes_epochs(self) -> bool:
@@ -208,6 +213,9 @@ class DataPipeline(TorchIterable):
         """The iteration that the next epoch comes from: as loaded, or the one before it, or a new one."""
         start, self._start, self._loaded = self._start, None, False
         before = self._run
+        if start is None and before is not None and not before.begun:
+            start = self._run_start  # torchdata calls iter() twice after it has loaded a state
+        self._run_start = start
         if start is not None:
             self._epochs.go_on(start.epoch)
             return self._new_run(start)
@@ -289,7 +297,8 @@ class DataPipeline(TorchIterable):
             return self._start
         if run is None:
             return Cursor(self._epochs.peek())
-        if not run.ended:
+        # A worker of a foreign loader saves that it has ended, and yields nothing more on resume: others may not have.
+        if not run.ended or world.torch_worker() is not None:
             return run.cursor()
         if self.continues and not run.over:
             return run.next_cursor(goes_on=True)
@@ -305,8 +314,9 @@ class DataPipeline(TorchIterable):
         self._identity().check(checkpoint.identity)
         self._start, self._loaded = checkpoint.cursor, True
         self._run = None
-        self._epochs.set(checkpoint.cursor.epoch)
-        self._epochs.take_requested()
+        if world.torch_worker() is None:  # workers share the counter, and each of them loads a state of its own
+            self._epochs.set(checkpoint.cursor.epoch)
+            self._epochs.take_requested()
 
     def _identity(self) -> Identity:
         """What a checkpoint must know of the pipeline to refuse another one."""

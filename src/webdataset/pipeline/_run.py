@@ -59,6 +59,7 @@ class Run:
         self._definition, self._options, self._on_pass = definition, options, on_pass
         self._passes, self._position, self._skip = cursor.passes, cursor.position, cursor.skip
         self._resumed = not cursor.is_beginning  # then a pass without further items is not an empty one
+        self.begun = False  # an item was asked for
         self.ended = False  # the epoch, by its last item and not by an error
         self.over = False  # all passes, or by an error
         last = before._pass if before is not None else None
@@ -66,6 +67,7 @@ class Run:
 
     def epoch(self) -> Iterator[Any]:
         """The items of the next epoch, or the rest of the one that was begun; an empty pass is the last."""
+        self.begun = True
         if self.ended:
             self.new_epoch()
         try:

@@ -21,7 +21,8 @@ from typing import Any
 from webdataset.describe import shown
 from webdataset.errors import StateError, WebDatasetError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, Source, fuse
-from webdataset.plan import PlanProgress, is_even_chain, may_drop
+from webdataset.plan import PlanProgress, Replacements, in_slots, is_even_chain, may_drop, never_drops, replaces
+from webdataset.stages import Batched, Listed
 from webdataset.world import World
 
 from ._cursor import InPlan, InStages, Where, beginning
@@ -86,6 +87,7 @@ class RunningPass:
         self._steps: list[Any] = []  # what an item goes through after the source: functions, and stages that regroup
         self._exact = not any(is_opaque(stage) for stage in stages)
         self.by_plan = is_even_chain(stages)
+        self._replaces = replaces(stages)
         self._plan: tuple[PlanProgress, list[Any], bool] | None = None
         shared = during.world.part[1] > 1  # then readers must know whether they are in step
         self.counts = not isinstance(stages[0], Source) or not self._exact or (self.by_plan and shared)
@@ -165,24 +167,39 @@ class RunningPass:
         items: Iterator[Any] | None = None
         functions: list[Callable[[Any], Any]] = []
         timer = self._options.timer
+        slots = self._replaces
         reader = max((number for number, stage in enumerate(self._stages) if isinstance(stage, Source)), default=0)
         for number, stage in enumerate(self._stages):
             during = self._pass_of(number, stage)
             name = f"{number} {type(stage).__name__ if not hasattr(stage, '__name__') else stage.__name__}"
             if isinstance(stage, PerItem) and items is not None:
-                functions.append(timer.function(name, stage.function(during)))
+                function = timer.function(name, stage.function(during))
+                functions.append(
+                    function if not self._replaces else in_slots(function) if slots else never_drops(function)
+                )
                 continue
             if functions:
                 items = timer.stream(f"{number - 1} functions", self._run_functions(functions, items, saved))
                 functions = []
-            if isinstance(stage, Resumable):
+            if slots and isinstance(stage, (Batched, Listed)):
+                batching, slots = self._replacements().batching(stage), False
+                items = self._resume(batching, batching.start(during), items, saved)
+            elif isinstance(stage, Resumable):
                 items = self._resume(stage, stage.start(during), items, saved)
             else:
                 items = invoke(stage, items)
             items = timer.stream(name, items, reads=number <= reader)
+        if slots:
+            functions.append(self._replacements(tuple(functions)).one)
         if functions:
             items = timer.stream(f"{number} functions", self._run_functions(functions, items, saved))
         return items  # type: ignore[return-value]  # there is at least one stage
+
+    def _replacements(self, functions: Sequence[Callable[[Any], Any]] = ()) -> Replacements:
+        """Makes samples again for empty slots: with all steps so far, and these functions."""
+        recall, apply = self._recall(len(self._steps)), fuse(functions) if functions else None
+        made = recall if apply is None else lambda origin: apply(recall(origin))
+        return Replacements(len(self._stages[0].dataset), made)
 
     def _pass_of(self, number: int, stage: Any) -> Pass:
         """This pass as a stage sees it: random choices before a split must be the same in all processes."""

@@ -81,17 +81,30 @@ class AtRandom:
 
 
 class ByShares:
-    """By exact shares, with weights that change at given steps or when they are set."""
+    """By exact shares, with weights that change at given draws or when they are set.
 
-    def __init__(self, shares: Shares) -> None:
-        self._shares = shares
+    Readers draw in turn: local draw k of reader r of n is global draw k·n + r, and a schedule counts those.
+
+    >>> shares = Shares([(0, [1, 0]), (6, [0, 1])])
+    >>> [[drawing.draw() for _ in range(5)] for drawing in (ByShares(shares, (0, 2)), ByShares(shares, (1, 2)))]
+    [[0, 0, 0, 1, 1], [0, 0, 0, 1, 1]]
+
+    Args:
+        shares: the weights.
+        part: which reader this is, of how many.
+    """
+
+    def __init__(self, shares: Shares, part: tuple[int, int] = (0, 1)) -> None:
+        self._shares, self._part = shares, part
         self._schedule = MixSchedule(shares.first())
         self._step, self._version = 0, shares.version
         self._dropped: set[int] = set()
 
     def draw(self) -> int | None:
         """The one whose turn it is by its share."""
-        weights = self._shares.changed(self._step, since=self._version)
+        reader, readers = self._part
+        now = self._step * readers + reader
+        weights = self._shares.changed(range(now - readers + 1, now + 1), since=self._version)
         if weights is not None:
             self._version = self._shares.version
             left = [0.0 if source in self._dropped else weight for source, weight in enumerate(weights)]
@@ -118,10 +131,10 @@ class ByShares:
 
 
 class Shares:
-    """The weights of a mix: at the start, from given steps on, and whatever was set since."""
+    """The weights of a mix: at the start, from given draws on, and whatever was set since."""
 
     def __init__(self, plan: Sequence[tuple[int, Sequence[float]]]) -> None:
-        self._plan = sorted((step, list(weights)) for step, weights in plan)
+        self._plan = sorted((draw, list(weights)) for draw, weights in plan)
         self._set: list[float] | None = None
         self.version = 0
 
@@ -129,11 +142,11 @@ class Shares:
         """The weights that a pass begins with."""
         return self._plan[0][1] if self._set is None else self._set
 
-    def changed(self, step: int, since: int) -> list[float] | None:
-        """New weights if they change at this step, else None."""
+    def changed(self, draws: range, since: int) -> list[float] | None:
+        """New weights if they change at one of these draws, else None."""
         if self.version != since:
             return self._set
-        return next((weights for start, weights in self._plan if start == step > 0), None)
+        return next((weights for start, weights in reversed(self._plan) if start > 0 and start in draws), None)
 
     def set(self, weights: Sequence[float]) -> None:
         """Use these from the next draw on."""

@@ -57,7 +57,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         resampled: draw shards with replacement, for ever; combine with `with_epoch`.
         repeat: make passes for ever.
         shardshuffle: read the shards in a new order each epoch; any positive number shuffles all of them.
-        cache_dir: keep shards that come over the network in this directory, up to `cache_size` bytes.
+        cache_dir: keep shards that come over the network in this directory, up to `cache_size` bytes. With an index
+            each is fetched as a whole when a sample of it is first read.
         url_to_name: names the cache files; by default a hash of the whole URL is part of the name.
         detshuffle: accepted; shards are always shuffled by (seed, epoch).
         nodesplitter: which shards are this rank's (None: all). By default every R-th; ranks that outnumber the shards
@@ -81,6 +82,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         window: how many shards are mixed at a time (indexed); by default as `shardshuffle` and `.shuffle(n)` say.
         learn: keep the index of every shard that is streamed to its end, True beside local shards, or in a directory or
             URL; it costs no byte. Once all shards have one, they are read as if `index` had named that place.
+        failed: "replace" puts another sample of the same batch, marked `__pad__`, in the place of one that a handler
+            skips or a filter leaves out, so that all ranks have the same number of full batches (indexed).
         order: "sequential", "random" (all samples) or "quasi-random" (small runs of samples) instead (indexed).
     """
 
@@ -113,6 +116,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         window: int | None = None,
         order: str | None = None,
         learn: bool | str | os.PathLike[str] | None = None,
+        failed: str | None = None,
         **older: Any,
     ) -> None:
         super().__init__()
@@ -128,27 +132,25 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
         urls = shards.kept(urls)
         opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose)
-        cached = opener is not stores.open_read
         if in_memory:
             from webdataset.cache import MemoryOpener
 
             opener = MemoryOpener(opener)
         shuffled = _wants_shuffle(shardshuffle)
-        wishes = Wishes(index, fields, last, window, order, learn)
+        wishes = Wishes(index, fields, last, window, order, learn, failed)
         hindrance = _hindrance(
             urls,
             resampled=resampled,
             select_files=select_files,
             rename_files=rename_files,
-            in_memory=in_memory,
-            **{"WDS_CACHE" if cache_dir is None else "cache_dir": cached},
+            in_memory=in_memory and not hasattr(opener, "fetch"),
             nodesplitter=nodesplitter is not shards.split_by_node,
             workersplitter=workersplitter is not shards.split_by_worker,
         )
-        found = _indexed(urls, wishes, hindrance)
+        found = _indexed(urls, wishes, hindrance, getattr(opener, "fetch", None))
         if found is not None:
             mixed, chunk = wishes.window_and_chunk(shuffled=shuffled)
-            plan = ReadPlanned(found, mixed, chunk, 1, last, fields, handler, strict, empty_check)
+            plan = ReadPlanned(found, mixed, chunk, 1, last, fields, handler, strict, empty_check, opener, failed)
             self.append(plan)
         else:
             source = shard_source(_plain(urls), resampled=resampled, seed=self.seed)
@@ -202,7 +204,7 @@ def _hindrance(urls: Any, **reasons: Any) -> str | None:
     return next((f"{name}= was given" for name, reason in reasons.items() if reason), None)
 
 
-def _indexed(urls: Any, wishes: Wishes, hindrance: str | None) -> Any:
+def _indexed(urls: Any, wishes: Wishes, hindrance: str | None, fetch: Callable[[str], str] | None) -> Any:
     if wishes.index is False or hindrance is not None:
         if wishes.insist is not None:
             raise SpecError(
@@ -212,7 +214,7 @@ def _indexed(urls: Any, wishes: Wishes, hindrance: str | None) -> Any:
         return None
     if not isinstance(urls, (str, Path, Iterable)):
         return None
-    return indexed(urls, wishes)
+    return indexed(urls, wishes, fetch)
 
 
 def _plain(urls: Any) -> Any:

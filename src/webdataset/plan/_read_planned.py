@@ -14,20 +14,25 @@ from typing import Any
 
 import numpy as np
 
+from webdataset import stores
 from webdataset.describe import call
 from webdataset.errors import SpecError
-from webdataset.flow import EndOfStreamError, Json, Pass, Source, digest
-from webdataset.handlers import Handler, reraise_exception
+from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Source, digest
+from webdataset.handlers import Handler, note_skipped, reraise_exception
 from webdataset.index import IndexedShards
 from webdataset.order import Order, numbers_of
 from webdataset.samples import ReadSamples
 
 from ._plan_progress import COUNTED, PADDING, PlanProgress
+from ._replace_failed import Slot
 
 # Samples that are looked up together when batches are small: enough to join requests, few enough to come soon.
 _AT_A_TIME = 64
 # Positions that are located together: a permutation has a price per call, about that of 200 positions.
 _LOCATED = 2048
+
+# What decides which samples come, and in which order: part of a checkpoint.
+_OPTIONS = (("window", 0), ("chunk", None), ("batch", 1), ("last", None), ("fields", None), ("failed", None))
 
 Sample = dict[str, Any]
 
@@ -55,6 +60,8 @@ class ReadPlanned(Source):
         handler: asked about samples that cannot be read.
         strict: a shard without its end-of-archive marker is an error.
         empty_check: shards without any sample are an error.
+        opener: opens a shard that is read from one place to its end.
+        failed: "replace" hands on a `Slot` for every sample, also for one that cannot be read.
     """
 
     dataset: IndexedShards
@@ -66,6 +73,8 @@ class ReadPlanned(Source):
     handler: Handler = field(default=reraise_exception)
     strict: bool = True
     empty_check: bool = True
+    opener: Any = stores.open_read
+    failed: str | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.handler):
@@ -76,11 +85,7 @@ class ReadPlanned(Source):
     def __repr__(self) -> str:
         shards = len(self.dataset.urls)
         what = f"{len(self.dataset)} samples in {shards} shard{'s' * (shards != 1)} #{self._digest:08x}"
-        options = {
-            name: getattr(self, name)
-            for name, default in (("window", 0), ("chunk", None), ("batch", 1), ("last", None), ("fields", None))
-            if getattr(self, name) != default
-        }
+        options = {name: getattr(self, name) for name, default in _OPTIONS if getattr(self, name) != default}
         return call("ReadPlanned", _Text(what), **options)
 
     @cached_property
@@ -96,20 +101,28 @@ class ReadPlanned(Source):
         """Nothing taken, everything left."""
         return PlanProgress(during, self.order(during), self.batch, self.last)
 
-    def run(self, items: Iterator[Any], at: PlanProgress, /) -> Iterator[Sample]:
+    def run(self, items: Iterator[Any], at: PlanProgress, /) -> Iterator[Any]:
         """My positions, behind those that were taken."""
         if self.empty_check and not len(at.order):
             raise SpecError("No samples found in dataset", hint="check the shard spec; empty_check=False allows this")
         alone = at.during.world.part[1] == 1
-        if alone and self.window == 0 and self.chunk is None and not at.remaining.also and self.fields is None:
+        stored = self.window == 0 and self.chunk is None and not at.remaining.also and self.fields is None
+        if alone and stored and not self.replaces:
             return self._in_storage_order(at)
         return self._by_lookup(at)
 
-    def recall(self, origin: Json) -> Sample:
+    @property
+    def replaces(self) -> bool:
+        """Whether samples that are left out are replaced."""
+        return self.failed == "replace"
+
+    def recall(self, origin: Json) -> Any:
         """Read one sample again."""
         mark, number, _ = origin
-        sample: Sample = self.dataset[number]
-        return sample | {"__pad__": mark == PADDING} if mark else sample
+        sample = self._read_one(number) if self.replaces else self.dataset[number]
+        if sample is not None and mark:
+            sample = sample | {"__pad__": mark == PADDING}
+        return sample if not self.replaces else Slot(number, DROP if sample is None else sample)
 
     def close(self) -> None:
         """Let go of open shards."""
@@ -120,7 +133,7 @@ class ReadPlanned(Source):
         at.mark = "" if self.last is None else COUNTED
         first = at.remaining.position + at.taken
         starts = [0, *accumulate(self.dataset.counts)]
-        reader = ReadSamples(handler=self.handler, strict=self.strict)
+        reader = ReadSamples(handler=self.handler, strict=self.strict, opener=self.opener)
         for shard, url in enumerate(self.dataset.urls):
             begin, end = starts[shard : shard + 2]
             if end <= first:
@@ -141,19 +154,22 @@ class ReadPlanned(Source):
                     raise self.dataset.stale(shard)
                 at.taken = end - at.remaining.position
 
-    def _by_lookup(self, at: PlanProgress) -> Iterator[Sample]:
-        marked = self.last is not None or at.during.world.ranks > 1
+    def _by_lookup(self, at: PlanProgress) -> Iterator[Any]:
+        marked = self.last is not None or at.during.world.ranks > 1 or self.replaces
         try:
             for numbers, padding in self._groups(at):
                 for number, pad, sample in zip(numbers, padding, self._read(numbers), strict=True):
                     at.taken += 1
                     at.number = number
-                    if sample is None:  # could not be read, and the handler said to go on
-                        continue
                     if marked:
                         at.mark = PADDING if pad else COUNTED
+                    if sample is None:  # could not be read, and the handler said to go on
+                        if self.replaces:
+                            yield Slot(number, DROP)
+                        continue
+                    if marked:
                         sample["__pad__"] = pad
-                    yield sample
+                    yield Slot(number, sample) if self.replaces else sample
         except EndOfStreamError:
             return
 
@@ -187,6 +203,8 @@ class ReadPlanned(Source):
             sample: Sample = self.dataset[number]
         except Exception as error:
             if self.handler(error):
+                where = self.dataset.where(number)
+                note_skipped(error, where.key, where.url)
                 return None
             raise EndOfStreamError from error
         return sample

@@ -34,9 +34,14 @@ def is_even_chain(stages: Sequence[Any]) -> bool:
     return len(others) <= 1 and all(isinstance(stage, (Batched, Listed)) for stage in others)
 
 
-def may_drop(stages: Iterable[Any]) -> bool:
+def may_drop(stages: Sequence[Any]) -> bool:
     """Whether a stage says of itself that it leaves samples out (a function may do so, too)."""
-    return any(isinstance(stage, Select) for stage in stages)
+    return not replaces(stages) and any(isinstance(stage, Select) for stage in stages)
+
+
+def replaces(stages: Sequence[Any]) -> bool:
+    """Whether samples that are left out are replaced."""
+    return bool(stages) and isinstance(stages[0], ReadPlanned) and stages[0].replaces
 
 
 def count_items(stages: Iterable[Any], items: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webdataset.flow import EndOfStreamError
-from webdataset.handlers import Handler, reraise_exception
+from webdataset.handlers import Handler, note_skipped, reraise_exception
 from webdataset.names import OWN_FIELDS, is_meta, split_name
 
 from ._group_samples import Keys, Sample
@@ -170,6 +170,7 @@ class Gatherer:
     def _ask(self, error: Exception) -> None:
         if not self._handler(error):
             raise EndOfStreamError
+        note_skipped(error)
 
 
 def _has_odd_names(names: list[str]) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 from webdataset import config, stores
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source, url_from_json
-from webdataset.handlers import Handler, reraise_exception
+from webdataset.handlers import Handler, note_skipped, reraise_exception
 from webdataset.index import LearnIndexes, Lesson
 from webdataset.names import split_name
 from webdataset.tar import Header, Run, read_runs
@@ -263,6 +263,7 @@ def _ask(handler: Handler, error: Exception) -> None:
     """Return if the handler continues after the failure; otherwise the stream ends, or it raises."""
     if not handler(error):
         raise EndOfStreamError from error
+    note_skipped(error)
 
 
 class _IndexWhileReading:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import WebDatasetError, add_where
 from webdataset.flow import DROP, EndOfStreamError
+from webdataset.handlers import note_skipped
 from webdataset.redact import redacted, scrub
 
 from ._rng import current
@@ -77,6 +78,8 @@ def answer(handler: Handler, exn: Exception, stage: Any, item: Any) -> Any:
     locate(exn, stage, item)
     try:
         if handler(exn):
+            known = item if isinstance(item, dict) else {}
+            note_skipped(exn, known.get("__key__"), known.get("__url__"))
             return DROP
         raise EndOfStreamError from exn
     finally:
