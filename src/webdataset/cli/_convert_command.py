@@ -38,7 +38,7 @@ def command(sources: tuple[str, ...], target: str, **options: Any) -> None:
 
     With %06d in DST, input files become output files by number, -j at a time; -n and -s cut files of another size.
 
-    Example: wds convert 'train-*.tfrecord' 'train-%06d.tar' -m image/encoded:jpg,image/class/label:cls -j 8
+    Example: wds convert 'train-{000..001}.tar' 'train-%06d.tfrecord'
     """
     from webdataset.interop import suggest_mapping
 
