@@ -60,6 +60,12 @@ def few_shards(workers):
     return [int(number) for (number,) in wds.WebLoader(dataset, batch_size=None, num_workers=workers)]
 
 
+def tiny(workers):
+    """One sample on two ranks: a step each, one of them without weight."""
+    dataset = dataset_of([str(path) for path in Path(sys.argv[1]).glob("tiny-*.tar")])
+    return [train(loader_of(workers, dataset)) for _ in range(2)]
+
+
 def resampled(workers):
     """Shards drawn with replacement, epochs of equal size, the same numbers for the same seed."""
 
@@ -176,9 +182,14 @@ def spawned(workers):
         os.environ |= known
 
 
-def dies(workers):
+def dies_spawned(workers):
+    """The same with worker processes that are spawned."""
+    dies(workers, multiprocessing_context="spawn")
+
+
+def dies(workers, **options):
     """Rank 1 is killed in the middle of an epoch."""
-    loader = loader_of(workers)
+    loader = loader_of(workers, **options)
     model = DistributedDataParallel(torch.nn.Linear(4, 1))
     for step, batch in enumerate(loader):
         if step == 3 and dist.get_rank() == 1:
