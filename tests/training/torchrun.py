@@ -46,10 +46,10 @@ def launch(program, *arguments, folder, nproc=2, timeout=100, options=(), kill_a
     return run([*command, str(path), *map(str, arguments)], folder, timeout, nproc, **more)
 
 
-def alone(program, *arguments, folder, timeout=100, **more):
+def alone(program, *arguments, folder, timeout=100, nproc=1, **more):
     """Run a program as one process, without a launcher."""
     path = Path(program) if "/" in str(program) else PROGRAMS / program
-    return run([sys.executable, str(path), *map(str, arguments)], folder, timeout, 1, **more)
+    return run([sys.executable, str(path), *map(str, arguments)], folder, timeout, nproc, **more)
 
 
 def run(command, folder, timeout, nproc, **more):
