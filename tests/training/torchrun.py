@@ -40,7 +40,7 @@ def launch(program, *arguments, folder, nproc=2, timeout=100, options=(), kill_a
 
     torchrun's own processes are a group of their own, so that nothing survives a test that fails.
     """
-    path = Path(program) if "/" in str(program) else PROGRAMS / program
+    path = PROGRAMS / program  # an absolute path stays as it is
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={nproc}"]
     command += ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1", *options]
     return run([*command, str(path), *map(str, arguments)], folder, timeout, nproc, **more)
@@ -48,7 +48,7 @@ def launch(program, *arguments, folder, nproc=2, timeout=100, options=(), kill_a
 
 def alone(program, *arguments, folder, timeout=100, nproc=1, **more):
     """Run a program as one process, without a launcher."""
-    path = Path(program) if "/" in str(program) else PROGRAMS / program
+    path = PROGRAMS / program  # an absolute path stays as it is
     return run([sys.executable, str(path), *map(str, arguments)], folder, timeout, nproc, **more)
 
 
