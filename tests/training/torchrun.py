@@ -1,12 +1,14 @@
 """Real `torchrun` processes on this machine, with gloo, bounded in time."""
 
+import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]
@@ -35,10 +37,8 @@ def environment(**more):
     return clean | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"} | more
 
 
-def launch(program, *arguments, folder, nproc=2, timeout=100, options=(), kill_after=None, **more):
+def launch(program, *arguments, folder, nproc=2, timeout=100, options=(), **more):
     """Run a program on `nproc` ranks; its ranks may write `rank-R.json` into the folder.
-
-    torchrun's own processes are a group of their own, so that nothing survives a test that fails.
     """
     path = PROGRAMS / program  # an absolute path stays as it is
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={nproc}"]
@@ -62,12 +62,14 @@ def run(command, folder, timeout, nproc, **more):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,
     )
     try:
         printed, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        parent = psutil.Process(process.pid)
+        for each in (*parent.children(recursive=True), parent):  # ranks are sessions of their own
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
         printed, _ = process.communicate()
         raise AssertionError(f"no end after {timeout} s:\n{printed[-6000:]}") from None
     written = [Path(folder) / f"rank-{rank}.json" for rank in range(nproc)]
