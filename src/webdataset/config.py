@@ -89,6 +89,7 @@ _TABLE = (
         default=60.0,
         parse=float,
     ),
+    Variable("TORCHELASTIC_RESTART_COUNT", "how often torchrun has restarted the ranks", default=0, parse=int),
     Variable("RANK", "rank of this process; overrides torch.distributed when WORLD_SIZE is set too", parse=int),
     Variable("WORLD_SIZE", "number of ranks; see RANK", parse=int),
     Variable("OMPI_COMM_WORLD_RANK", "rank of this process under Open MPI; RANK and torch come first", parse=int),

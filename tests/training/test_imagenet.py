@@ -85,6 +85,7 @@ def test_training_is_resumed_in_the_middle_of_an_epoch(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3000)
 def test_the_accuracy_is_that_of_the_original(tmp_path):
     """Five epochs on 3,000 images. Runs of one program with different seeds are a few points apart."""
     print(make(tmp_path, 3000, 600, 250))

@@ -55,7 +55,9 @@ def check_ranks(pipeline: Any, cursor: Cursor) -> None:
         return
     if _begun[0] is not group:
         _begun[:] = [group, 0]
-    name, _begun[1] = f"webdataset/{_begun[1]}", _begun[1] + 1
+    # torchrun may keep the store when it restarts the ranks.
+    name = f"webdataset/{config.read('TORCHELASTIC_RESTART_COUNT')}/{_begun[1]}"
+    _begun[1] += 1
     found = _exchange(store, name, group.rank(), group.size(), _facts(sources, cursor), seconds)
     _compare(found)
 
