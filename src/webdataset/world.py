@@ -116,7 +116,8 @@ def receive(sent: Sender | None) -> None:
     splitter. A dataset that was pickled by any process but the parent says nothing about this one.
     """
     global _sender  # noqa: PLW0603 - a process has one parent
-    _sender = sent or _sender
+    if sent is not None and sent.process != os.getpid():  # a copy within a process is not sent
+        _sender = sent
 
 
 def _from_parent() -> Sender | None:

@@ -1,5 +1,6 @@
 """Which rank this process is: what launchers set, and what is refused."""
 
+import copy
 import pickle
 
 import pytest
@@ -95,3 +96,10 @@ def test_a_pickled_dataset_says_nothing_to_processes_that_are_no_workers(variabl
     pickle.loads(data)
     assert world.current() == world.World()
     assert not world.in_worker()
+
+
+def test_a_copy_in_the_same_process_sends_nothing(variables):
+    """`accelerate` copies the dataset before its worker processes are forked; they must ask for themselves."""
+    variables(RANK=1, WORLD_SIZE=2)
+    copy.deepcopy(DataPipeline(range(3)))
+    assert world._sender is None
