@@ -35,7 +35,9 @@ def main():
             rows += len(batch["tokens.npy"])
             kept += int((batch["segment_ids"] > 0).sum())  # segments keep attention within a document
     assert kept == total
-    print(f"{total} tokens in {rows} rows of {ROW}: {kept} kept, {100 * kept / (rows * ROW):.1f}% of the rows are filled")
+    print(
+        f"{total} tokens in {rows} rows of {ROW}: {kept} kept, {100 * kept / (rows * ROW):.1f}% of the rows are filled"
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,10 @@ def main():
             for number in range(6):
                 sink.write({"__key__": f"{number:03d}", "mp4": film(number)})
         dataset = (
-            wds.WebDataset(f"{folder}/films-{{000..001}}.tar", shardshuffle=False).decode("video").compose(clips).batched(6)
+            wds.WebDataset(f"{folder}/films-{{000..001}}.tar", shardshuffle=False)
+            .decode("video")
+            .compose(clips)
+            .batched(6)
         )
         shapes = [batch["clip"].shape for batch in dataset]
     assert shapes == [(6, CLIP, 32, 32, 3)] * 3

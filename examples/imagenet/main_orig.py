@@ -1,7 +1,7 @@
 """Training on ImageNet from a folder of images: a plain PyTorch program.
 
-    python main_orig.py --data data
-    torchrun --nproc-per-node=2 main_orig.py --data data
+python main_orig.py --data data
+torchrun --nproc-per-node=2 main_orig.py --data data
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Training on ImageNet from shards: main_orig.py with another data part (`diff main_orig.py main_wds.py`).
 
-    python main_wds.py --shards shards
-    torchrun --nproc-per-node=2 main_wds.py --shards shards
+python main_wds.py --shards shards
+torchrun --nproc-per-node=2 main_wds.py --shards shards
 """
 
 import argparse

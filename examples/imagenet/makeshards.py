@@ -130,7 +130,9 @@ def main():
     for split in args.splits:
         unknown = {path.name for path in (args.data / split).iterdir() if path.is_dir()} - set(names)
         if unknown:
-            raise SystemExit(f"{args.data / split} has classes that {args.splits[0]} does not have: {sorted(unknown)[:5]}")
+            raise SystemExit(
+                f"{args.data / split} has classes that {args.splits[0]} does not have: {sorted(unknown)[:5]}"
+            )
         make_split(split, classes, args)
 
 

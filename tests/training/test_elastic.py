@@ -41,7 +41,9 @@ def test_torchrun_restarts_by_itself(tmp_path, options):
     arguments = [*options, "--epochs", 2, "--kill-at", 8, "--kill-ranks", 1]
     # Otherwise torch 2.13 keeps the addresses of the ranks that died, and gloo cannot connect.
     variables = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    launch(HERE / "train.py", *arguments, folder=tmp_path, options=["--max-restarts=2"], timeout=280, **variables).check()
+    launch(
+        HERE / "train.py", *arguments, folder=tmp_path, options=["--max-restarts=2"], timeout=280, **variables
+    ).check()
     printed = account(tmp_path)
     assert "run 0: 2 ranks, steps 0 to 5\nrun 1: 2 ranks, steps 6 to 51\n" in printed
     for epoch in range(2):

@@ -67,7 +67,10 @@ def test_only_the_data_part_differs():
     changed = [line for line in difflib.unified_diff(orig, ours, n=0) if re.match(r"[+-][^+-]", line)]
     assert len(changed) < 70
     training = "\n".join(ours)
-    assert training[training.index("def train_epoch") :] == "\n".join(orig)[training.index("def train_epoch") - len(training) :]
+    assert (
+        training[training.index("def train_epoch") :]
+        == "\n".join(orig)[training.index("def train_epoch") - len(training) :]
+    )
 
 
 def test_training_is_resumed_in_the_middle_of_an_epoch(tmp_path):
@@ -90,7 +93,10 @@ def test_the_accuracy_is_that_of_the_original(tmp_path):
     """Five epochs on 3,000 images. Runs of one program with different seeds are a few points apart."""
     print(make(tmp_path, 3000, 600, 250))
     results = {}
-    for program, source in (("main_orig.py", ["--data", tmp_path / "data"]), ("main_wds.py", ["--shards", tmp_path / "shards"])):
+    for program, source in (
+        ("main_orig.py", ["--data", tmp_path / "data"]),
+        ("main_wds.py", ["--shards", tmp_path / "shards"]),
+    ):
         for seed in range(3):
             options = [*source, "--epochs", 5, "--workers", 0, "--seed", seed]
             results[program, seed] = accuracy(alone(HERE / program, *options, folder=tmp_path, timeout=900).printed)[0]

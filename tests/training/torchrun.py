@@ -14,7 +14,17 @@ PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 # What a launcher around the tests may have set.
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMPI_", "PMI_", "SLURM_", "TORCHELASTIC_")
+LAUNCHERS = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "OMPI_",
+    "PMI_",
+    "SLURM_",
+    "TORCHELASTIC_",
+)
 
 
 @dataclass
@@ -38,8 +48,7 @@ def environment(**more):
 
 
 def launch(program, *arguments, folder, nproc=2, timeout=100, options=(), **more):
-    """Run a program on `nproc` ranks; its ranks may write `rank-R.json` into the folder.
-    """
+    """Run a program on `nproc` ranks; its ranks may write `rank-R.json` into the folder."""
     path = PROGRAMS / program  # an absolute path stays as it is
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={nproc}"]
     command += ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1", *options]

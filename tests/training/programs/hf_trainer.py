@@ -74,6 +74,8 @@ model = Counted()
 if SPLITTER == "ours":
     trainer = LoaderTrainer(model=model, args=arguments, train_dataset=dataset_of(), callbacks=[KeepPosition(), Kill()])
 else:
-    trainer = Trainer(model=model, args=arguments, train_dataset=dataset_of(), data_collator=collate, callbacks=[Kill()])
+    trainer = Trainer(
+        model=model, args=arguments, train_dataset=dataset_of(), data_collator=collate, callbacks=[Kill()]
+    )
 trainer.train(resume_from_checkpoint=f"checkpoints/checkpoint-{STOP}" if PHASE == "rest" else None)
 tell(model.seen)
