@@ -121,7 +121,7 @@ def test_ray_train(shards, tmp_path, ranks):
     assert [one + other for one, other in zip(seen["first"], seen["rest"], strict=True)] == seen["whole"]
 
 
-@pytest.mark.parametrize("library", ["numpy", "jax"])
+@pytest.mark.parametrize("library", ["numpy", pytest.param("jax", marks=pytest.mark.long)])
 @RANKS
 def test_a_loop_without_torch(shards, tmp_path, library, ranks):
     need(library)
