@@ -1,23 +1,38 @@
-"""Who am I among the ranks and workers? The only file that asks.
+"""Which rank and which worker this process is. The only file that asks.
 
-A dataset is asked for its part inside a torch worker process, where no loader of ours exists; so the answer lives at
-the bottom of the house (docs/decisions/0002-world-below.md). Nothing here imports torch: a process that uses torch
-workers or torch.distributed has imported it already.
+A dataset is asked for its part inside a torch worker process, where no loader of ours exists; so the answer lives in a
+low layer (docs/decisions/0002-world-below.md). Nothing here imports torch: a process that uses torch workers or
+torch.distributed has imported it already.
 """
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
+import os
 import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webdataset import config
 from webdataset.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+logger = logging.getLogger(__name__)
+
+# Launchers set these. MPI comes before SLURM: under `mpirun` inside a SLURM job, SLURM's variables count daemons.
+_LAUNCHERS = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+# Classes that give every rank a part of what a dataset yields, by the package that has them.
+_OTHER_SPLITTERS = {
+    "accelerate": {"IterableDatasetShard", "DataLoaderDispatcher"},
+    "transformers": {"IterableDatasetShard"},
+}
+_ALONE = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +61,20 @@ class World:
         return self.rank * self.workers + self.worker, self.ranks * self.workers
 
 
+class Sender(NamedTuple):
+    """The rank of a process that sends a dataset to its worker processes."""
+
+    process: int
+    rank: int
+    ranks: int
+
+
 _pretended: ContextVar[World | None] = ContextVar("webdataset_world", default=None)
+_sender: Sender | None = None
 
 
 def current(group: Any = None) -> World:
-    """The world of this process: pretended, else the environment's, else torch's, else alone.
+    """The world of this process: pretended, else of the parent, the environment, torch, MPI or SLURM, else alone.
 
     >>> current()
     World(rank=0, ranks=1, worker=0, workers=1)
@@ -65,7 +89,7 @@ def current(group: Any = None) -> World:
 
 @contextmanager
 def pretend(world: World) -> Iterator[World]:
-    """Be somebody else for a while, in this thread: for simulations and tests of many ranks in one process.
+    """Use another world for a while, in this thread: for simulations and tests of many ranks in one process.
 
     >>> with pretend(World(rank=3, ranks=4)):
     ...     current().rank
@@ -78,22 +102,119 @@ def pretend(world: World) -> Iterator[World]:
         _pretended.reset(token)
 
 
+def sender() -> Sender | None:
+    """What a pickled dataset tells the worker process that unpickles it; None where there is one rank."""
+    rank, ranks = _ranks(None)
+    known = ranks > 1 or _declared()[1] > 1
+    return Sender(os.getpid(), rank, ranks) if known else None
+
+
+def receive(sent: Sender | None) -> None:
+    """Take over the rank of the parent process.
+
+    A worker process that was spawned has no process group, and does not see that its parent is called by another
+    splitter. A dataset that was pickled by any process but the parent says nothing about this one.
+    """
+    global _sender  # noqa: PLW0603 - a process has one parent
+    if sent is not None and sent.process != os.getpid():  # a copy within a process is not sent
+        _sender = sent
+
+
+def _from_parent() -> Sender | None:
+    """Checked when it is needed: a process that is being spawned unpickles its arguments before it knows its parent."""
+    parent = multiprocessing.parent_process()
+    return _sender if _sender is not None and parent is not None and parent.pid == _sender.process else None
+
+
 def _ranks(group: Any) -> tuple[int, int]:
-    rank, ranks = config.read("RANK"), config.read("WORLD_SIZE")
-    if rank is not None and ranks is not None:
-        return rank, ranks
+    sent = _from_parent()
+    if sent is not None and group is None:
+        return sent.rank, sent.ranks
+    rank, ranks = _declared(group)
+    if ranks > 1 and (splitter := _other_splitter()) is not None:
+        _log_once(splitter)
+        return _ALONE
+    return rank, ranks
+
+
+@cache
+def _log_once(splitter: str) -> None:
+    logger.warning(
+        "%s splits this dataset among the ranks, so webdataset does not split it again; to let webdataset split it, "
+        "give the training loop a WebLoader that is not passed to prepare() (docs/training.md)",
+        splitter,
+    )
+
+
+def _declared(group: Any = None) -> tuple[int, int]:
+    """What the launcher or the process group says."""
+    found = _pair("RANK", "WORLD_SIZE")
+    if found is not None:
+        return found
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(group=group), distributed.get_world_size(group=group)
-    return 0, 1
+    for names in _LAUNCHERS:
+        found = _pair(*names)
+        if found is not None:
+            return found
+    return _slurm()
+
+
+def _slurm() -> tuple[int, int]:
+    """The task of a job step. A batch script that `srun` did not start is one process, whatever number it asks for."""
+    rank = config.read("SLURM_PROCID")
+    in_job, in_step = config.read("SLURM_JOB_ID") is not None, config.read("SLURM_STEP_ID") is not None
+    if rank is None or (in_job and not in_step):
+        return _ALONE
+    size = "SLURM_NTASKS" if config.read("SLURM_STEP_NUM_TASKS") is None else "SLURM_STEP_NUM_TASKS"
+    return _pair("SLURM_PROCID", size) or _ALONE
+
+
+def _pair(which: str, of: str) -> tuple[int, int] | None:
+    """Two variables that belong together; None if neither is set."""
+    number, count = config.read(which), config.read(of)
+    if number is None and count is None:
+        return None
+    if number is None or count is None:
+        there, missing, value = (of, which, count) if number is None else (which, of, number)
+        raise SpecError(
+            f"the environment has {there}={value}, but not {missing}",
+            hint="set both or neither; a launcher such as torchrun sets both, RANK=0 WORLD_SIZE=1 is one process alone",
+        )
+    if not 0 <= number < count:
+        raise SpecError(
+            f"the environment has {which}={number} and {of}={count}",
+            hint=f"expected 0 <= {which} < {of}: ranks count from 0",
+        )
+    return number, count
+
+
+def _other_splitter() -> str | None:
+    """The class of another package that calls us and gives each rank a part of what we yield, if there is one."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package in _OTHER_SPLITTERS:
+            name = type(frame.f_locals.get("self")).__name__
+            if name in _OTHER_SPLITTERS[package]:
+                return f"{package}'s {name}"
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+    return None
+
+
+def in_worker() -> bool:
+    """Whether this is a worker process of a loader."""
+    data = sys.modules.get("torch.utils.data")
+    return _from_parent() is not None or (data is not None and data.get_worker_info() is not None)
 
 
 def _workers() -> tuple[int, int]:
     worker, workers = config.read("WORKER"), config.read("NUM_WORKERS")
-    if worker is not None and workers is not None:
+    if worker is not None and workers is not None:  # programs have a NUM_WORKERS of their own: alone it says nothing
         return worker, workers
     info = torch_worker()
-    return (info.id, info.num_workers) if info is not None else (0, 1)
+    return (info.id, info.num_workers) if info is not None else _ALONE
 
 
 def torch_worker() -> Any:

@@ -35,7 +35,7 @@ PROMISES = {
 
 
 def test_every_script_is_run_here():
-    assert sorted([*PROMISES, "demo.py", "folder_to_shards.py"]) == SCRIPTS
+    assert sorted([*PROMISES, "demo.py", "folder_to_shards.py", "shuffle_quality.py"]) == SCRIPTS
 
 
 @pytest.mark.parametrize("script", PROMISES)
@@ -50,6 +50,14 @@ def test_demo_learns(tmp_path):
     assert float(re.search(r"([\d.]+)% of the validation images", printed)[1]) > 40, "chance is 10%"
     assert len(list((tmp_path / "demo-data").glob("train-*.tar"))) == 8
     assert "What to try next" in printed
+
+
+def test_shuffle_quality(tmp_path):
+    small = ["--samples", 60, "--classes", 3, "--epochs", 1, "--seeds", 2, "--buffers", 20, "--out", "plot.svg"]
+    printed = run("shuffle_quality.py", *small, folder=tmp_path)
+    names = [line.partition("  ")[0] for line in printed.splitlines()]
+    assert names == ["full shuffle", "no shuffle", "shards", "shards, buffer 20", "resampled", "global order"]
+    assert (tmp_path / "plot.svg").stat().st_size > 1000
 
 
 def test_folder_to_shards(tmp_path):

@@ -50,6 +50,31 @@ def test_overlong():
     assert row["tokens"].tolist() == [1] * 10
 
 
+@given(lengths=st.lists(st.integers(0, 37), max_size=12), rows=st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_splitting_throws_nothing_away_and_resumes_everywhere(lengths, rows):
+    texts = [
+        {"__key__": str(n), "tokens": np.arange(size) + 100 * n, "mask": list(range(size))}
+        for n, size in enumerate(lengths)
+    ]
+    stage = packed(10, ["tokens", "mask"], rows, overlong="split")
+    seen = []
+    for row in assert_resumes_everywhere([FakeSource(texts), stage, shuffle(2, 1)]):
+        for number, key in enumerate(row["__keys__"], start=1):
+            place = row["segment_ids"] == number
+            tokens = row["tokens"][place].tolist()
+            assert [token // 100 for token in tokens] == [int(key)] * len(tokens), "a segment is of one sample"
+            assert tokens == list(range(tokens[0], tokens[0] + len(tokens)))
+            assert row["positions"][place].tolist() == list(range(len(tokens)))
+            seen += tokens
+    assert sorted(seen) == [100 * n + token for n, size in enumerate(lengths) for token in range(size)]
+
+
+def test_a_long_sequence_fills_rows_and_leaves_a_rest():
+    rows = list(packed(10, "tokens", rows=2, overlong="split")(sequences([4, 23, 3])))
+    assert [row["__keys__"] for row in rows] == [["1"], ["1"], ["0", "1", "2"]]
+
+
 def test_fields_must_be_of_one_length():
     with pytest.raises(CollationError, match="differ in length"):
         list(packed(10, ["a", "b"])([{"a": [1], "b": [1, 2]}]))
@@ -64,7 +89,7 @@ def test_packed_contract():
     assert_contract(sequences([3, 9, 4, 10, 2, 8, 1]), packed(10, "tokens", rows=2, value=-1))
 
 
-@pytest.mark.parametrize("arguments", [(0, "x"), (10, []), (10, "x", 0), (10, "x", 1, 0, "split")])
+@pytest.mark.parametrize("arguments", [(0, "x"), (10, []), (10, "x", 0), (10, "x", 1, 0, "shorten")])
 def test_bad_packing_arguments_fail_at_once(arguments):
     with pytest.raises(SpecError):
         packed(*arguments)

@@ -7,6 +7,7 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_checkpoint.py`, `_checkpoint_v1.py`: what `state_dict()` returns, and its version 1
 * `_run.py`: one iteration, pass after pass
 * `_running_pass.py`: one pass in progress
+* `_rank_agreement.py`: do all ranks read the same dataset
 * `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_epochs.py`: which pass is this, also in worker processes

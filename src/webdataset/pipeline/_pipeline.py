@@ -18,6 +18,7 @@ from ._checkpoint import Checkpoint, Identity, fingerprint
 from ._cursor import Cursor
 from ._epochs import EpochCounter
 from ._nested import Nested
+from ._rank_agreement import check_ranks
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
 from ._stage_kinds import check_stage
@@ -59,6 +60,7 @@ class DataPipeline(TorchIterable):
         self._loaded = False  # whether that is a checkpoint
         self._run_start: Cursor | None = None  # where a user said that `_run` starts
         self._restart = False
+        self._compared = False  # with the other ranks
 
     def append(self, stage: Any) -> None:
         """Add a stage to this very pipeline.
@@ -227,6 +229,9 @@ class DataPipeline(TorchIterable):
         return self._new_run(Cursor(epoch), before if follows else None)
 
     def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
+        if not self._compared:
+            self._compared = True
+            check_ranks(self, cursor)
         return Run(self._definition(), cursor, on_pass=self._epochs.begin, before=before)
 
     def run(self, cursor: Cursor, options: RunOptions | None = None, before: Run | None = None) -> Run:
@@ -345,10 +350,15 @@ class DataPipeline(TorchIterable):
         result.pipeline = list(self.pipeline)
         result._epochs = EpochCounter()
         result._run = result._recalls = None
+        result._compared = False
         return result
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_run": None, "_recalls": None}
+        return {**self.__dict__, "_run": None, "_recalls": None, "_sender": world.sender()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        world.receive(state.pop("_sender", None))
+        self.__dict__.update(state)
 
     def __add__(self, other: Any) -> Any:
         from torch.utils.data import ChainDataset

@@ -22,16 +22,24 @@ if TYPE_CHECKING:
 
 
 class Rows(Grouped):
-    """Open rows, and how much of each is used."""
+    """Open rows, and how much of each is used.
 
-    def __init__(self, measure: Callable[[Any], int]) -> None:
+    Args:
+        measure: the length of a sequence.
+        again: makes a sequence again from its origin.
+    """
+
+    def __init__(self, measure: Callable[[Any], int], again: Callable[[Json, Recall], Any]) -> None:
         super().__init__()
         self.used: list[int] = []
-        self._measure = measure
+        self._measure, self._again = measure, again
 
-    def take(self, item: Any, group: int) -> None:
-        """Put a sequence into a row."""
+    def take(self, item: Any, group: int, start: int | None = None) -> None:
+        """Put a sequence into a row; `start` is where a piece begins in its sample."""
         super().take(item, group)
+        origin = self.origins[group][-1]
+        if start is not None and origin is not None:
+            self.origins[group][-1] = [origin, start]
         if group == len(self.used):
             self.used.append(0)
         self.used[group] += self._measure(item)
@@ -43,7 +51,7 @@ class Rows(Grouped):
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Fill the rows again."""
-        super().load(saved, recall)
+        super().load(saved, lambda origin: self._again(origin, recall))
         self.used = [sum(map(self._measure, row)) for row in self.items]
 
 
@@ -66,7 +74,8 @@ class Packed(Described, Resumable):
         fields: a field or several of equal length in each sample, such as tokens and labels.
         rows: how many rows may be open; more waste less and hold more.
         value: what to fill with; a dict gives each field its own.
-        overlong: what to do with a sequence longer than a row: "error", "drop" it, or "cut" it.
+        overlong: what to do with a sequence longer than a row: "error", "drop" it, "cut" off what is too long, or
+            "split" it into pieces, each a sequence of its own with the key of the sample: no element is lost.
     """
 
     verb: ClassVar[str] = "packed"
@@ -83,31 +92,54 @@ class Packed(Described, Resumable):
         object.__setattr__(self, "fields", fields)
         object.__setattr__(self, "size", require_count("packed", "size", self.size, least=1))
         object.__setattr__(self, "rows", require_count("packed", "rows", self.rows, least=1))
-        if self.overlong not in {"error", "drop", "cut"}:
-            raise SpecError(f"packed(overlong={self.overlong!r}): choose 'error', 'drop' or 'cut'")
+        if self.overlong not in {"error", "drop", "cut", "split"}:
+            raise SpecError(f"packed(overlong={self.overlong!r}): choose 'error', 'drop', 'cut' or 'split'")
 
     def start(self, during: Pass) -> Rows:
         """No rows."""
-        return Rows(self._length)
+        return Rows(self._length, self._sequence)
 
     def run(self, items: Iterator[Any], at: Rows, /) -> Iterator[Any]:
         """Find a place for each sequence."""
-        yield from self._full(at)
+        yield from self._closed(at)
         for item in items:
             length = self._checked_length(item)
-            if length > self.size:
+            if self.overlong == "split":
+                for start in range(0, length, self.size):  # all of them before the first row is handed on
+                    piece = self._piece(item, start)
+                    at.take(piece, self._place(at, self._length(piece)), start)
+            elif length > self.size:
                 continue
-            place = next((row for row, used in enumerate(at.used) if used + length <= self.size), len(at.used))
-            at.take(item, place)
-            if len(at.items) > self.rows:
-                yield self._hand(at, at.used.index(max(at.used[:-1])))
-            yield from self._full(at)
+            else:
+                at.take(item, self._place(at, length))
+            yield from self._closed(at)
         while at.items:
             yield self._hand(at, 0)
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """The row of these samples."""
-        return self._packed([recall(one) for one in origin])
+        return self._packed([self._sequence(one, recall) for one in origin])
+
+    def _sequence(self, origin: Json, recall: Recall) -> Any:
+        if self.overlong != "split":
+            return recall(origin)
+        sample, start = origin
+        return self._piece(recall(sample), start)
+
+    def _piece(self, sample: Any, start: int) -> Any:
+        return {**sample, **{field: sample[field][start : start + self.size] for field in self.fields}}
+
+    def _place(self, at: Rows, length: int) -> int:
+        """The first row with room for it; one after the last is a new one."""
+        return next((row for row, used in enumerate(at.used) if used + length <= self.size), len(at.used))
+
+    def _closed(self, at: Rows) -> Iterator[Any]:
+        """The rows to hand on after a sample was placed."""
+        if self.overlong == "split":  # its pieces may fill many rows at once
+            yield from self._full(at)
+        if len(at.items) > self.rows:
+            yield self._hand(at, at.used.index(max(at.used[:-1])))
+        yield from self._full(at)
 
     def _full(self, at: Rows) -> Iterator[Any]:
         while self.size in at.used:
@@ -131,7 +163,7 @@ class Packed(Described, Resumable):
             raise CollationError(
                 f"a sequence of {length} does not fit into rows of {self.size}",
                 Where(key=key_of(sample)),
-                hint="use packed(overlong='cut') or 'drop', or longer rows",
+                hint="use packed(overlong='split'), 'cut' or 'drop', or longer rows",
             )
         return length
 

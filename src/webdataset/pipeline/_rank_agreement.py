@@ -1,0 +1,151 @@
+"""Do all ranks read the same dataset? Each rank computes its own part, so ranks that disagree lose or repeat samples.
+
+Every rank writes what it is about to read into the store of the default process group, and compares. This is not a
+collective operation: a rank that comes late, or never, delays the others for a bounded time only.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from webdataset import config, world
+from webdataset.errors import SpecError
+from webdataset.flow import Json
+from webdataset.plan import ReadPlanned
+from webdataset.shards import ShareShards, SplitByNode
+
+from ._checkpoint import fingerprint
+from ._cursor import Cursor, InStages
+
+logger = logging.getLogger(__name__)
+
+Facts = dict[str, Json]
+_HINTS = {
+    "seed": "give the dataset the same seed= on every rank",
+    "shards": "give every rank all shards, each takes its own part; nodesplitter=None reads all of them on every rank",
+    "epoch": "call set_epoch with the same number on every rank, and load the same checkpoint",
+    "position": "load the checkpoint of the same step on every rank",
+    "ranks": "check RANK and WORLD_SIZE",
+}
+_begun: list[Any] = [None, 0]  # the process group, and how many datasets were compared in it
+
+
+def check_ranks(pipeline: Any, cursor: Cursor) -> None:
+    """Compare with the other ranks what this one is about to read.
+
+    Args:
+        pipeline: the dataset or loader.
+        cursor: where it begins.
+
+    Raises:
+        SpecError: ranks disagree. Every rank that is there in time raises it.
+    """
+    seconds = config.read("WDS_COMPARE_RANKS")
+    sources = [leaf for leaf in _sources(pipeline) if _is_split(leaf)]
+    if seconds <= 0 or not sources or world.in_worker() or world.current().ranks == 1:
+        return
+    group, store = _group_and_store()
+    if store is None or group.size() == 1:
+        return
+    if _begun[0] is not group:
+        _begun[:] = [group, 0]
+    # torchrun may keep the store when it restarts the ranks.
+    name = f"webdataset/{config.read('TORCHELASTIC_RESTART_COUNT')}/{_begun[1]}"
+    _begun[1] += 1
+    found = _exchange(store, name, group.rank(), group.size(), _facts(sources, cursor), seconds)
+    _compare(found)
+
+
+def _facts(sources: list[Any], cursor: Cursor) -> Facts:
+    here = world.current()
+    return {
+        "seed": [leaf.seed for leaf in sources],
+        "shards": list(fingerprint([leaf.pipeline[0] for leaf in sources])),
+        "epoch": cursor.epoch,
+        "position": _position(cursor),
+        "ranks": here.ranks,
+        "rank": here.rank,
+    }
+
+
+def _position(cursor: Cursor) -> Json:
+    """Where the epoch begins; None where every rank has a place of its own."""
+    if isinstance(cursor.where, InStages) and isinstance(cursor.where.progress[0], Cursor):
+        return _position(cursor.where.progress[0])
+    if cursor.is_beginning:
+        return "the beginning"
+    plan = cursor.plan
+    return None if plan is None or plan.readers else plan.remaining.to_json()
+
+
+def _exchange(store: Any, name: str, rank: int, ranks: int, facts: Facts, seconds: float) -> dict[int, Facts]:
+    """The facts of all ranks; of those that wrote them in time."""
+    store.set(f"{name}/{rank}", json.dumps(facts))
+    keys = {other: f"{name}/{other}" for other in range(ranks)}
+    try:
+        store.wait(list(keys.values()), timedelta(seconds=seconds))
+    except RuntimeError:  # torch raises it, or a subclass, after the time
+        keys = {other: key for other, key in keys.items() if other == rank or store.check([key])}
+        logger.warning(
+            "rank %d waited %g s: only ranks %s have begun to read this dataset. If the others do not read it, their "
+            "samples are missing: nodesplitter=None reads all of it on one rank. If they begin later, nothing is lost; "
+            "WDS_COMPARE_RANKS=0 switches the comparison off",
+            rank,
+            seconds,
+            sorted(keys),
+        )
+    return {other: json.loads(store.get(key)) for other, key in keys.items()}
+
+
+def _compare(found: dict[int, Facts]) -> None:
+    for name, hint in _HINTS.items():
+        values = {rank: facts[name] for rank, facts in found.items() if facts[name] is not None}
+        if len({json.dumps(value) for value in values.values()}) > 1:
+            told = "; ".join(f"rank {rank} has {_plain(value)}" for rank, value in values.items())
+            raise SpecError(f"the ranks disagree on the {name}: {told:.2000}", hint=hint)
+    ranks = next(iter(found.values()))["ranks"]
+    claims = Counter(facts["rank"] for facts in found.values())
+    if len(found) >= ranks and len({claims[rank] for rank in range(ranks)}) > 1:
+        told = ", ".join(f"rank {rank} in {claims[rank]}" for rank in range(ranks))
+        raise SpecError(f"the ranks do not add up, counted in processes: {told}", hint=_HINTS["ranks"])
+
+
+def _plain(value: Json) -> Json:
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _sources(pipeline: Any) -> Iterator[Any]:
+    """The datasets that read shards, in a dataset that may hold others."""
+    inner = [
+        dataset
+        for stage in pipeline.pipeline
+        for dataset in (stage, getattr(stage, "dataset", None), *getattr(stage, "datasets", ()))
+        if hasattr(dataset, "pipeline")
+    ]
+    if not inner and pipeline.pipeline:
+        yield pipeline
+    for dataset in inner:
+        yield from _sources(dataset)
+
+
+def _is_split(pipeline: Any) -> bool:
+    return any(
+        isinstance(stage, (ReadPlanned, SplitByNode)) or (isinstance(stage, ShareShards) and stage.among == "rank")
+        for stage in pipeline.pipeline
+    )
+
+
+def _group_and_store() -> tuple[Any, Any]:
+    """The default process group and its key-value store; None where there is none."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None, None
+    # torch has no public name for it. Without it ranks are not compared.
+    store = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None)
+    return distributed.group.WORLD, None if store is None else store()

@@ -1,0 +1,106 @@
+"""The ImageNet example from a folder of images to a resumed run on several ranks."""
+
+import difflib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import webdataset as wds
+
+from .torchrun import EXAMPLES, alone, environment, launch
+
+HERE = EXAMPLES / "imagenet"
+pytestmark = pytest.mark.timeout(300)
+
+
+def verb(name, *arguments, folder, **more):
+    paths = {"DATA": str(folder / "data"), "SHARDS": str(folder / "shards"), "PYTHON": sys.executable}
+    result = subprocess.run(
+        [str(HERE / "run"), name, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment(**paths, **more),
+        timeout=250,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def make(folder, train, val, maxcount):
+    verb("fake", "--train", train, "--val", val, "--size", 36, folder=folder)
+    return verb("makeshards", "--maxcount", maxcount, "--jobs", 2, "--quiet", folder=folder)
+
+
+def accuracy(printed):
+    percent, images = re.findall(r"validation: ([\d.]+)% of (\d+) images", printed)[-1]
+    return float(percent), int(images)
+
+
+def test_makeshards(tmp_path):
+    printed = make(tmp_path, 70, 20, 16)
+    shards = tmp_path / "shards"
+    assert "train: 70 images in 5 shards" in printed and "5 of them written now" in printed
+    manifest = json.loads((shards / "imagenet-train.json").read_text())
+    assert sum(shard["nsamples"] for shard in manifest["shardlist"]) == 70
+    # Again: everything is there. One shard is lost, one was half written: both are made again, nothing else.
+    assert "0 of them written now" in verb("makeshards", "--maxcount", 16, "--quiet", folder=tmp_path)
+    whole = {path.name: path.read_bytes() for path in shards.glob("*.tar")}
+    (shards / "imagenet-train-000002.tar").unlink()
+    (shards / "imagenet-val-000000.tar.content").unlink()
+    printed = verb("makeshards", "--maxcount", 16, "--quiet", folder=tmp_path)
+    assert printed.count("1 of them written now") == 2
+    assert {path.name: path.read_bytes() for path in shards.glob("*.tar")} == whole
+    # Larger shards: those of the other size are gone.
+    assert "train: 70 images in 2 shards" in verb("makeshards", "--maxcount", 60, "--quiet", folder=tmp_path)
+    dataset = wds.WebDataset(str(shards / "imagenet-train.json"), shardshuffle=False).decode()
+    samples = {sample["__key__"]: sample["cls"] for sample in dataset}
+    assert len(samples) == 70 and all(int(key[1:9]) == label for key, label in samples.items())
+    assert not list(shards.glob("*.part"))
+
+
+def test_only_the_data_part_differs():
+    orig, ours = ((HERE / name).read_text().splitlines() for name in ("main_orig.py", "main_wds.py"))
+    changed = [line for line in difflib.unified_diff(orig, ours, n=0) if re.match(r"[+-][^+-]", line)]
+    assert len(changed) < 70
+    training = "\n".join(ours)
+    assert (
+        training[training.index("def train_epoch") :]
+        == "\n".join(orig)[training.index("def train_epoch") - len(training) :]
+    )
+
+
+def test_training_is_resumed_in_the_middle_of_an_epoch(tmp_path):
+    """Two epochs of 70 images in batches of 8: stopped at step 12, in the second epoch; resumed on two ranks."""
+    make(tmp_path, 70, 20, 16)
+    options = ["--shards", tmp_path / "shards", "--epochs", 2, "--workers", 0, "--batch-size", 8]
+    options += ["--checkpoint", tmp_path / "checkpoint.pt", "--save-freq", 1]
+    stopped = alone(HERE / "main_wds.py", *options, "--stop-after", 12, folder=tmp_path)
+    assert "stopped after 12 steps" in stopped.printed and "epoch 0: 70 samples" in stopped.printed
+    resumed = launch(HERE / "main_wds.py", *options, folder=tmp_path)
+    resumed.check()
+    # Three of the nine batches of the second epoch are done; 46 samples are left: three steps of 2 x 8.
+    assert "epoch 1: 24 samples on this rank" in resumed.printed
+    assert accuracy(resumed.printed)[1] == 20, "validation counts every image once"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_the_accuracy_is_that_of_the_original(tmp_path):
+    """Five epochs on 3,000 images. Runs of one program with different seeds are a few points apart."""
+    print(make(tmp_path, 3000, 600, 250))
+    results = {}
+    for program, source in (
+        ("main_orig.py", ["--data", tmp_path / "data"]),
+        ("main_wds.py", ["--shards", tmp_path / "shards"]),
+    ):
+        for seed in range(3):
+            options = [*source, "--epochs", 5, "--workers", 0, "--seed", seed]
+            results[program, seed] = accuracy(alone(HERE / program, *options, folder=tmp_path, timeout=900).printed)[0]
+    orig, ours = ([results[name, seed] for seed in range(3)] for name in ("main_orig.py", "main_wds.py"))
+    print(f"main_orig {orig}, main_wds {ours}")
+    spread = max(3.0, max(orig) - min(orig), max(ours) - min(ours))
+    assert abs(sum(orig) - sum(ours)) / 3 <= spread and min(ours) > 60, (orig, ours)

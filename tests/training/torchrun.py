@@ -1,0 +1,86 @@
+"""Real `torchrun` processes on this machine, with gloo, bounded in time."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+PROGRAMS = Path(__file__).parent / "programs"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+# What a launcher around the tests may have set.
+LAUNCHERS = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "OMPI_",
+    "PMI_",
+    "SLURM_",
+    "TORCHELASTIC_",
+)
+
+
+@dataclass
+class Outcome:
+    """What a launch left: its exit code, what it printed, and what each rank wrote."""
+
+    code: int
+    printed: str
+    ranks: list
+
+    def check(self):
+        assert self.code == 0, self.printed[-6000:]
+        return self.ranks
+
+
+def environment(**more):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+    paths = [str(ROOT / "src"), str(EXAMPLES), str(ROOT), *(os.path.abspath(path) for path in sys.path if path)]
+    clean |= {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return clean | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"} | more
+
+
+def launch(program, *arguments, folder, nproc=2, timeout=100, options=(), **more):
+    """Run a program on `nproc` ranks; its ranks may write `rank-R.json` into the folder."""
+    path = PROGRAMS / program  # an absolute path stays as it is
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={nproc}"]
+    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1", *options]
+    return run([*command, str(path), *map(str, arguments)], folder, timeout, nproc, **more)
+
+
+def alone(program, *arguments, folder, timeout=100, nproc=1, **more):
+    """Run a program as one process, without a launcher."""
+    path = PROGRAMS / program  # an absolute path stays as it is
+    return run([sys.executable, str(path), *map(str, arguments)], folder, timeout, nproc, **more)
+
+
+def run(command, folder, timeout, nproc, **more):
+    for old in Path(folder).glob("rank-*.json"):
+        old.unlink()
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        printed, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        parent = psutil.Process(process.pid)
+        for each in (*parent.children(recursive=True), parent):  # ranks are sessions of their own
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        printed, _ = process.communicate()
+        raise AssertionError(f"no end after {timeout} s:\n{printed[-6000:]}") from None
+    written = [Path(folder) / f"rank-{rank}.json" for rank in range(nproc)]
+    ranks = [json.loads(path.read_text()) if path.exists() else None for path in written]
+    return Outcome(process.returncode, printed, ranks)
