@@ -1,4 +1,7 @@
+import gc
+import os
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -83,3 +86,18 @@ def test_seeding_torch_anew_for_every_epoch_does_not_repeat_the_epoch(method):
         loader = DataLoader(dataset, batch_size=None, num_workers=3, multiprocessing_context=method)
         seen.append([int(epoch) for epoch in loader])
     assert seen == [[0, 0, 0], [1, 1, 1]]
+
+
+def test_a_shared_counter_is_closed_with_its_dataset():
+    def shared():
+        links = (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
+        return sorted(target for target in links if "/wds-epochs-" in target)
+
+    gc.collect()
+    before = shared()
+    for _ in range(3):
+        dataset = DataPipeline([1, 2]).compose(iter)
+        assert list(DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="fork")) == [1, 2]
+    del dataset
+    gc.collect()
+    assert shared() == before

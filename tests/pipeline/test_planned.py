@@ -39,8 +39,10 @@ def test_both_ways_of_reading_give_the_same_samples(few):
     assert looked_up == streamed
 
 
-def test_a_description_is_a_dataset(few, tmp_path):
+def test_a_description_is_a_dataset(few, tmp_path, monkeypatch):
     from webdataset.index import index_shards, write_description
+
+    monkeypatch.setenv("WDS_TRUSTED_FOLDERS", str(Path(few[0]).parent))  # the description is in another folder
 
     (tmp_path / "all.json").write_bytes(write_description(index_shards(few, store=False)))
     dataset = wds.WebDataset(str(tmp_path / "all.json"))

@@ -193,6 +193,8 @@ class Cursor:
             where: Where = InPlan(PlanState.from_json(saved["plan"]))
         elif "stages" in saved:
             check_types(saved, stages=list)
+            if not saved["stages"]:
+                raise StateError("malformed checkpoint: it has no stages", hint=_HINT)
             where = InStages(tuple(decode(saved["stages"])))
         else:
             check_types(saved, beginning=list)
