@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json
 from webdataset.index import SampleLocation
+from webdataset.lifetime import Parent
 from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
 
 from ._device import Device, OnDevice
@@ -224,6 +225,7 @@ def _process_source(
         from torch.utils.data import DataLoader
 
         from ._processes import Processes
+        from ._start_worker import StartWorker
     except ImportError as error:
         if settings.get("num_workers", 0) == 0 and isinstance(dataset, DataPipeline) and not args:
             return Threads(dataset, device=device)  # nothing to start: read it here
@@ -231,6 +233,8 @@ def _process_source(
     if isinstance(dataset, DataPipeline) and batch_size is None and not args:
         return Processes(dataset, shared_memory=shared_memory, device=device, **settings)
     loader = DataLoader(dataset, batch_size, *args, **settings)
+    parent = replace(Parent.here(), in_main_thread=False)  # each epoch starts workers, from any thread
+    loader.worker_init_fn = StartWorker(parent, loader.worker_init_fn)
     if device is None:
         return loader
     loader.pin_memory = loader.pin_memory or device.has_streams

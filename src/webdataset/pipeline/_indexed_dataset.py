@@ -13,9 +13,10 @@ from webdataset.errors import SpecError
 from webdataset.index import Description, read_description
 
 from ._index_options import check_fields
+from ._spawning import GoesToSpawned
 
 
-class IndexedDataset(offsets.IndexedShards):
+class IndexedDataset(GoesToSpawned, offsets.IndexedShards):
     """The samples of some shards by number: `len`, any sample, any slice, any key, only the fields that are wanted.
 
     >>> from webdataset.testing import make_shard
