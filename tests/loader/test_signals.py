@@ -126,7 +126,7 @@ faulthandler.dump_traceback_later(180, exit=True)
 signal.signal(signal.SIGALRM, interrupt)
 sys.setswitchinterval(1e-5)
 for number in range(3000):
-    loader = wds.WebLoader(wds.DataPipeline(range(10**9), wds.map(abs)), num_workers=2, workers="threads")
+    loader = wds.WebLoader(wds.DataPipeline(range(10**9), wds.map(abs)), batch_size=None, num_workers=2, workers="threads")
     items = iter(loader)
     next(items)  # threading itself is not safe while a thread starts
     try:

@@ -73,7 +73,7 @@ SETUPS = {
 def test_the_bottleneck_of_threads_is_named(name):
     source, functions, batched, part, stage, advice = SETUPS[name]
     dataset = DataPipeline(source, *(functions or [wds.map(abs)]), batched)
-    loader = WebLoader(dataset, num_workers=2, workers="threads")
+    loader = WebLoader(dataset, batch_size=None, num_workers=2, workers="threads")
     items = len(list(loader))
     stats = loader.stats()
     assert (stats.bottleneck, stats.items) == (part, items)
@@ -121,7 +121,7 @@ def test_tiny_items_are_named():
 
 @pytest.mark.parametrize("n", [0, 2])
 def test_tiny_items_of_threads_are_to_be_batched(n):
-    loader = WebLoader(DataPipeline(range(20_000)), num_workers=n, workers="threads")
+    loader = WebLoader(DataPipeline(range(20_000)), batch_size=None, num_workers=n, workers="threads")
     list(loader)
     assert "make batches" in loader.stats().advice
     # On a crowded machine an item may take longer than what counts as tiny.
@@ -154,7 +154,7 @@ def test_shards_are_read_until_their_samples_are():
 
 def test_functions_that_hold_the_gil_are_told_from_those_that_wait():
     def named():
-        loader = WebLoader(DataPipeline(range(150), wds.map(spin)), num_workers=2, workers="threads")
+        loader = WebLoader(DataPipeline(range(150), wds.map(spin)), batch_size=None, num_workers=2, workers="threads")
         list(loader)
         return loader.stats().bottleneck, loader.stats().on_processor > 0.1
 
@@ -163,12 +163,12 @@ def test_functions_that_hold_the_gil_are_told_from_those_that_wait():
 
 
 def test_before_anything_is_read_nothing_is_slow():
-    stats = WebLoader(DataPipeline(range(3)), num_workers=1, workers="threads").stats()
+    stats = WebLoader(DataPipeline(range(3)), batch_size=None, num_workers=1, workers="threads").stats()
     assert (stats.slowest, stats.bottleneck, stats.advice) == (None, "nothing", "nothing has been read yet")
 
 
 def test_rates_and_shares_are_those_of_the_run():
-    loader = WebLoader(DataPipeline(range(50), wds.map(slowly)), num_workers=2, workers="threads")
+    loader = WebLoader(DataPipeline(range(50), wds.map(slowly)), batch_size=None, num_workers=2, workers="threads")
     list(loader)
     stats = loader.stats()
     functions = next(part for part in stats.parts if part.name == "functions")
@@ -194,7 +194,7 @@ def test_functions_count_where_they_ran(in_place, lane, share):
 
 def test_profiling_leaves_the_loader_where_it_was():
     dataset = DataPipeline(range(10), wds.map(abs)).with_epoch(4)
-    loader = WebLoader(dataset, num_workers=1, workers="threads")
+    loader = WebLoader(dataset, batch_size=None, num_workers=1, workers="threads")
     profile(loader)
     assert list(loader) == [0, 1, 2, 3]
     dataset.close()
@@ -202,7 +202,9 @@ def test_profiling_leaves_the_loader_where_it_was():
 
 def test_progress_shows_one_line_with_the_bottleneck():
     screen = io.StringIO()
-    loader = WebLoader(DataPipeline(range(40), wds.map(slowly)).with_length(40), num_workers=1, workers="threads")
+    loader = WebLoader(
+        DataPipeline(range(40), wds.map(slowly)).with_length(40), batch_size=None, num_workers=1, workers="threads"
+    )
     assert list(progress(loader, every=0.02, file=screen, mininterval=0)) == list(range(40))
     assert "slowest: functions" in screen.getvalue() and "40/40" in screen.getvalue()
 
@@ -235,7 +237,7 @@ def test_two_groups_of_functions_are_not_taken_for_reading():
     dataset = DataPipeline(
         range(100), wds.map(slowly), wds.shuffle(5), wds.map(slowly), wds.batched(10, collation_fn=None)
     )
-    loader = WebLoader(dataset.repeat(2), num_workers=2, workers="threads")
+    loader = WebLoader(dataset.repeat(2), batch_size=None, num_workers=2, workers="threads")
     list(loader)
     assert loader.stats().bottleneck == "functions"
     assert next(part for part in loader.stats().parts if part.name == "functions").items == 400
