@@ -47,7 +47,7 @@ SETUPS = {
         [wds.map(slowly)],
         wds.batched(10, collation_fn=None),
         "functions",
-        "1 Map",
+        "1 Map(slowly)",
         "more threads",
     ),
     "two functions": (
@@ -55,7 +55,7 @@ SETUPS = {
         [wds.map(abs), wds.map(slowly)],
         wds.batched(10, collation_fn=None),
         "functions",
-        "2 Map",
+        "2 Map(slowly)",
         "more threads",
     ),
     "slow batching": (
@@ -97,7 +97,7 @@ def test_the_bottleneck_of_processes_is_named():
     )
     list(loader)
     assert loader.stats().bottleneck == "workers"
-    assert profile(loader).bottleneck == "1 Map"
+    assert profile(loader).bottleneck == "1 Map(slowly)"
 
 
 @pytest.mark.parametrize("settings", [{"workers": "threads"}, {"batch_size": None}])
