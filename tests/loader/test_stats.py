@@ -1,6 +1,7 @@
 """The bottleneck is named rightly where it is known. Delays are sleeps that stand for work; nothing asserts how long."""
 
 import io
+import sys
 import time
 
 import numpy as np
@@ -264,3 +265,27 @@ def test_what_the_stores_moved_is_told_wherever_it_was_read(how, tmp_path):
         assert loader.stats().moved["cache.hits"] == 4
         assert "http.bytes" not in loader.stats().moved
         stores.close_connections()
+
+
+def holds_the_lock(sample):
+    """Pure Python: no other thread runs meanwhile."""
+    for _ in range(60_000):
+        pass
+    return sample
+
+
+def waits_for_the_lock(sample):
+    """Lets the lock go again and again, and has to wait for it each time."""
+    for _ in range(3):
+        time.sleep(0)
+    return sample
+
+
+@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="this Python has no interpreter lock")
+def test_the_function_that_holds_the_lock_is_named_not_the_one_that_waits():
+    dataset = DataPipeline(range(400), wds.map(waits_for_the_lock), wds.map(holds_the_lock))
+    loader = WebLoader(dataset, batch_size=None, num_workers=4, workers="threads")
+    report = profile(loader, seconds=30)
+    assert "holds_the_lock" in report.bottleneck
+    spent = {part.name.split("(")[-1].rstrip(")"): part.seconds for part in report.parts}
+    assert spent["holds_the_lock"] > 5 * spent["waits_for_the_lock"]
