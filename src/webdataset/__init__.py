@@ -252,5 +252,9 @@ class _Package(ModuleType):
     def pytorch_weights_only(self, value: bool) -> None:
         config.safety.weights_only = value
 
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """A function that uses this module can be pickled by cloudpickle and dill: by the module's name."""
+        return importlib.import_module, (self.__name__,)
+
 
 sys.modules[__name__].__class__ = _Package

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
+from contextvars import ContextVar
 from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar
 
 from webdataset.redact import redacted
+
+identifies: ContextVar[bool] = ContextVar("webdataset_identifies", default=False)  # a checkpoint asks for the text
 
 
 class Described:

@@ -160,14 +160,11 @@ def _watch_parent(parent: Parent) -> None:
     import multiprocessing.connection
 
     known = multiprocessing.parent_process()
-    if known is not None:
-        multiprocessing.connection.wait([known.sentinel])
-    elif hasattr(os, "pidfd_open"):
+    if hasattr(os, "pidfd_open"):
         with suppress(ProcessLookupError):
-            import select
-
-            descriptor = os.pidfd_open(parent.process)
-            select.select([descriptor], [], [])
+            multiprocessing.connection.wait([os.pidfd_open(parent.process)])
+    elif known is not None:  # children that the parent forked later hold copies of this pipe
+        multiprocessing.connection.wait([known.sentinel])
     else:
         return
     _end_now()

@@ -126,6 +126,27 @@ def _from_parent() -> Sender | None:
     return _sender if _sender is not None and parent is not None and parent.pid == _sender.process else None
 
 
+@contextmanager
+def as_worker(here: World) -> Iterator[World]:
+    """Be another worker for a while, also for functions that ask torch: to know what a splitter would give it.
+
+    >>> with as_worker(World(worker=1, workers=2)):
+    ...     current().worker
+    1
+    """
+    module = sys.modules.get("torch.utils.data._utils.worker")
+    before = getattr(module, "_worker_info", None)
+    if before is not None:
+        there = type(before)(id=here.worker, num_workers=here.workers, seed=before.seed, dataset=before.dataset)
+        module._worker_info = there  # type: ignore[union-attr]  # there is one
+    try:
+        with pretend(here):
+            yield here
+    finally:
+        if before is not None:
+            module._worker_info = before  # type: ignore[union-attr]
+
+
 def _ranks(group: Any) -> tuple[int, int]:
     sent = _from_parent()
     if sent is not None and group is None:

@@ -16,6 +16,10 @@ dots, and the better choice for new code.
 * `_samplers`      orders that go well with shards
 * `_descriptions`  make, change and summarise descriptions
 * `_command`       `widsindex`
+* `_tar_members`   the members of a local tar file by number
+* `_indexed_tar`   samples of one local shard, and the shards that were used last
+* `wids`, `wids_cleanup`, `wids_decode`, `wids_dl`, `wids_lru`, `wids_mmtar`, `wids_specs`, `wids_tar`: the module names
+  that programs import from
 """
 
 from ._samplers import ChunkedSampler, DistributedChunkedSampler, ShardedSampler, ShardListSampler

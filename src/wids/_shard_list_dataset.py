@@ -27,6 +27,7 @@ from webdataset.index import (
     read_description,
 )
 
+from ._indexed_tar import IndexedTarSamples, LRUShards
 from ._shard_location import Places
 from ._transforms import Sample, Transformation, find_transformations
 
@@ -93,6 +94,7 @@ class ShardListDataset:
         self.lru_size = lru_size
         self._places = Places(_cache(cache_dir, -1 if keep else cache_size), localname)
         self._indexes = RecentIndexes()
+        self._whole: LRUShards | None = None
         self._forget_open()
 
     def __len__(self) -> int:
@@ -128,8 +130,29 @@ class ShardListDataset:
         """(accesses, misses): how often a sample was asked for, and how often its shard was not open."""
         return self._accesses, self._misses
 
+    @property
+    def total_length(self) -> int:
+        """How many samples there are."""
+        return len(self)
+
+    @property
+    def cache(self) -> LRUShards:
+        """Whole shards on the local disk, for programs that want their paths."""
+        if self._whole is None:
+            self._whole = LRUShards(self.lru_size, localname=self._places.localname)
+        return self._whole
+
+    def get_shard(self, index: int) -> tuple[IndexedTarSamples, int, ShardEntry]:
+        """The shard of a sample (with its `path`), the sample's number in it, and the shard's description."""
+        number = range(len(self))[index]
+        shard = bisect_right(self.cum_lengths, number) - 1
+        entry = self.shards[shard]
+        return self.cache.get_shard(entry.url), number - self.cum_lengths[shard], entry
+
     def close(self) -> None:
         """Let go of open shards."""
+        if self._whole is not None:
+            self._whole.clear()
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
@@ -145,7 +168,7 @@ class ShardListDataset:
         return f"<ShardListDataset {name}{len(self)} samples in {len(self.shards)} shards>"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None, "_lock": None}
+        return {**self.__dict__, "_open": None, "_lock": None, "_whole": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

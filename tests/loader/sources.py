@@ -56,7 +56,7 @@ def numbers(n, **kw):
 
 
 def threads(dataset, n, **kw):
-    return WebLoader(dataset, num_workers=n, workers="threads", **kw)
+    return WebLoader(dataset, **{"batch_size": None, **kw}, num_workers=n, workers="threads")
 
 
 def in_shared_memory():

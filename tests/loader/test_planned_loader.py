@@ -153,7 +153,7 @@ def _keep(sample):
 def test_slow_functions_on_threads_are_read_again_not_lost(shards):
     make = lambda: wds.WebDataset(shards, order="random").map(_slow).batched(5, collation_fn=None).map(_slow_batch)
     expected = list(make())
-    loader = wds.WebLoader(make(), num_workers=4, workers="threads")
+    loader = wds.WebLoader(make(), batch_size=None, num_workers=4, workers="threads")
     items = iter(loader)
     seen = [next(items) for _ in range(40)]
     state = loader.state_dict()
@@ -217,7 +217,7 @@ def test_seek_skip_and_where(shards):
         assert keys_of(loader) == expected[10 * BATCH : 12 * BATCH] + expected[60 * BATCH :]
         assert keys_of(loader) == expected_of(shards, epoch=1)
     with pytest.raises(SpecError, match="indexed"):
-        wds.WebLoader([1, 2], workers="threads").seek(1)
+        wds.WebLoader([1, 2], batch_size=None, workers="threads").seek(1)
 
 
 def test_the_epoch_is_that_of_the_dataset_the_user_holds(shards):

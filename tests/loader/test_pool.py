@@ -45,7 +45,9 @@ def test_what_is_in_flight_is_bounded_by_memory():
         release.wait(0.05)
         return 1
 
-    loader = WebLoader(DataPipeline(source, wds.map(slow)), num_workers=2, workers="threads", memory=4_000_000)
+    loader = WebLoader(
+        DataPipeline(source, wds.map(slow)), batch_size=None, num_workers=2, workers="threads", memory=4_000_000
+    )
     for _ in loader:
         alive -= 1
     assert most <= 6
@@ -86,7 +88,9 @@ def test_a_slow_consumer_holds_the_reader_back():
             read.append(number)
             yield np.zeros(100_000)
 
-    loader = WebLoader(DataPipeline(source), num_workers=1, workers="threads", prefetch_factor=2, memory=10_000_000)
+    loader = WebLoader(
+        DataPipeline(source), batch_size=None, num_workers=1, workers="threads", prefetch_factor=2, memory=10_000_000
+    )
     items = iter(loader)
     next(items)
     time.sleep(0.2)

@@ -70,7 +70,7 @@ def test_another_number_of_workers_is_refused_with_a_sentence():
     with pytest.raises(StateError, match="made with 2 worker processes, here are 1"):
         processes(batches(), 1).load_state_dict(saved)
     with pytest.raises(StateError, match="workers=processes.*workers=threads"):
-        WebLoader(batches(), workers="threads").load_state_dict(saved)
+        WebLoader(batches(), batch_size=None, workers="threads").load_state_dict(saved)
 
 
 def test_workers_that_have_not_handed_on_anything_start_in_the_same_epoch():

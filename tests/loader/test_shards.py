@@ -71,7 +71,7 @@ def test_two_epochs_with_a_stop_anywhere(shards, settings):
 
 def test_threads_and_none_resume_from_each_other(shards):
     def loader(n):
-        return WebLoader(dataset(shards), workers="threads", num_workers=n)
+        return WebLoader(dataset(shards), workers="threads", batch_size=None, num_workers=n)
 
     expected = keys(loader(0))
     saved = []
@@ -95,7 +95,9 @@ def test_a_bad_sample_fails_in_a_thread_with_key_and_shard(tmp_path):
             sink.write({"__key__": str(number), "json": b"{" if number == 4 else b"{}"})
     seen = []
     with pytest.raises(DecodingError, match=r"field json.*sample 4.*bad.tar"):
-        for sample in WebLoader(wds.WebDataset(path, shardshuffle=False).decode(), workers="threads", num_workers=3):
+        for sample in WebLoader(
+            wds.WebDataset(path, shardshuffle=False).decode(), workers="threads", batch_size=None, num_workers=3
+        ):
             seen.append(sample["__key__"])
     assert seen == ["0", "1", "2", "3"]
 
@@ -106,7 +108,7 @@ import webdataset as wds
 
 shards, checkpoint, log, kill_at = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 dataset = wds.WebDataset(shards, shardshuffle=True, seed=3).shuffle(8).decode().to_tuple("__key__").batched(3)
-loader = wds.WebLoader(dataset, workers="threads", num_workers=2)
+loader = wds.WebLoader(dataset, workers="threads", batch_size=None, num_workers=2)
 if os.path.exists(checkpoint):
     loader.load_state_dict(json.load(open(checkpoint)))
 for number, (keys,) in enumerate(loader):
@@ -121,7 +123,7 @@ for number, (keys,) in enumerate(loader):
 
 
 def test_training_goes_on_after_kill_9(shards, tmp_path):
-    expected = [" ".join(batch) for batch in keys(WebLoader(dataset(shards), workers="threads"))]
+    expected = [" ".join(batch) for batch in keys(WebLoader(dataset(shards), batch_size=None, workers="threads"))]
 
     def train(kill_at):
         command = [sys.executable, "-c", TRAINING, shards, str(tmp_path / "state"), str(tmp_path / "log"), str(kill_at)]
@@ -144,4 +146,4 @@ def test_a_batch_size_that_is_not_given_is_one_for_processes_and_none_for_thread
     )
     assert planned.plan is not None
     assert [batch["x"].tolist() for batch in WebLoader(planned)] == [[0], [1], [2]]
-    assert [sample["x"] for sample in WebLoader(planned, workers="threads")] == [0, 1, 2]
+    assert [sample["x"] for sample in WebLoader(planned, batch_size=None, workers="threads")] == [0, 1, 2]

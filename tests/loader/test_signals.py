@@ -26,8 +26,13 @@ def big(number):
     time.sleep(0.001)
     return {"x": np.full(200_000, number)}
 
-settings = {"threads": {"workers": "threads"}, "processes": {"batch_size": None}}[sys.argv[1]]
-loader = wds.WebLoader(wds.DataPipeline(range(10**9), wds.map(big)), num_workers=2, **settings)
+dataset = wds.DataPipeline(range(10**9), wds.map(big))
+settings = {"threads": {"workers": "threads"}, "samples": {"batch_size": 1, "shuffle": False}}.get(sys.argv[1])
+if settings is None:
+    settings = {"batch_size": None}
+if sys.argv[1] == "map-style":
+    dataset = type("Numbers", (), {"__len__": lambda self: 10**6, "__getitem__": lambda self, n: big(n)})()
+loader = wds.WebLoader(dataset, num_workers=2, **settings)
 for number, batch in enumerate(loader):
     if number == 5:
         print("ready", flush=True)
@@ -79,6 +84,16 @@ def test_ctrl_c_ends_everything(kind):
     assert_nothing_new_in_shared_memory(before)
 
 
+@pytest.mark.parametrize("kind", ["processes", "samples", "map-style"])
+def test_workers_end_with_a_parent_that_was_killed(kind):
+    """Also those that have something to send: torch's own would wait for its receiver for ever."""
+    with start(kind) as process:
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) == 2
+        process.kill()
+    assert not end_of(children)
+
+
 @pytest.mark.parametrize("victim", ["parent", "worker"])
 def test_kill_9_leaves_nothing(victim):
     before = in_shared_memory()
@@ -111,7 +126,7 @@ faulthandler.dump_traceback_later(180, exit=True)
 signal.signal(signal.SIGALRM, interrupt)
 sys.setswitchinterval(1e-5)
 for number in range(3000):
-    loader = wds.WebLoader(wds.DataPipeline(range(10**9), wds.map(abs)), num_workers=2, workers="threads")
+    loader = wds.WebLoader(wds.DataPipeline(range(10**9), wds.map(abs)), batch_size=None, num_workers=2, workers="threads")
     items = iter(loader)
     next(items)  # threading itself is not safe while a thread starts
     try:

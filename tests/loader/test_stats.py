@@ -47,7 +47,7 @@ SETUPS = {
         [wds.map(slowly)],
         wds.batched(10, collation_fn=None),
         "functions",
-        "1 Map",
+        "1 Map(slowly)",
         "more threads",
     ),
     "two functions": (
@@ -55,7 +55,7 @@ SETUPS = {
         [wds.map(abs), wds.map(slowly)],
         wds.batched(10, collation_fn=None),
         "functions",
-        "2 Map",
+        "2 Map(slowly)",
         "more threads",
     ),
     "slow batching": (
@@ -73,7 +73,7 @@ SETUPS = {
 def test_the_bottleneck_of_threads_is_named(name):
     source, functions, batched, part, stage, advice = SETUPS[name]
     dataset = DataPipeline(source, *(functions or [wds.map(abs)]), batched)
-    loader = WebLoader(dataset, num_workers=2, workers="threads")
+    loader = WebLoader(dataset, batch_size=None, num_workers=2, workers="threads")
     items = len(list(loader))
     stats = loader.stats()
     assert (stats.bottleneck, stats.items) == (part, items)
@@ -97,7 +97,7 @@ def test_the_bottleneck_of_processes_is_named():
     )
     list(loader)
     assert loader.stats().bottleneck == "workers"
-    assert profile(loader).bottleneck == "1 Map"
+    assert profile(loader).bottleneck == "1 Map(slowly)"
 
 
 @pytest.mark.parametrize("settings", [{"workers": "threads"}, {"batch_size": None}])
@@ -121,7 +121,7 @@ def test_tiny_items_are_named():
 
 @pytest.mark.parametrize("n", [0, 2])
 def test_tiny_items_of_threads_are_to_be_batched(n):
-    loader = WebLoader(DataPipeline(range(20_000)), num_workers=n, workers="threads")
+    loader = WebLoader(DataPipeline(range(20_000)), batch_size=None, num_workers=n, workers="threads")
     list(loader)
     assert "make batches" in loader.stats().advice
     # On a crowded machine an item may take longer than what counts as tiny.
@@ -154,7 +154,7 @@ def test_shards_are_read_until_their_samples_are():
 
 def test_functions_that_hold_the_gil_are_told_from_those_that_wait():
     def named():
-        loader = WebLoader(DataPipeline(range(150), wds.map(spin)), num_workers=2, workers="threads")
+        loader = WebLoader(DataPipeline(range(150), wds.map(spin)), batch_size=None, num_workers=2, workers="threads")
         list(loader)
         return loader.stats().bottleneck, loader.stats().on_processor > 0.1
 
@@ -163,12 +163,12 @@ def test_functions_that_hold_the_gil_are_told_from_those_that_wait():
 
 
 def test_before_anything_is_read_nothing_is_slow():
-    stats = WebLoader(DataPipeline(range(3)), num_workers=1, workers="threads").stats()
+    stats = WebLoader(DataPipeline(range(3)), batch_size=None, num_workers=1, workers="threads").stats()
     assert (stats.slowest, stats.bottleneck, stats.advice) == (None, "nothing", "nothing has been read yet")
 
 
 def test_rates_and_shares_are_those_of_the_run():
-    loader = WebLoader(DataPipeline(range(50), wds.map(slowly)), num_workers=2, workers="threads")
+    loader = WebLoader(DataPipeline(range(50), wds.map(slowly)), batch_size=None, num_workers=2, workers="threads")
     list(loader)
     stats = loader.stats()
     functions = next(part for part in stats.parts if part.name == "functions")
@@ -194,7 +194,7 @@ def test_functions_count_where_they_ran(in_place, lane, share):
 
 def test_profiling_leaves_the_loader_where_it_was():
     dataset = DataPipeline(range(10), wds.map(abs)).with_epoch(4)
-    loader = WebLoader(dataset, num_workers=1, workers="threads")
+    loader = WebLoader(dataset, batch_size=None, num_workers=1, workers="threads")
     profile(loader)
     assert list(loader) == [0, 1, 2, 3]
     dataset.close()
@@ -202,7 +202,9 @@ def test_profiling_leaves_the_loader_where_it_was():
 
 def test_progress_shows_one_line_with_the_bottleneck():
     screen = io.StringIO()
-    loader = WebLoader(DataPipeline(range(40), wds.map(slowly)).with_length(40), num_workers=1, workers="threads")
+    loader = WebLoader(
+        DataPipeline(range(40), wds.map(slowly)).with_length(40), batch_size=None, num_workers=1, workers="threads"
+    )
     assert list(progress(loader, every=0.02, file=screen, mininterval=0)) == list(range(40))
     assert "slowest: functions" in screen.getvalue() and "40/40" in screen.getvalue()
 
@@ -235,7 +237,7 @@ def test_two_groups_of_functions_are_not_taken_for_reading():
     dataset = DataPipeline(
         range(100), wds.map(slowly), wds.shuffle(5), wds.map(slowly), wds.batched(10, collation_fn=None)
     )
-    loader = WebLoader(dataset.repeat(2), num_workers=2, workers="threads")
+    loader = WebLoader(dataset.repeat(2), batch_size=None, num_workers=2, workers="threads")
     list(loader)
     assert loader.stats().bottleneck == "functions"
     assert next(part for part in loader.stats().parts if part.name == "functions").items == 400
@@ -262,3 +264,20 @@ def test_what_the_stores_moved_is_told_wherever_it_was_read(how, tmp_path):
         assert loader.stats().moved["cache.hits"] == 4
         assert "http.bytes" not in loader.stats().moved
         stores.close_connections()
+
+
+@pytest.mark.parametrize(("on_processor", "named"), [
+    ({"1 Map(holds)": 2.4, "2 Map(waits)": 0.1}, "1 Map(holds)"),  # together one processor of four: the lock
+    ({"1 Map(holds)": 0.02, "2 Map(waits)": 0.01}, "2 Map(waits)"),  # none of them computes: they wait for something else
+    ({"1 Map(holds)": 3.0, "2 Map(waits)": 6.0}, "2 Map(waits)"),  # all of them compute, at once
+])  # fmt: skip
+def test_the_function_that_holds_the_lock_is_named_not_the_one_that_waits(on_processor, named):
+    """Both have four threads for 2.3 s; one computes in Python, and the other waits for the interpreter lock."""
+    meter = Meter()
+    for name, seconds in {"1 Map(holds)": 3.0, "2 Map(waits)": 6.0}.items():
+        meter.add(f"function {name}", seconds, count=100)
+        meter.add(f"on a processor: function {name}", on_processor[name], count=100)
+    meter.add("functions", 9.0, count=100)
+    meter.add("functions on a processor", sum(on_processor.values()), count=100)
+    parts = [part for part in thread_stats(meter, 4).parts if part.kind == "functions"]
+    assert max(parts, key=lambda part: part.seconds).name == named

@@ -170,7 +170,8 @@ def test_a_loader_counts_on_from_the_last_state_that_could_be_saved():
     whole = list(mixed(fragile, range(40), range(40)))
     for stop in (0, 1, 30):
         loader, again = (
-            wds.WebLoader(mixed(fragile, range(40), range(40)), num_workers=2, workers="threads") for _ in range(2)
+            wds.WebLoader(mixed(fragile, range(40), range(40)), batch_size=None, num_workers=2, workers="threads")
+            for _ in range(2)
         )
         items = iter(loader)
         got = [next(items) for _ in range(stop)]

@@ -99,4 +99,4 @@ def test_wrong_sizes_fail_at_once_and_it_can_be_sent_away(tmp_path):
         wds.ArrayBatches("a.tar", batchsize=0)
     batches = wds.ArrayBatches(shards(tmp_path), "x.npy", 4)
     assert len(pickle.loads(pickle.dumps(batches))) == len(batches) == 6
-    assert sum(map(len, wds.WebLoader(batches, num_workers=2, workers="threads"))) == 22
+    assert sum(map(len, wds.WebLoader(batches, batch_size=None, num_workers=2, workers="threads"))) == 22

@@ -5,6 +5,7 @@ Run as a program, it saves all of them (`save FILE`) or resumes what another pro
 
 import functools
 import json
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -99,6 +100,12 @@ def write_cbors():
 def cache_directory():
     Path("cache").mkdir(exist_ok=True)
     return "cache"
+
+
+def over_http(**options):
+    """The shards, through the server that the test has started."""
+    names = [f"{os.environ['STATE_SERVER']}/{name}" for name in wds.shardlists.expand_urls(STREAMED)]
+    return wds.WebDataset(names, **options)
 
 
 def stages(*later):
@@ -234,6 +241,19 @@ MORE = {
         stream_shuffled(), batch_size=2, num_workers=2, workers="threads", collate_fn=keys
     ),
     "loader planned": lambda: wds.WebLoader(plan_random(), batch_size=2, collate_fn=keys),
+    "over HTTP": lambda: over_http(shardshuffle=True).shuffle(3),
+    "over HTTP, in a cache": lambda: over_http(shardshuffle=True, cache_dir=cache_directory()).shuffle(3),
+    "over HTTP, in memory": lambda: over_http(in_memory=True).shuffle(3),
+    "over HTTP, several at once": lambda: over_http(read_ahead=3, shardshuffle=True).map(lambda sample: sample),
+    "over HTTP, resampled": lambda: over_http(resampled=True).with_epoch(20),
+    "over HTTP, indexed": lambda: over_http(index=str(cache_directory())),
+    "out of a command": lambda: wds.WebDataset(
+        [f"pipe:cat {name}" for name in wds.shardlists.expand_urls(STREAMED)]
+    ).shuffle(3),
+    "loader of HTTP": lambda: wds.WebLoader(over_http().shuffle(3), batch_size=2, collate_fn=keys),
+    "loader that spawns": lambda: wds.WebLoader(
+        stream_shuffled().map(lambda sample: sample).listed(2), num_workers=1, multiprocessing_context="spawn"
+    ),
     "loader processes": lambda: wds.WebLoader(stream_shuffled().listed(2), batch_size=None, num_workers=2),
     "loader rebatched": lambda: (
         wds.WebLoader(streamed().batched(2, collation_fn=columns), batch_size=None)

@@ -4,6 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,25 @@ ROOT = Path(__file__).parents[2]
 def outcomes(state_shards, tmp_path_factory):
     """What both processes wrote: one saves all pipelines, the next resumes all of them."""
     path = tmp_path_factory.mktemp("fresh-process") / "states.json"
+    with serving(state_shards) as server:
+        run_both(path, state_shards, server)
+    return json.loads(path.read_text())
+
+
+@contextmanager
+def serving(directory):
+    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(directory))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def run_both(path, directory, server):
     for seed, verb in (("1", "save"), ("2", "resume")):
         environment = {
             **os.environ,
@@ -25,10 +48,10 @@ def outcomes(state_shards, tmp_path_factory):
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
             "PYTHONWARNINGS": "ignore",
             "ALLOW_OBSOLETE": "1",  # MultiShardSample
+            "STATE_SERVER": server,
         }
         command = [sys.executable, "-m", "tests.state.public_pipelines", verb, str(path)]
-        subprocess.run(command, cwd=state_shards, env=environment, check=True, timeout=100)
-    return json.loads(path.read_text())
+        subprocess.run(command, cwd=directory, env=environment, check=True, timeout=100)
 
 
 def test_every_public_name_has_a_pipeline_or_is_none():

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import EncodingError, SpecError, WebDatasetError, add_where
 
+from ._audio import AUDIO_EXTENSIONS
 from ._codec_tables import default_handlers
 from ._compressed_fields import PACK
+from ._image_specs import IMAGE_EXTENSIONS
+from ._video import VIDEO_EXTENSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Sample = dict[str, Any]
+
+_MEDIA = frozenset({*IMAGE_EXTENSIONS, *AUDIO_EXTENSIONS, *VIDEO_EXTENSIONS})
 
 
 def encode_field(
@@ -76,6 +81,10 @@ def _encode(data: Any, name: str, handlers: Mapping[str, Callable[..., Any]], op
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
     if isinstance(data, str):
+        if extension in _MEDIA and data.lower().endswith(f".{extension}") and "\n" not in data:
+            raise EncodingError(
+                f"expected the content of the file, got the path {data!r:.200}", hint="Path(…).read_bytes() reads it"
+            )
         return data.encode()
     handler = handlers.get(extension)
     if handler is None:

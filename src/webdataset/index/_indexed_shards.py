@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webdataset.errors import FormatError, SpecError, StaleIndex, Where, located
+from webdataset.redact import redacted
 
 from ._build_index import build_index
 from ._description import Description
@@ -85,6 +87,8 @@ class IndexedShards(Sequence[Any]):
         self._transform = transform
         self._lazy = lazy
         self._numbers = range(self._shards.total)
+        if self._fields and self._shards.total:
+            self._shards.warn_about_missing(self._fields)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -163,7 +167,10 @@ class IndexedShards(Sequence[Any]):
         except (KeyError, ValueError):
             first = next((self._shards.index(shard).key(0) for shard in range(len(self._shards.urls))), None)
             keys = "their index stores no keys" if first is None else f"the first one is {first!r}"
-            raise KeyError(f"there is no sample {key!r} among these {len(self):,}; {keys}") from None
+            raise KeyError(
+                f"there is no sample {key!r} among these {len(self):,}; {keys}; "
+                "dataset.where(number).key tells the key of a sample"
+            ) from None
 
     def keys(self) -> Iterator[str]:
         """The keys of all samples of all shards, in order; no sample is read."""
@@ -315,6 +322,18 @@ class _Shards:
                 raise stale(f"the description counts {counts[shard]} samples, the index {len(index)}", url)
             self._keep(shard, index)
         return index
+
+    def warn_about_missing(self, fields: Sequence[str]) -> None:
+        """A field that no sample of the first shard has is likely to be misspelt."""
+        first = next(shard for shard, count in enumerate(self.counts) if count)
+        found = {name.lower() for name in self.index(first).fields}
+        missing = [name for name in fields if name.lower() not in found and not name.startswith("__")]
+        if missing:
+            warnings.warn(
+                f"fields={list(fields)}: no sample of {redacted(self.urls[first])} has {', '.join(missing)}; "
+                f"its fields are {', '.join(sorted(found))}",
+                stacklevel=4,
+            )
 
     def _keep(self, shard: int, index: ShardIndex) -> None:
         for gone in self._indexes.put(shard, index):

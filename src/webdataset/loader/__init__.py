@@ -10,7 +10,8 @@ rides the place of the dataset after it, so a loader can be saved and resumed wh
 * `_prefetch.py`: a thread that works ahead
 * `_item_sizes.py`: how many bytes an item holds
 * `_processes.py`: a dataset read by torch's worker processes
-* `_worker.py`: what runs in such a process
+* `_start_worker.py`: what such a process does first, and what is said about one that ended by itself
+* `_worker.py`: what runs in it
 * `_worker_cursors.py`: where the datasets of all of them are
 * `_transfer.py`: how a batch travels between processes
 * `_shared_memory.py`: shared memory without names

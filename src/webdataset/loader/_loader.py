@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from webdataset.describe import identifies, shown
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
+from webdataset.lifetime import Parent
 from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
 
 from ._device import Device, OnDevice
-from ._move_batching import as_it_is, batch_inside, makes_batches
+from ._move_batching import as_it_is, batch_inside, converted, default_batch_size, makes_batches
 from ._threads import Threads
 
 if TYPE_CHECKING:
     from ._stats import Stats
 
 USUAL: Any = object()  # a batch size that was not given
-_DEFAULT_BATCH_SIZE = {"processes": 1, "threads": None}
+_KINDS = ("processes", "threads")
 _FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
 
 
@@ -29,7 +32,7 @@ class WebLoader(DataPipeline, FluidInterface):
     >>> dataset = DataPipeline(range(6))
     >>> [batch.tolist() for batch in WebLoader(dataset, batch_size=2)]
     [[0, 1], [2, 3], [4, 5]]
-    >>> list(WebLoader(dataset, num_workers=2, workers="threads"))
+    >>> list(WebLoader(dataset, batch_size=None, num_workers=2, workers="threads"))
     [0, 1, 2, 3, 4, 5]
 
     With `workers="processes"` the arguments are those of `torch.utils.data.DataLoader`. Batch in the dataset
@@ -38,7 +41,9 @@ class WebLoader(DataPipeline, FluidInterface):
 
     With `workers="threads"` the functions of one sample that stand side by side (`decode`, `map`, `to_tuple`, …) run on
     `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every
-    number of threads. torch is not needed.
+    number of threads, and the same as from processes. torch is not needed; where it is installed, arrays become
+    tensors and tuples lists, as in its `DataLoader`, unless `collate_fn=` says otherwise
+    (docs/decisions/0012-same-items.md).
 
     Either way `state_dict()` tells where the item that was handed on last left the dataset.
 
@@ -47,10 +52,11 @@ class WebLoader(DataPipeline, FluidInterface):
 
     Args:
         dataset: a pipeline; for processes any dataset, for threads any iterable.
-        batch_size: how many samples make a batch; None for a dataset that makes batches (the default with threads).
+        batch_size: how many samples make a batch; None hands on what the dataset yields. Not given, it is None for a
+            dataset that makes batches (`.batched(…)`) and 1 for others.
         num_workers: how many processes or threads; 0 reads where the items are taken.
         workers: "processes" or "threads".
-        collate_fn: makes a batch of a list of samples.
+        collate_fn: makes a batch of a list of samples; with `batch_size=None` it is given each item.
         drop_last: leave out a last batch that is not full.
         prefetch_factor: how many items wait for the consumer: for each process, or in all for threads. There, items
             that come within two milliseconds count as one.
@@ -72,19 +78,22 @@ class WebLoader(DataPipeline, FluidInterface):
     ) -> None:
         if not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__"):
             raise SpecError(f"WebLoader({dataset!r:.200}) has nothing to load", hint="give a dataset")
-        if workers not in _DEFAULT_BATCH_SIZE:
+        if workers not in _KINDS:
             raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
         if workers == "threads" and not isinstance(dataset, DataPipeline):
             dataset = DataPipeline(dataset)
         settings["device"] = None if device is None else Device(device)
-        given = batch_size is not USUAL
-        size = batch_size if given else None if makes_batches(dataset) else _DEFAULT_BATCH_SIZE[workers]
+        size = default_batch_size(dataset) if batch_size is USUAL else batch_size
+        if batch_size is not USUAL and size is not None and not settings.get("collate_fn") and makes_batches(dataset):
+            warnings.warn(
+                f"batch_size={size!r} makes batches of batches: the dataset makes them already; pass batch_size=None",
+                stacklevel=2,
+            )
         if isinstance(dataset, DataPipeline) and not args and size is not None:
             collate, drop_last = settings.pop("collate_fn", None), settings.pop("drop_last", False)
-            dataset = batch_inside(dataset, size, collate, drop_last, workers)
+            dataset = batch_inside(dataset, size, collate, drop_last)
             size = None
-            if workers == "processes":
-                settings["collate_fn"] = as_it_is
+            settings["collate_fn"] = as_it_is
         make = _thread_source if workers == "threads" else _process_source
         super().__init__(make(dataset, size, *args, **settings))
         self.dataset = dataset
@@ -99,6 +108,17 @@ class WebLoader(DataPipeline, FluidInterface):
         result = super()._copy()
         result._share_with_dataset()
         return result
+
+    def __repr__(self) -> str:
+        """Dataset, workers and epoch, then the stages after the loader; a checkpoint has its own text."""
+        if identifies.get():
+            return super().__repr__()
+        source, *later = self.pipeline
+        threads = getattr(source, "threads", None)
+        workers = f"{getattr(source, 'num_workers', 0)} processes" if threads is None else f"{threads} threads"
+        epoch = self._epochs.peek() if self._run is None else self._run.pass_number
+        words = [repr(self.dataset), f"workers={workers}", f"epoch={epoch}", *map(shown, later)]
+        return f"{type(self).__name__}({', '.join(words)})"
 
     def _source_items(self) -> int | None:
         try:
@@ -140,11 +160,11 @@ class WebLoader(DataPipeline, FluidInterface):
     def state_dict(self) -> dict[str, Json]:
         """Where the item that was handed on last left the dataset: JSON.
 
-        >>> loader = WebLoader([0, 1, 2], num_workers=1, workers="threads")
+        >>> loader = WebLoader([0, 1, 2], batch_size=None, num_workers=1, workers="threads")
         >>> items = iter(loader)
         >>> next(items)
         0
-        >>> again = WebLoader([0, 1, 2], num_workers=2, workers="threads")
+        >>> again = WebLoader([0, 1, 2], batch_size=None, num_workers=2, workers="threads")
         >>> again.load_state_dict(loader.state_dict())
         >>> list(again)
         [1, 2]
@@ -173,7 +193,7 @@ class WebLoader(DataPipeline, FluidInterface):
     def stats(self) -> Stats:
         """What this loader did since its epoch began: the rate and busy share of its parts, and the bottleneck.
 
-        >>> loader = WebLoader(range(100), num_workers=1, workers="threads")
+        >>> loader = WebLoader(range(100), batch_size=None, num_workers=1, workers="threads")
         >>> len(list(loader)), loader.stats().items
         (100, 100)
         """
@@ -222,7 +242,8 @@ def _thread_source(
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise SpecError(f"{name}={value!r}", hint=f"a whole number, {least} or more")
-    return Threads(dataset, num_workers, prefetch_factor, memory, pin_memory, device)
+    convert = converted if collate_fn is None else collate_fn
+    return Threads(dataset, num_workers, prefetch_factor, memory, pin_memory, device, convert)
 
 
 def _process_source(
@@ -232,13 +253,16 @@ def _process_source(
         from torch.utils.data import DataLoader
 
         from ._processes import Processes
+        from ._start_worker import StartWorker
     except ImportError as error:
         if settings.get("num_workers", 0) == 0 and isinstance(dataset, DataPipeline) and not args:
-            return Threads(dataset, device=device)  # nothing to start: read it here
+            return Threads(dataset, device=device, convert=settings.get("collate_fn") or converted)  # read it here
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
     if isinstance(dataset, DataPipeline) and batch_size is None and not args:
         return Processes(dataset, shared_memory=shared_memory, device=device, **settings)
     loader = DataLoader(dataset, batch_size, *args, **settings)
+    parent = replace(Parent.here(), in_main_thread=False)  # each epoch starts workers, from any thread
+    loader.worker_init_fn = StartWorker(parent, loader.worker_init_fn)
     if device is None:
         return loader
     loader.pin_memory = loader.pin_memory or device.has_streams

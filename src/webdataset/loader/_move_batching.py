@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from webdataset.errors import SpecError
-from webdataset.pipeline import DataPipeline, FluidWrapper, Plannable
-from webdataset.stages import Batched, Listed, default_collation_fn
+from webdataset.pipeline import ArrayBatches, DataPipeline, FluidWrapper
+from webdataset.stages import Batched, Bucketed, Listed, Unbatched, Unlisted, default_collation_fn
 
 
 def batch_inside(
-    dataset: DataPipeline, size: int, collate: Callable[[Sequence[Any]], Any] | None, drop_last: bool, workers: str
+    dataset: DataPipeline, size: int, collate: Callable[[Sequence[Any]], Any] | None, drop_last: bool
 ) -> DataPipeline:
     """The dataset with batches of so many of its items.
 
-    >>> list(batch_inside(DataPipeline([1, 2, 3]), 2, list, False, "threads"))
+    >>> list(batch_inside(DataPipeline([1, 2, 3]), 2, list, False))
     [[1, 2], [3]]
 
     A dataset whose epochs are cut (`with_epoch`, `repeat`) counts samples, so its batches are made around it.
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise SpecError(f"batch_size={size!r}", hint="a whole number, 1 or more, or None")
-    batched = Batched(size, _DefaultCollation(workers) if collate is None else collate, not drop_last)
+    batched = Batched(size, _DefaultCollation() if collate is None else collate, not drop_last)
     if dataset.repetitions == 1 and dataset.nsamples <= 0:
         inner = dataset.compose(batched)
         inner.share_epochs(dataset)
@@ -31,34 +31,56 @@ def batch_inside(
     return FluidWrapper(dataset).compose(batched)
 
 
+def converted(item: Any) -> Any:
+    """What torch's `DataLoader` makes of an item that is not batched: arrays are tensors, and tuples lists.
+
+    >>> converted({"x": (1, "a")})
+    {'x': [1, 'a']}
+    """
+    try:
+        from torch.utils.data import default_convert
+    except ImportError:
+        return item
+    return default_convert(item)
+
+
 def as_it_is(item: Any) -> Any:
     """The item itself: batches that were made inside the dataset are not converted again."""
     return item
 
 
+def default_batch_size(dataset: Any) -> int | None:
+    """The batch size that was not given: None where the dataset makes batches itself, else 1, as in torch.
+
+    >>> default_batch_size(DataPipeline([1, 2], Batched(2))), default_batch_size(DataPipeline([1, 2]))
+    (None, 1)
+    """
+    return None if makes_batches(dataset) else 1
+
+
 def makes_batches(dataset: Any) -> bool:
-    """Whether an indexed dataset makes batches itself: then they decide what a step is."""
-    return (
-        isinstance(dataset, Plannable)
-        and dataset.plan is not None
-        and any(isinstance(stage, (Batched, Listed)) for stage in dataset.pipeline)
-    )
+    """Whether what a dataset yields are batches, as far as its stages tell."""
+    if isinstance(dataset, ArrayBatches):
+        return True
+    stages: Sequence[Any] = dataset.pipeline if isinstance(dataset, DataPipeline) else ()
+    for stage in reversed(stages):
+        if isinstance(stage, (Batched, Bucketed, Listed)):
+            return True
+        if isinstance(stage, (Unbatched, Unlisted)):
+            return False
+    return bool(stages) and makes_batches(stages[0])
 
 
 @dataclass(frozen=True)
 class _DefaultCollation:
-    """What each kind of loader makes batches with; a checkpoint does not tell them apart."""
-
-    workers: str
+    """torch's collation where torch is installed, for every kind of loader; a checkpoint does not tell it from ours."""
 
     def __call__(self, samples: Sequence[Any]) -> Any:
-        if self.workers == "processes":
-            try:
-                from ._collate_shared import default_collate
-            except ImportError:  # a loader without workers does not need torch
-                return default_collation_fn(samples)
-            return default_collate(samples)
-        return default_collation_fn(samples)
+        try:
+            from ._collate_shared import default_collate
+        except ImportError:  # threads, and a loader without workers, do not need torch
+            return default_collation_fn(samples)
+        return default_collate(samples)
 
     def __eq__(self, other: object) -> bool:
         return other is default_collation_fn or isinstance(other, _DefaultCollation)

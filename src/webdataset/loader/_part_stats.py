@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ._meter import Meter
-from ._stage_timer import FUNCTION, READER, STREAM
+from ._stage_timer import FUNCTION, ON_PROCESSOR, READER, STREAM
 from ._stats import Part, Stats
 
 
@@ -78,7 +78,17 @@ def _stages(meter: Meter, seconds: float, threads: int, lane: str) -> Iterator[P
             before = spent
         elif key.startswith(FUNCTION):
             kind, where, capacity = _of_functions(meter, seconds, threads, lane)
-            yield _part(key.removeprefix(FUNCTION), kind, where, meter.counts[key], meter.seconds[key], capacity)
+            spent = meter.seconds[ON_PROCESSOR + key] if _fill_one_processor(meter, threads) else meter.seconds[key]
+            yield _part(key.removeprefix(FUNCTION), kind, where, meter.counts[key], spent, capacity)
+
+
+def _fill_one_processor(meter: Meter, threads: int) -> bool:
+    """Whether the functions wait for each other's interpreter lock: then the one that holds it is slow, not the others.
+
+    Together they use about one processor, though several threads run them for all of the time.
+    """
+    spent, ran = meter.seconds["functions"], meter.seconds["functions on a processor"]
+    return threads > 1 and 0 < ran < 0.75 * spent and ran > 0.6 * spent / threads
 
 
 def _of_functions(meter: Meter, seconds: float, threads: int, lane: str) -> tuple[str, str, float]:

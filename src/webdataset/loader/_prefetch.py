@@ -96,8 +96,9 @@ class Ahead(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         while (group := self._take()) is not None:
             yield from group
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None  # its traceback holds frames, which hold what they have opened
+        if error is not None:
+            raise error
 
     def _take(self) -> list[T] | None:
         self._meter.add("queue", self._waiting.qsize() / self._most)

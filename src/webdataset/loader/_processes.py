@@ -12,8 +12,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from webdataset.errors import StageError
 from webdataset.flow import Json, Pass, Recall, Resumable
+from webdataset.lifetime import Parent
 from webdataset.pipeline import DataPipeline, EpochCounter
 from webdataset.plan import is_even_chain
 
@@ -23,6 +23,7 @@ from ._item_state import described
 from ._meter import Meter, timed
 from ._move_batching import as_it_is
 from ._part_stats import process_stats
+from ._start_worker import StartWorker, explained
 from ._stats import Stats
 from ._worker import Start, Unpacked, WorkerDataset
 from ._worker_cursors import WorkerCursors
@@ -90,7 +91,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             at.outcome = "left"
             raise
         except RuntimeError as error:
-            raise _explained(error) from error.__cause__
+            raise explained(error, getattr(messages, "_workers", ())) from error.__cause__
         finally:
             self._end(messages, at)
 
@@ -144,13 +145,14 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
 
     def _new_engine(self, worker: WorkerDataset) -> Any:
         settings = {name: getattr(self, name) for name in _SETTINGS if hasattr(self, name)}
+        settings["worker_init_fn"] = StartWorker(Parent.here(), self.worker_init_fn)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the settings: the outer loader has said it
             return DataLoader(worker, batch_size=None, collate_fn=as_it_is, **settings)
 
 
 _SETTINGS = (
-    *("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator"),
+    *("num_workers", "pin_memory", "timeout", "multiprocessing_context", "generator"),
     *("prefetch_factor", "persistent_workers", "in_order"),
 )
 
@@ -198,9 +200,3 @@ def _deaf_to_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGCHLD, before if before is not None else signal.SIG_DFL)
-
-
-def _explained(error: RuntimeError) -> RuntimeError:
-    if not str(error).startswith("DataLoader worker"):
-        return error
-    return StageError(str(error).rstrip("."), hint=_shared_memory.KILLED)

@@ -9,6 +9,7 @@ from typing import Any
 from webdataset.errors import SpecError
 
 from ._loader import WebLoader
+from ._move_batching import as_it_is
 from ._stats import Stats
 
 
@@ -25,7 +26,7 @@ def profile(
     ...     return number
     >>> report = profile(DataPipeline(range(50), wds.map(slow), wds.batched(5, collation_fn=None)))
     >>> report.bottleneck
-    '1 Map'
+    '1 Map(slow)'
 
     Args:
         loader: a `WebLoader`, or a dataset that is then read as it is.
@@ -35,7 +36,9 @@ def profile(
     """
     if seconds <= 0 or (items is not None and items < 1):
         raise SpecError(f"profile(seconds={seconds}, items={items})", hint="both are more than 0")
-    watched = (loader if isinstance(loader, WebLoader) else WebLoader(loader, workers="threads")).watched()
+    if not isinstance(loader, WebLoader):
+        loader = WebLoader(loader, batch_size=None, collate_fn=as_it_is, workers="threads")
+    watched: WebLoader = loader.watched()
     end = time.perf_counter() + seconds
     for number, item in enumerate(watched, 1):
         if step is not None:

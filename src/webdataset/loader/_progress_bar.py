@@ -14,7 +14,7 @@ from ._loader import WebLoader
 def progress(loader: Any, *, every: float = 1.0, **bar: Any) -> Iterator[Any]:
     """The items of a loader, with a progress bar on the standard error stream that names the bottleneck.
 
-    >>> loader = WebLoader(range(3), num_workers=1, workers="threads")
+    >>> loader = WebLoader(range(3), batch_size=None, num_workers=1, workers="threads")
     >>> list(progress(loader, disable=True))
     [0, 1, 2]
 

@@ -10,6 +10,7 @@ from typing import Any
 from ._meter import Meter, timed
 
 READER, STREAM, FUNCTION = "reader ", "stream ", "function "
+ON_PROCESSOR = "on a processor: "  # the same functions, without the time in which they waited
 
 
 class Watch:
@@ -19,7 +20,7 @@ class Watch:
     >>> list(watch.stream("range", iter(range(3)))), watch.function("abs", abs)(-1)
     ([0, 1, 2], 1)
     >>> dict(watch.meter.counts)
-    {'stream range': 3, 'function abs': 1}
+    {'stream range': 3, 'function abs': 1, 'on a processor: function abs': 1}
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -36,12 +37,13 @@ class Watch:
         meter.add(key, 0.0, count=0)  # so that the names stand in the order of the stages
 
         def timed_function(item: Any) -> Any:
-            started = time.perf_counter()
+            started, ran = time.perf_counter(), time.thread_time()
             try:
                 return function(item)
             finally:
-                seconds = time.perf_counter() - started
+                seconds, on_processor = time.perf_counter() - started, time.thread_time() - ran
                 with lock:
                     meter.add(key, seconds)
+                    meter.add(ON_PROCESSOR + key, on_processor)
 
         return timed_function

@@ -189,8 +189,9 @@ class _Window:
         while self._chunks and not self._chunks[0].done.done() and self._add_chunk():
             pass
         if not self._chunks:
-            if self._error is not None:
-                raise self._error
+            error, self._error = self._error, None  # its traceback holds this frame
+            if error is not None:
+                raise error
             return None
         chunk = self._chunks.popleft()
         with self._meter.timing("wait for functions"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from ._device import Device
 from ._item_sizes import size_of
 from ._item_state import LoaderProgress, Tagged, described, tagged
 from ._meter import Meter, timed
+from ._move_batching import as_it_is
 from ._part_stats import thread_stats
 from ._pin_memory import pinned
 from ._prefetch import Ahead
@@ -36,6 +37,7 @@ class Threads(Resumable):
         memory: how many bytes may wait, half of them before and half of them after batching.
         pin_memory: hand on tensors that a device can copy by itself.
         device: hand on tensors that lie there.
+        convert: what becomes of every item, before it is pinned or copied to the device.
         meter: told who is busy and who waits.
         watched: time every single stage too.
     """
@@ -46,6 +48,7 @@ class Threads(Resumable):
     memory: int = 1 << 28
     pin_memory: bool = False
     device: Device | None = None
+    convert: Callable[[Any], Any] = as_it_is
     meter: Meter = field(default_factory=Meter)
     watched: bool = False
 
@@ -70,7 +73,7 @@ class Threads(Resumable):
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """The dataset makes it again."""
-        item = self.dataset.again(origin)
+        item = self.convert(self.dataset.again(origin))
         return pinned(item) if self._pins else item
 
     def stats(self) -> Stats:
@@ -106,9 +109,11 @@ class Threads(Resumable):
 
     def _tags(self, run: Run) -> Iterator[Tagged]:
         """The items of the epoch; a run that is left early is closed by the thread that runs it."""
-        tags = tagged(run, origins=True)
+        convert, pins = self.convert, self._pins
         try:
-            yield from (tag._replace(item=pinned(tag.item)) for tag in tags) if self._pins else tags
+            for tag in tagged(run, origins=True):
+                item = convert(tag.item)
+                yield tag._replace(item=pinned(item) if pins else item)
         except BaseException:
             run.close()
             raise

@@ -14,7 +14,7 @@ from webdataset import recycle, world
 from webdataset.errors import StageError, StateError
 from webdataset.flow import PerItem, Resumable
 from webdataset.handlers import SkipLog, Skipped
-from webdataset.pipeline import Cursor, DataPipeline, EpochCounter, Run, RunOptions, TorchIterable
+from webdataset.pipeline import Cursor, DataPipeline, EpochCounter, GoesToSpawned, Run, RunOptions, TorchIterable
 from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
 
@@ -88,7 +88,7 @@ class Failure:
 
 
 @dataclass(eq=False)
-class WorkerDataset(TorchIterable):
+class WorkerDataset(GoesToSpawned, TorchIterable):
     """What torch gives to its workers instead of the dataset: its items, packed, each with its state.
 
     Args:

@@ -22,6 +22,7 @@ This room knows the order of stages and nothing of their meaning; it does not kn
 * `_mix.py`: several datasets as one
 * `_source_choice.py`: which of them comes next
 * `_dataset_wrappers.py`: datasets around datasets: an epoch, a length, a constant
+* `_spawning.py`: datasets on their way to a process that is spawned
 * `_torch_iterable.py`: be torch's `IterableDataset` without importing torch
 """
 
@@ -40,6 +41,7 @@ from ._nested import Nestable, NestedProgress
 from ._pipeline import DataPipeline
 from ._run import Run
 from ._running_pass import NoTimer, RunOptions
+from ._spawning import GoesToSpawned
 from ._stage_kinds import PipelineStage
 from ._torch_iterable import TorchIterable
 from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
@@ -54,6 +56,7 @@ __all__ = [
     "EpochCounter",
     "FluidInterface",
     "FluidWrapper",
+    "GoesToSpawned",
     "Identity",
     "InFlight",
     "InPlan",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webdataset.describe import shown
+from webdataset.describe import identifies, shown
 from webdataset.errors import StateError
 from webdataset.flow import Json, digest
 
@@ -127,7 +127,11 @@ def fingerprint(stages: Sequence[Any]) -> tuple[str, ...]:
     >>> fingerprint([Map(str)])
     ('map(f=str)',)
     """
-    return tuple(_short(shown(stage)) for stage in stages)
+    token = identifies.set(True)
+    try:
+        return tuple(_short(shown(stage)) for stage in stages)
+    finally:
+        identifies.reset(token)
 
 
 def _short(text: str) -> str:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from webdataset import index as offsets
-from webdataset import shards
+from webdataset import shards, stages
 from webdataset.errors import SpecError
 from webdataset.flow import Pass
+from webdataset.handlers import reraise_exception
 from webdataset.index import Description, read_description
 from webdataset.plan import JoinFields, described_joins
 
-from ._index_options import check_fields, is_description
+from ._index_options import Wishes, check_fields, is_description
+from ._spawning import GoesToSpawned
 
 
-class IndexedDataset(offsets.IndexedShards):
+class IndexedDataset(GoesToSpawned, offsets.IndexedShards):
     """The samples of some shards by number: `len`, any sample, any slice, any key, only the fields that are wanted.
 
     >>> from webdataset.testing import make_shard
@@ -37,8 +40,8 @@ class IndexedDataset(offsets.IndexedShards):
         urls: a path or URL with `{000..123}`, globs and `::`, a directory, a list of these, or the description of a
             dataset: a `.json` as `wids` has it, or its content.
         fields: fetch only these; None fetches all.
-        index: a directory or bucket where indexes are kept; None looks beside the shards. A shard without an index is
-            read once.
+        index: as for `WebDataset`: True or a directory or bucket is where indexes are, and where those that had to be
+            built are kept; True and None look beside the shards. A shard without an index is read once.
         transform: a function of a sample; `map` and `decode` add more.
         lazy: fetch a field when it is asked for, not before.
         keep: store the indexes that had to be built, in `index` or beside the shards.
@@ -49,24 +52,57 @@ class IndexedDataset(offsets.IndexedShards):
         urls: str | os.PathLike[str] | Iterable[Any] | Mapping[str, Any] | Description,
         *,
         fields: Sequence[str] | None = None,
-        index: str | os.PathLike[str] | None = None,
+        index: bool | str | os.PathLike[str] | None = None,
         transform: Callable[[Any], Any] | None = None,
         lazy: bool = False,
         keep: bool = False,
     ) -> None:
         check_fields(fields)
-        place = None if index is None else os.fspath(index)
+        wishes = Wishes(index)
+        if index is False:
+            raise SpecError("an IndexedDataset needs an index", hint="WebDataset(…, index=False) reads without one")
+        urls = shards.kept(urls)
         functions = (*_joins(urls), *(() if transform is None else (transform,)))
-        after = _InTurn(functions) if functions else None
-        super().__init__(named_shards(urls), fields=fields, index=place, transform=after, lazy=lazy, keep=keep)
+        super().__init__(
+            named_shards(urls),
+            fields=fields,
+            index=wishes.place,
+            transform=_InTurn(functions) if functions else None,
+            lazy=lazy,
+            keep=keep or bool(index),
+        )
 
     def decode(self, *handlers: Any, **options: Any) -> Self:
-        """The same samples with decoded fields; takes what `wds.decode` takes for a sample."""
+        """The same samples with decoded fields; takes what `wds.decode` takes, such as `decode("rgb8", size=224)`."""
+        return self._with(stages.decode(*handlers, **options))
+
+    def to_tuple(self, *fields: Any, **options: Any) -> Self:
+        """Tuples of the named fields; takes what `wds.to_tuple` takes."""
+        return self._with(stages.to_tuple(*fields, **options))
+
+    def _with(self, stage: Any) -> Self:
         if self._lazy:
             raise SpecError("lazy samples are not decoded as a whole", hint="decode the fields that you ask for")
-        from webdataset.codecs import Decoder
+        if stage.handler is not reraise_exception:
+            raise SpecError("a sample that was asked for cannot be left out", hint="leave handler= out")
+        return self.map(_OneStage(stage))
 
-        return self.map(Decoder(list(handlers), **options))
+
+@dataclass(frozen=True)
+class _OneStage:
+    """A stage as a function of a sample; it goes to worker processes, which a closure would not."""
+
+    stage: Any
+
+    def __call__(self, sample: Any) -> Any:
+        return self._function(sample)
+
+    @cached_property
+    def _function(self) -> Callable[[Any], Any]:
+        return self.stage.function(Pass())  # type: ignore[no-any-return]  # a stage may be anything
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"stage": self.stage}
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ from ._nested import Nested
 from ._rank_agreement import check_ranks
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
+from ._spawning import GoesToSpawned
 from ._stage_kinds import check_stage
 from ._torch_iterable import TorchIterable
 
 ENDLESS = 10**18
 
 
-class DataPipeline(TorchIterable):
+class DataPipeline(GoesToSpawned, TorchIterable):
     """A dataset made of stages; each turns one stream into another, the first starts it.
 
     >>> import webdataset as wds

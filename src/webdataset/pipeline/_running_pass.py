@@ -85,6 +85,7 @@ class RunningPass:
         self._before = before._progress if before is not None else []
         self._progress: list[Progress] = []
         self._steps: list[Any] = []  # what an item goes through after the source: functions, and stages that regroup
+        self._streams: list[Any] = []  # of the stages, to be closed
         self._exact = not any(is_opaque(stage) for stage in stages)
         self.by_plan = is_even_chain(stages)
         self._replaces = replaces(stages)
@@ -171,7 +172,7 @@ class RunningPass:
         reader = max((number for number, stage in enumerate(self._stages) if isinstance(stage, Source)), default=0)
         for number, stage in enumerate(self._stages):
             during = self._pass_of(number, stage)
-            name = f"{number} {type(stage).__name__ if not hasattr(stage, '__name__') else stage.__name__}"
+            name = f"{number} {_name_of(stage)}"
             if isinstance(stage, PerItem) and items is not None:
                 function = timer.function(name, stage.function(during))
                 functions.append(
@@ -222,7 +223,9 @@ class RunningPass:
             at.follow(self._before[number])
         self._progress.append(at)
         self._steps.append(stage)
-        return stage.run(items if items is not None else iter(()), at)
+        stream = stage.run(items if items is not None else iter(()), at)
+        self._streams.append(stream)
+        return stream
 
     def _recall(self, upto: int) -> Callable[[Json], Any]:
         """Makes an item again, by its origin, as it was before step `upto`."""
@@ -245,9 +248,11 @@ class RunningPass:
 
     def close(self) -> None:
         """Close what the stages hold open, now rather than when the garbage is collected."""
-        close = getattr(self.items, "close", None)
-        if close is not None:
-            close()
+        # A stage that failed does not close those before it, and the error keeps them alive.
+        for stream in (self.items, *reversed(self._streams)):
+            close = getattr(stream, "close", None)
+            if close is not None:
+                close()
         for at in self._progress:
             at.close()
 
@@ -277,3 +282,11 @@ def _load(at: Progress, saved: Json, recall: Recall, stage: Any) -> None:
 def _knows_origins(at: Progress) -> bool:
     """Whether it does more than to ask the one before it: asked once for every sample, a step less is 0.1 µs less."""
     return type(at).origin is not Progress.origin or at.upstream is None
+
+
+def _name_of(stage: Any) -> str:
+    """A stage in a report: the function that it calls says more than its class."""
+    own = getattr(stage, "__name__", None) or type(stage).__name__
+    function = getattr(stage, "f", None)
+    name = getattr(function, "__name__", None)
+    return f"{own}({name})" if callable(function) and name else str(own)

@@ -52,7 +52,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
     Args:
         urls: a path, URL or `pipe:` command, with `{000..123}` for many shards, `::` between several specs, a glob, a
             directory (with a `/` at its end), a list of these, a `.yaml` spec, or a shard source such as
-            `SimpleShardList`.
+            `SimpleShardList`, which is taken as it is: it is not split unless a splitter is given.
         handler: what to do with shards and members that cannot be read (not with what later stages do).
         resampled: draw shards with replacement, for ever; combine with `with_epoch`.
         repeat: make passes for ever.
@@ -63,7 +63,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         detshuffle: accepted; shards are always shuffled by (seed, epoch).
         nodesplitter: which shards are this rank's (None: all). By default every R-th; ranks that outnumber the shards
             take turns inside them.
-        workersplitter: which of those are this worker's, likewise.
+        workersplitter: which of those are this worker's, likewise. With a splitter of your own, whole shards are split,
+            and a worker without shards is an error; if it splits by rank and worker, give it as `nodesplitter`.
         select_files: keep only members whose name a predicate (or glob) accepts; `rename_files` is applied before.
         empty_check: a pass without samples is an error.
         seed: decides every order, together with the epoch; the same on all ranks.
@@ -156,11 +157,12 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             source = shard_source(_plain(urls), resampled=resampled, seed=self.seed)
             # Shards that are drawn need no shuffle, which would wait for their end.
             drawn = resampled or isinstance(source, shards.ResampledShards)
+            by_node, by_worker = _splitting(urls, nodesplitter, workersplitter, resampled, may_be_empty=not empty_check)
             self._stream_shards(
                 source,
-                None if resampled else _sharing(nodesplitter),
+                by_node,
                 shards.ShuffleShards() if shuffled and not drawn else None,
-                None if resampled else _sharing(workersplitter),
+                by_worker,
                 _ahead(source, read_ahead, opener, handler),
                 ReadSamples(
                     handler=handler,
@@ -214,6 +216,8 @@ def _indexed(urls: Any, wishes: Wishes, hindrance: str | None, fetch: Callable[[
         return None
     if not isinstance(urls, (str, Path, Iterable)):
         return None
+    if isinstance(urls, shards.SimpleShardList) and wishes.insist is None:  # taken as it is: every reader sees it all
+        return None
     return indexed(urls, wishes, fetch)
 
 
@@ -233,7 +237,7 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
     """The first stage for whatever a user may write for `urls`."""
     if isinstance(urls, dict) or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
         return shards.MultiShardSample(urls)
-    if isinstance(urls, (Resumable, DataPipeline)) or (callable(urls) and not isinstance(urls, (str, Path))):
+    if _is_source(urls):
         return urls
     if isinstance(urls, (str, Path, Iterable)):
         return (
@@ -319,11 +323,28 @@ def _ahead(source: Any, depth: int | None, opener: Any, handler: Handler) -> Any
     return OpenAhead(depth, opener=opener, handler=handler)
 
 
-def _sharing(splitter: Any) -> Any:
-    """The default splitters give a surplus of readers nothing to do; their likes here let them share shards."""
-    if splitter is shards.split_by_node:
-        return shards.ShareShards("rank")
-    return shards.ShareShards("worker") if splitter is shards.split_by_worker else splitter
+def _splitting(
+    urls: Any, nodesplitter: Any, workersplitter: Any, resampled: bool, *, may_be_empty: bool
+) -> tuple[Any, Any]:
+    """The stages that give each rank and each worker its shards.
+
+    A source of shards, and a random draw, are taken as they are, unless a splitter was given. Where both splitters are
+    ours, readers that outnumber the shards share them.
+    """
+    defaults = nodesplitter is shards.split_by_node and workersplitter is shards.split_by_worker
+    if resampled or (defaults and _is_source(urls)):
+        return None, None
+    if shards.are_ours(nodesplitter, workersplitter):
+        return (
+            shards.ShareShards("rank") if nodesplitter is shards.split_by_node else nodesplitter,
+            shards.ShareShards("worker") if workersplitter is shards.split_by_worker else workersplitter,
+        )
+    return shards.SplitShards(nodesplitter, workersplitter, may_be_empty), None
+
+
+def _is_source(urls: Any) -> bool:
+    """Whether this is a source of shards, not names of them."""
+    return isinstance(urls, (Resumable, DataPipeline)) or (callable(urls) and not isinstance(urls, (str, Path)))
 
 
 def _wants_shuffle(shardshuffle: Any) -> bool:

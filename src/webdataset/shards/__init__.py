@@ -13,6 +13,7 @@ knows how many samples each shard has, and no more.
 * `_directory_shards`   the shards of a directory; claiming on request
 * `_yaml_spec`       YAML specs of several datasets
 * `_splitters`       who reads which shard, also where shards are fewer than readers
+* `_user_splitters`  the same for splitters that a user wrote
 * `_mix_streams`      several streams into one: in turn or by chance
 * `_seed`        seeds out of anything
 """
@@ -46,6 +47,7 @@ from ._splitters import (
     split_by_node,
     split_by_worker,
 )
+from ._user_splitters import SplitShards, are_ours
 from ._yaml_spec import MSSource, MultiShardSample, parse_spec, shardspec
 
 __all__ = [
@@ -63,7 +65,9 @@ __all__ = [
     "SingleNodeOnly",
     "SplitByNode",
     "SplitByWorker",
+    "SplitShards",
     "Taken",
+    "are_ours",
     "check_pid_is_running",
     "compute_sample_weights",
     "envlookup",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +12,7 @@ from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
 from ._check_arguments import require_callable
+from ._returns_nothing import returns_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +36,12 @@ class Map(Described, PerItem):
 
     def __post_init__(self) -> None:
         require_callable("map", f=self.f, handler=self.handler)
+        if returns_nothing(self.f):
+            name = getattr(self.f, "__name__", "the function")
+            warnings.warn(
+                f"map({name}) leaves every sample out: the function returns None; end it with `return sample`",
+                stacklevel=3,
+            )
 
     @property
     def may_drop(self) -> bool:

@@ -48,6 +48,11 @@ class MapTuple(Described, PerItem):
         positions = [(index, function) for index, function in enumerate(self.args) if function is not None]
 
         def map_tuple(item: Any) -> Any:
+            if isinstance(item, dict):
+                raise SpecError(
+                    "map_tuple needs tuples and got a dict",
+                    hint='add .to_tuple("jpg", "cls") before it, or use .map_dict(jpg=f)',
+                )
             values = list(item)
             for index, function in positions:
                 if index < len(values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -155,7 +156,7 @@ class Packed(Described, Resumable):
         return min(length, self.size) if self.overlong == "cut" else length
 
     def _checked_length(self, sample: Any) -> int:
-        lengths = {field: len(sample[field]) for field in self.fields}
+        lengths = {field: self._length_of(sample, field) for field in self.fields}
         if len(set(lengths.values())) > 1:
             raise CollationError(f"fields of one sample differ in length: {lengths}", Where(key=key_of(sample)))
         length = self._length(sample)
@@ -166,6 +167,23 @@ class Packed(Described, Resumable):
                 hint="use packed(overlong='split'), 'cut' or 'drop', or longer rows",
             )
         return length
+
+    def _length_of(self, sample: Any, field: str) -> int:
+        if not isinstance(sample, Mapping) or field not in sample:
+            found = list(sample) if isinstance(sample, Mapping) else type(sample).__name__
+            raise SpecError(
+                f"packed({self.size}, {field!r}) got {found}",
+                Where(key=key_of(sample)),
+                hint="name a field that it has",
+            )
+        value = sample[field]
+        if isinstance(value, bytes | str) or not hasattr(value, "__len__"):
+            raise SpecError(
+                f"packed({self.size}, {field!r}) needs a sequence of numbers, got {type(value).__name__}",
+                Where(key=key_of(sample)),
+                hint="call .decode() before it, and a function that makes numbers of text",
+            )
+        return len(value)
 
     def _packed(self, samples: list[Any]) -> dict[str, Any]:
         lengths = [self._length(sample) for sample in samples]

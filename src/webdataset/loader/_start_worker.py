@@ -1,0 +1,50 @@
+"""The first thing that a worker process does, and what is said about one that ended by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from webdataset.errors import StageError
+from webdataset.lifetime import Parent, end_with
+from webdataset.pipeline import GoesToSpawned
+
+from ._shared_memory import KILLED
+
+_FAILED = (
+    "the error is printed above. If the program runs itself again there: put what it does under "
+    'if __name__ == "__main__":. If something cannot be imported or unpickled there: define it in a module'
+)
+
+
+@dataclass(frozen=True)
+class StartWorker(GoesToSpawned):
+    """torch's `worker_init_fn`: end with the parent, whatever ends it; then what the user gave.
+
+    torch's own workers look for their parent every few seconds, and then wait for what they have still to send: for
+    ever, because the process that would receive it is gone.
+    """
+
+    parent: Parent
+    then: Callable[[int], Any] | None = None
+
+    def __call__(self, worker: int) -> None:
+        end_with(self.parent)
+        if self.then is not None:
+            self.then(worker)
+
+
+def explained(error: RuntimeError, workers: Iterable[Any]) -> RuntimeError:
+    """The error that torch raises about a worker that has ended, with what to do about it; others as they are.
+
+    >>> explained(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), [])
+    StageError('DataLoader worker (pid 7) is killed by signal: Killed – a worker that ends without an error ...')
+    >>> explained(RuntimeError("DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details …"), [])
+    StageError('DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details … – the error is printed ...')
+    """
+    text = str(error)
+    if not text.startswith("DataLoader worker"):
+        return error
+    failed = "with exit code" in text or any((worker.exitcode or 0) > 0 for worker in workers)
+    return StageError(text.rstrip("."), hint=_FAILED if failed else KILLED)

@@ -1,0 +1,162 @@
+"""Splitters that a user wrote: whole shards are split, and no shard is lost between two splitters.
+
+Workers may take turns inside a shard (`ShareShards`) only when every splitter is ours, because then all of them see the
+same list. What a function of the user's does is not known: one that is given as `nodesplitter` may split by worker
+already, and every second shard of every second shard would be a quarter of the data. So each worker asks the splitters
+what every worker of its rank would get, and compares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from webdataset import world
+from webdataset.errors import SpecError
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+
+from ._splitters import single_node_only, split_by_node, split_by_worker
+
+Shard = dict[str, Any]
+
+
+def are_ours(nodesplitter: Any, workersplitter: Any) -> bool:
+    """Whether both splitters are those of this library, each in its place.
+
+    >>> are_ours(split_by_node, None), are_ours(split_by_worker, split_by_worker)
+    (True, False)
+    """
+    ours_of_node = any(nodesplitter is each for each in (None, False, split_by_node, single_node_only))
+    return ours_of_node and any(workersplitter is each for each in (None, False, split_by_worker))
+
+
+class _Chosen(Progress):
+    rewinds = True  # the splitters see the whole list
+
+    def __init__(self, during: Pass) -> None:
+        self.during, self.taken = during, 0
+
+    def save(self) -> Json:
+        return self.taken
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        self.taken = saved
+
+
+@dataclass(frozen=True)
+class SplitShards(Resumable):
+    """This worker's shards, by two splitters of which at least one is not ours.
+
+    >>> def every_second(shards):
+    ...     here = world.current()
+    ...     return list(shards)[here.worker::here.workers]
+    >>> with world.pretend(world.World(worker=1, workers=2)):
+    ...     [shard["url"] for shard in SplitShards(every_second, split_by_worker)([{"url": name} for name in "abcd"])]
+    ['b', 'd']
+
+    Args:
+        nodesplitter: which shards are this rank's; it may split by worker, too.
+        workersplitter: which of those are this worker's.
+        may_be_empty: a worker without shards is no error.
+    """
+
+    splits: ClassVar[bool] = True
+    nodesplitter: Any
+    workersplitter: Any
+    may_be_empty: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("nodesplitter", "workersplitter"):
+            splitter = getattr(self, name)
+            if splitter not in (None, False) and not callable(splitter) and not hasattr(splitter, "run"):
+                raise SpecError(
+                    f"{name}={splitter!r:.200} is not a valid pipeline stage",
+                    hint="a splitter is a function of an iterator of shards; None splits nothing",
+                )
+
+    def start(self, during: Pass) -> _Chosen:
+        """Nothing handed on yet."""
+        return _Chosen(during)
+
+    def __call__(self, items: Any = (), /) -> Iterator[Shard]:
+        """Split once, outside a pipeline."""
+        return self.run(iter(items), self.start(replace(Pass(), world=world.current())))
+
+    def run(self, items: Iterator[Shard], at: _Chosen, /) -> Iterator[Shard]:
+        """My part of what comes, after what was handed on already."""
+        for shard in self._mine(list(items), at.during)[at.taken :]:
+            at.taken += 1
+            yield shard
+
+    def _mine(self, shards: list[Shard], during: Pass) -> list[Shard]:
+        here = during.world
+        if here.ranks > 1 and self.nodesplitter is split_by_worker and self.workersplitter in (None, split_by_worker):
+            raise SpecError("nodesplitter=split_by_worker does not split by rank", hint="nodesplitter=split_by_node")
+        by_node = [self._as_worker(number, self.nodesplitter, shards, during) for number in range(here.workers)]
+        splits_by_worker = here.workers > 1 and not _overlap(by_node)
+        if splits_by_worker and self.workersplitter is split_by_worker:
+            mine = by_node[here.worker]
+        else:
+            by_worker = [
+                self._as_worker(number, self.workersplitter, listed, during) for number, listed in enumerate(by_node)
+            ]
+            self._check_nothing_lost(by_node, by_worker)
+            mine = by_worker[here.worker]
+        if shards and not mine and not self.may_be_empty:
+            raise SpecError(
+                f"No samples found in dataset: worker {here.worker} of rank {here.rank} has none of the "
+                f"{len(shards)} shards",
+                hint="use fewer workers; workers share shards where no splitter is given; empty_check=False allows it",
+            )
+        return mine
+
+    def _as_worker(self, number: int, splitter: Any, shards: Sequence[Shard], during: Pass) -> list[Shard]:
+        """What a splitter gives to one of the workers of this rank."""
+        if splitter in (None, False):
+            return list(shards)
+        with world.as_worker(replace(during.world, worker=number)) as there:
+            if isinstance(splitter, Resumable):
+                return list(splitter.run(iter(shards), splitter.start(replace(during, world=there))))
+            return list(splitter(iter(shards)) if callable(splitter) else splitter.run(iter(shards)))
+
+    def _check_nothing_lost(self, by_node: list[list[Shard]], by_worker: list[list[Shard]]) -> None:
+        """What the ranks' splitter gave to the workers together, the workers' splitter must leave to them together."""
+        if self.workersplitter in (None, False):
+            return
+        given = set().union(*map(_names, by_node))
+        left = set().union(*map(_names, by_worker))
+        if given - left:
+            raise SpecError(
+                f"the splitters {_name(self.nodesplitter)} and {_name(self.workersplitter)} together lose "
+                f"{len(given - left)} of {len(given)} shards",
+                hint="both split by the same thing: give one of them, and None in place of the other",
+            )
+        if len(by_worker) > 1 and _overlap(by_worker):
+            raise SpecError(
+                f"the splitters {_name(self.nodesplitter)} and {_name(self.workersplitter)} give the same shard "
+                "to several workers",
+                hint="split in an order that is the same in all workers; workersplitter=None gives all shards to all",
+            )
+
+
+def _names(shards: list[Shard]) -> set[tuple[str, int]]:
+    """The shards' addresses; a shard that is listed twice has two."""
+    seen: Counter[str] = Counter()
+    names = set()
+    for shard in shards:
+        url = str(shard["url"])
+        names.add((url, seen[url]))
+        seen[url] += 1
+    return names
+
+
+def _overlap(parts: list[list[Shard]]) -> bool:
+    """Whether two workers get the same shard."""
+    names = [_names(part) for part in parts]
+    return sum(map(len, names)) > len(set().union(*names))
+
+
+def _name(splitter: Any) -> str:
+    return getattr(splitter, "__name__", None) or type(splitter).__name__

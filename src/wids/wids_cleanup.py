@@ -1,0 +1,86 @@
+"""Delete the oldest files of a cache."""
+
+from __future__ import annotations
+
+import glob
+import multiprocessing
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import filelock
+
+from webdataset.lifetime import Parent, end_with
+
+
+def keep_most_recent_files(pattern: str, maxsize: float = 10**12, maxfiles: int = 1000, debug: bool = False) -> None:
+    """Delete the oldest files that match a glob, until the others are within both limits.
+
+    >>> keep_most_recent_files("/nowhere/*.tar")
+
+    Args:
+        pattern: a glob.
+        maxsize: bytes in all.
+        maxfiles: how many files.
+        debug: accepted.
+    """
+    found = []
+    for name in glob.glob(pattern):  # noqa: PTH207 - an absolute pattern
+        with suppress(FileNotFoundError):
+            state = Path(name).stat()
+            found.append((max(state.st_mtime, state.st_atime), state.st_size, name))
+    kept = size = 0
+    for _, each, name in sorted(found, reverse=True):
+        if kept < maxfiles and size + each <= maxsize:
+            kept, size = kept + 1, size + each
+            continue
+        maxfiles = kept  # older files leave too
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+
+
+class ExclusiveLock:
+    """A lock file that one process holds at a time.
+
+    >>> import tempfile
+    >>> lock = ExclusiveLock(tempfile.mkdtemp() + "/lock")
+    >>> lock.try_lock(), lock.release_lock()
+    (True, None)
+    """
+
+    def __init__(self, lockfile: str) -> None:
+        self.lockfile = lockfile
+        self._lock = filelock.FileLock(lockfile)
+
+    def try_lock(self) -> bool:
+        """Take it; False if another process has it."""
+        try:
+            self._lock.acquire(blocking=False)
+        except filelock.Timeout:
+            return False
+        return True
+
+    def release_lock(self) -> None:
+        """Give it back."""
+        self._lock.release()
+        with suppress(FileNotFoundError):
+            os.unlink(self.lockfile)  # noqa: PTH108 - a string of the caller's
+
+
+def create_cleanup_background_process(
+    pattern: str, maxsize: float = 10**12, maxfiles: int = 1000, every: float = 60
+) -> multiprocessing.Process:
+    """A process that deletes the oldest files again and again; it ends with this one."""
+    process = multiprocessing.Process(
+        target=_clean_up, args=(Parent.here(), pattern, maxsize, maxfiles, every), daemon=True
+    )
+    process.start()
+    return process
+
+
+def _clean_up(parent: Parent, pattern: str, maxsize: float, maxfiles: int, every: float) -> None:
+    end_with(parent)
+    while True:
+        keep_most_recent_files(pattern, maxsize, maxfiles)
+        time.sleep(every)

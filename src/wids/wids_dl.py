@@ -1,0 +1,81 @@
+"""Downloads: once, under a lock file beside the copy; the copy is there completely or not at all."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import filelock
+
+from webdataset import stores
+from webdataset.cache import download
+from webdataset.errors import CommandFailed, UnknownScheme
+
+Handler = Callable[[str, str], object] | str
+
+recent_downloads: deque[tuple[str, str, float, float]] = deque(maxlen=1000)  # (remote, local, when, seconds)
+
+
+def download_file(remote: str, local: str, handlers: Mapping[str, Handler] | None = None, verbose: bool = False) -> str:
+    """Copy `remote` to the path `local`, unless it is there; returns the path.
+
+    Args:
+        remote: an address.
+        local: where it goes.
+        handlers: scheme → function of (remote, local), or a command with `{url}` and `{local}`; by default every store
+            of `webdataset`.
+        verbose: show a progress bar.
+    """
+    if Path(local).exists():
+        return local
+    Path(local).parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(f"{local}.lock"):
+        if not Path(local).exists():
+            began = time.time()
+            _fetch(remote, local, handlers, verbose=verbose)
+            recent_downloads.append((remote, local, began, time.time() - began))
+    return local
+
+
+def download_and_open(
+    remote: str,
+    local: str,
+    mode: str = "rb",
+    handlers: Mapping[str, Handler] | None = None,
+    verbose: bool = False,
+) -> IO[Any]:
+    """Download, and open the copy."""
+    return Path(download_file(remote, local, handlers, verbose)).open(mode)
+
+
+def _fetch(remote: str, local: str, handlers: Mapping[str, Handler] | None, *, verbose: bool) -> None:
+    if handlers is None:
+        download(remote, local, verbose=verbose)
+        return
+    scheme = remote.partition(":")[0] if ":" in remote else "file"
+    handler = handlers.get(scheme) or handlers.get("")
+    if handler is None:
+        raise UnknownScheme(f"no handler for {stores.scheme_of(remote)!r}", hint=f"there are {', '.join(handlers)}")
+    part = f"{local}.part{os.getpid()}"
+    try:
+        if callable(handler):
+            handler(remote, part)
+        else:
+            _run(handler.format(url=shlex.quote(remote), local=shlex.quote(part)))
+        Path(part).replace(local)
+    finally:
+        with suppress(FileNotFoundError):
+            Path(part).unlink()
+
+
+def _run(command: str) -> None:
+    status = subprocess.run(command, shell=True, check=False).returncode  # noqa: S602 - the user's own command
+    if status:
+        raise CommandFailed(f"the command {command!r} ended with status {status}")

@@ -1,0 +1,100 @@
+"""`MMIndexedTar`: the members of a local tar file by number and by name."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from webdataset.errors import SpecError
+
+from ._tar_members import TarMembers
+
+Callback = Callable[[Any, int, str], object]
+
+
+class MMIndexedTar:
+    """The members of a tar file.
+
+    Args:
+        fname: its path, or an open file.
+        index_file: accepted; the index is made of the file itself.
+        verbose: accepted.
+        cleanup_callback: called as (fname, descriptor, "start") after opening, and with "end" before closing.
+    """
+
+    def __init__(
+        self, fname: Any, index_file: Any = None, verbose: bool = True, cleanup_callback: Callback | None = None
+    ) -> None:
+        self._members = TarMembers(fname)
+        self.path = self._members.path
+        self.cleanup_callback = cleanup_callback
+        self.by_index = [tuple(row) for row in self._members.rows]
+        self.by_name = {row.name: row.offset for row in self._members.rows}
+        self._at_offset = {row.offset: number for number, row in enumerate(self._members.rows)}
+        self._tell("start")
+
+    def __len__(self) -> int:
+        return len(self.by_index)
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        return (self.get_at_index(number) for number in range(len(self)))
+
+    def __getitem__(self, key: int | str) -> tuple[str, bytes]:
+        return self.get_by_name(key) if isinstance(key, str) else self.get_at_index(key)
+
+    def names(self) -> list[str]:
+        """The names of all members, in their order."""
+        return [row.name for row in self._members.rows]
+
+    def get_at_index(self, index: int) -> tuple[str, bytes]:
+        """Name and content of a member."""
+        return self._members.rows[index].name, self._members.read(index)
+
+    def get_at_offset(self, offset: int) -> tuple[str, bytes]:
+        """The member whose header is at this byte."""
+        return self.get_at_index(self._at_offset[offset])
+
+    def get_by_name(self, name: str) -> tuple[str, bytes]:
+        """The member of this name; the last one, if there are several."""
+        return self.get_at_offset(self.by_name[name])
+
+    def get_file(self, i: int) -> tuple[str, io.BytesIO]:
+        """Name and content, as a stream."""
+        name, data = self.get_at_index(i)
+        return name, io.BytesIO(data)
+
+    def close(self, dispose: bool = False) -> None:
+        """Close the file."""
+        self._tell("end")
+        self._members.close()
+
+    def _tell(self, phase: str) -> None:
+        if self.cleanup_callback is not None:
+            self.cleanup_callback(self.path, self._members.fileno(), phase)
+
+
+def keep_while_reading(fname: str | None, fd: int, phase: str, delay: float = 0.0) -> None:
+    """A callback that deletes a file when its last reader closes it.
+
+    Args:
+        fname: the file.
+        fd: its descriptor.
+        phase: "start" takes a shared lock; "end" deletes the file if nobody else has one.
+        delay: 0.
+    """
+    if delay != 0.0:
+        raise SpecError(f"delay={delay}", hint="only delay=0.0 is supported")
+    if phase not in {"start", "end"}:
+        raise SpecError(f"phase={phase!r}", hint='"start" or "end"')
+    if fname is None or fd < 0:
+        return
+    if phase == "start":
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        return
+    with suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        Path(fname).unlink()
