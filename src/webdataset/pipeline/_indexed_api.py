@@ -12,7 +12,7 @@ from webdataset.errors import SpecError
 from webdataset.flow import Pass
 from webdataset.handlers import reraise_exception
 from webdataset.index import SampleLocation
-from webdataset.order import Remaining, Steps
+from webdataset.order import Remaining, Steps, starts_of
 from webdataset.plan import (
     PlanState,
     ReadPlanned,
@@ -129,7 +129,7 @@ class Plannable(DataPipeline):
         positions = np.arange(step * per_step, min((step + 1) * per_step, len(order)))
         if step < 0 or not len(positions):
             raise IndexError(f"step {step} is not in an epoch of {-(-len(order) // per_step)} steps")
-        starts = np.concatenate(([0], np.cumsum(plan.dataset.counts, dtype=np.int64)))
+        starts = starts_of(plan.dataset.counts)
         which, numbers = order.locate(positions)
         return [plan.dataset.where(int(number)) for number in starts[which] + numbers]
 
