@@ -11,7 +11,7 @@ from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.loader import WebLoader, profile, progress
 from webdataset.loader._meter import Meter
-from webdataset.loader._part_stats import thread_stats
+from webdataset.loader._stats import thread_stats
 from webdataset.pipeline import DataPipeline
 from webdataset.testing import Fault, FaultServer, Schedule, make_shard
 

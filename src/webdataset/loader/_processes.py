@@ -22,8 +22,7 @@ from ._device import Device
 from ._item_state import described
 from ._meter import Meter, timed
 from ._move_batching import as_it_is
-from ._part_stats import process_stats
-from ._stats import Stats
+from ._stats import Stats, process_stats
 from ._worker import Start, Unpacked, WorkerDataset
 from ._worker_cursors import WorkerCursors
 

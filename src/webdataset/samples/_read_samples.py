@@ -151,7 +151,7 @@ class ReadSamples(Source):
         batch, failure = Gathered([], []), None
         try:
             with located(shard=shard["url"]), closing(self._open(shard, start)) as stream:
-                for run in self._runs(shard, stream, start):
+                for run in read_runs(stream, start=start, **self._options(shard)):
                     try:
                         lesson.feed(run)
                         gatherer.feed(run if run.restartable else _without_offsets(run), batch)
@@ -174,16 +174,15 @@ class ReadSamples(Source):
         if batch.samples:
             yield batch
 
-    def _runs(self, shard: ShardItem, stream: Any, start: int) -> Iterator[Run]:
-        return read_runs(
-            stream,
-            start=start,
-            rename=choose(self.select_files, self.rename_files),
-            strict=self.strict,
-            concatenated=self.concatenated,
-            on_skip=_LinkWarning(shard["url"]),
-            limit=config.read("WDS_DECOMPRESS_LIMIT"),
-        )
+    def _options(self, shard: ShardItem) -> dict[str, Any]:
+        """How to read the archive."""
+        return {
+            "rename": choose(self.select_files, self.rename_files),
+            "strict": self.strict,
+            "concatenated": self.concatenated,
+            "on_skip": _LinkWarning(shard["url"]),
+            "limit": config.read("WDS_DECOMPRESS_LIMIT"),
+        }
 
     def _open(self, shard: ShardItem, start: int) -> Any:
         if "stream" in shard:
@@ -209,7 +208,7 @@ class ReadSamples(Source):
     def _names_before(self, shard: ShardItem, end: int) -> Iterator[str]:
         """The names of the members that begin before `end`."""
         with located(shard=shard["url"]), closing(self._open(shard, 0)) as stream:
-            for run in self._runs(shard, stream, 0):
+            for run in read_runs(stream, **self._options(shard)):
                 if run.offsets and run.offsets[-1] >= end:
                     yield from run.names[: bisect_left(run.offsets, end)]
                     return
