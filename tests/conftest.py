@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 # A deadline per example would be a timing assertion: on a busy machine it fails for no fault of the code.
-hypothesis.settings.register_profile("house", deadline=None)
-hypothesis.settings.load_profile("house")
+hypothesis.settings.register_profile("project", deadline=None)
+hypothesis.settings.load_profile("project")
 
 # Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
 multiprocessing.resource_tracker.ensure_running()

@@ -1,4 +1,4 @@
-"""A dataset read by torch's worker processes. The only file that imports torch at its top: it is loaded when needed."""
+"""A dataset read by torch's worker processes. It imports torch, so it is loaded when needed."""
 
 from __future__ import annotations
 
