@@ -18,8 +18,7 @@ def download_bar(url: str, total: int | None, *, shown: bool | None = None) -> A
     """
     if not (config.read("WDS_PROGRESS") if shown is None else shown):
         return nullcontext()
-    bar: AbstractContextManager[Any] = progress_bar(
-        total=total, unit="B", unit_scale=True, desc=redacted(url)[-40:])
+    bar: AbstractContextManager[Any] = progress_bar(total=total, unit="B", unit_scale=True, desc=redacted(url)[-40:])
     return bar
 
 

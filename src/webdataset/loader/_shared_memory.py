@@ -24,7 +24,7 @@ import numpy as np
 
 from webdataset.errors import StageError
 
-KILLED = "a worker that ends without an error was killed: often for want of memory; fewer workers need less"
+KILLED = "a worker that ends without an error was killed, probably out of memory; use fewer workers"
 
 _FREE, _POSTED, _RECEIVED = range(3)
 _MOST_OPEN = 256  # each holds a descriptor or two, and processes are usually allowed 1,024

@@ -179,8 +179,7 @@ def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str
     if read:
         yield _part("reading", "reading", lane, items, read, seconds)
     if threads and meter.counts["functions"]:
-        kind, where, capacity = _of_functions(meter, seconds, threads, lane)
-        yield _part("functions", kind, where, items, meter.seconds["functions"], capacity)
+        yield _part("functions", "functions", "pool", items, meter.seconds["functions"], threads * seconds)
     name = "shuffling, batching" if read else "dataset"
     yield _part(name, "rest" if read else "workers", lane, items, max(0.0, worked - read), seconds)
 
@@ -196,19 +195,8 @@ def _stages(meter: Meter, seconds: float, threads: int, lane: str) -> Iterator[P
                 yield _part(name, kind, lane, meter.counts[key], max(0.0, spent - before), seconds)
             before = spent
         elif key.startswith(FUNCTION):
-            kind, where, capacity = _of_functions(meter, seconds, threads, lane)
-            yield _part(key.removeprefix(FUNCTION), kind, where, meter.counts[key], meter.seconds[key], capacity)
-
-
-def _of_functions(meter: Meter, seconds: float, threads: int, lane: str) -> tuple[str, str, float]:
-    """Kind, lane and capacity of functions: of the pool, or of the thread that asks if it is busier with them."""
-    if not threads:
-        return "functions", lane, seconds
-    spent, here = meter.seconds["functions"], meter.seconds["functions in place"]
-    elsewhere = spent - here
-    if here > elsewhere / threads:
-        return "rest", lane, seconds * spent / here
-    return "functions", "pool", threads * seconds * (spent / elsewhere if elsewhere > 0 else 1.0)
+            name, where = key.removeprefix(FUNCTION), "pool" if threads else lane
+            yield _part(name, "functions", where, meter.counts[key], meter.seconds[key], max(1, threads) * seconds)
 
 
 def _order(key: str) -> int:

@@ -76,7 +76,7 @@ class ShuffleReport:
             ("neighbours from the same shard", *(f"{each.same_shard:.3f}" for each in self._both)),
             ("displacement (median, of the dataset)", *(f"{each.displacement:.3f}" for each in self._both)),
             (f"shards per {_BATCH} samples", *(f"{each.shards_per_batch:.1f}" for each in self._both)),
-            ("at hand at the same time", *self._at_hand(window)),
+            ("in use at the same time", *self._at_hand(window)),
             ("bytes fetched / dataset", *(f"{each.bytes_fetched:.2f}" for each in self._both)),
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]

@@ -134,7 +134,10 @@ def _transposed(columns: list[Any], names: list[Any]) -> list[tuple[Any, ...]]:
     except TypeError as error:
         raise CollationError("a column of the batch has no length", hint="drop it, or repeat it per row") from error
     if len(set(lengths.values())) > 1:
-        raise CollationError(f"the columns of the batch have different lengths: {lengths}")
+        raise CollationError(
+            f"the columns of the batch have different lengths: {lengths}",
+            hint="drop columns that are not one value per sample",
+        )
     # Not zip: iterating a tensor is slower than indexing it.
     return [tuple([column[row] for column in columns]) for row in range(max(lengths.values(), default=0))]
 
