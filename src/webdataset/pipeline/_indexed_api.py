@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Plannable(DataPipeline):
         if self.plan is not None:
             self.pipeline[0] = replace(self.plan, batch=step_size(self.pipeline[1:]))
 
-    def shuffle(self, size: int, *, buffer: bool = False, **kw: Any) -> Self:
+    def shuffle(self, size: int, *, buffer: bool = False, **kw: Unpack[stages.ShuffleOptions]) -> Self:
         """Shuffle; below 1 the order stays as it is.
 
         Right behind indexed shards no buffer is needed: so many shards are mixed at a time that at least `size` samples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from webdataset.describe import Described
 from webdataset.errors import SpecError
@@ -47,6 +47,15 @@ class Reservoir(Held):
         """Fill the buffer again."""
         super().load(saved, recall)
         self.draws.load(saved["draws"])
+
+
+class ShuffleOptions(TypedDict, total=False):
+    """The options of `shuffle` besides the size of the buffer."""
+
+    initial: int
+    rng: Any
+    seed: int | None
+    handler: Handler | None
 
 
 @dataclass(frozen=True, repr=False)
