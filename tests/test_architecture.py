@@ -270,6 +270,13 @@ def test_the_call_path_to_the_first_sample_is_short(tmp_path):
     longer.close()
 
 
+def test_the_architecture_page_names_files_that_exist():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`(\w+/_\w+\.py)`", page))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (SOURCE / name).exists()] == []
+
+
 # --- the import --------------------------------------------------------------------------------------------------
 
 HEAVY = [

@@ -14,7 +14,7 @@ from ._item_sizes import size_of
 from ._item_state import LoaderProgress, Tagged, described, tagged
 from ._meter import Meter, StageTimer, timed
 from ._pin_memory import pinned
-from ._prefetch import Ahead
+from ._prefetch import Prefetcher
 from ._stats import Stats, thread_stats
 from ._thread_pool import Pool
 
@@ -93,7 +93,7 @@ class Threads(Resumable):
         if not self.threads:
             yield from timed(self._tags(run), self.meter, "wait")
             return
-        with Ahead(
+        with Prefetcher(
             lambda: self._tags(run),
             items=self.prefetch,
             memory=self.memory // 2,

@@ -116,7 +116,7 @@ class WorkerDataset(TorchIterable):
         if self._blocks is None and self.blocks:
             self._blocks = Blocks(self.blocks)
             if _lets_go(self.dataset):
-                recycle.use_for_batches(self._blocks.room)
+                recycle.use_for_batches(self._blocks.allocate)
         before = counters.snapshot()
         try:
             for message in self.messages(here):

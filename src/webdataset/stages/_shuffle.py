@@ -11,7 +11,7 @@ from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable, digest
 
-from ._buffers import Held, recallable
+from ._buffers import Buffer, recallable
 from ._check_arguments import require_count
 from ._random_draws import Draws, GivenDraws
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from webdataset.handlers import Handler
 
 
-class Reservoir(Held):
+class Reservoir(Buffer):
     """A buffer, and the draws that empty it."""
 
     def __init__(self, draws: Draws | GivenDraws) -> None:

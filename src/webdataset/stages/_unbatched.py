@@ -10,7 +10,7 @@ from webdataset.describe import Described
 from webdataset.errors import CollationError, StageError
 from webdataset.flow import Pass, Resumable
 
-from ._buffers import Handed, recallable
+from ._buffers import LastOrigin, recallable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from webdataset.flow import Json, Recall
 
 
-class Opened(Handed):
+class Opened(LastOrigin):
     """The batch whose rows are being handed on: where it came from, and how many rows are gone."""
 
     def __init__(self) -> None:
