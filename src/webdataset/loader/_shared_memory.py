@@ -5,9 +5,9 @@ memory exists as long as a process maps it: it is not part of /dev/shm, neither 
 byte of a block is its state; when the last view of a block is gone the parent sets it to free, and the worker writes
 the next batch into it.
 
-Arrays can be allocated in a block before it is sent (`Blocks.allocate`): such a batch is not copied again. As the worker
-may still use it, the parent then maps the pages privately, copied when it writes to them; and the block is reused when
-neither side uses it.
+Arrays can be allocated in a block before it is sent (`Blocks.allocate`): such a batch is not copied again. As the
+worker may still use it, the parent then maps the pages privately, copied when it writes to them; and the block is
+reused when neither side uses it.
 """
 
 from __future__ import annotations

@@ -76,10 +76,11 @@ def derive_keys(key: int, numbers: NDArray[Any]) -> Words:
     return _mix(numbers.astype(np.uint64) * np.uint64(_WEYL) + np.uint64(key & _MASK))
 
 
-def _round_keys(key: Words) -> Iterator[Words]:
-    base = _mix(key)
-    for number in range(1, ROUNDS + 1):
-        yield _mix(base + np.uint64(number * _WEYL & _MASK))
+def _round_keys(key: Words) -> Iterator[Any]:
+    base, steps = _mix(key), np.arange(1, ROUNDS + 1, dtype=np.uint64) * np.uint64(_WEYL)
+    if len(key) == 1:  # all rounds at once: half of the time of 64 positions
+        return iter(_mix(base + steps))
+    return (_mix(base + step) for step in steps)
 
 
 def _radices(size: int) -> tuple[int, int]:
@@ -105,7 +106,7 @@ def _mix(numbers: Words) -> Words:
     return numbers ^ (numbers >> shift)
 
 
-def _below(digits: Words, key: Words, radix: Words) -> Words:
+def _below(digits: Words, key: Any, radix: Words) -> Words:
     """Hashes of digits below the radix: the high half of a 32 x 32 bit product, which needs no division."""
     half = np.uint64(32)
     numbers: Words = (digits ^ key) * np.uint64(_MIX_1)
