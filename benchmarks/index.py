@@ -57,7 +57,7 @@ def order_claims(shards):
     counts = np.random.default_rng(0).integers(9_000, 11_000, shards)
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     order = Order(counts, seed=1, epoch=1, window=32)
-    order.at(len(order) - 1)
+    order.locate([len(order) - 1])
     seconds = time.process_time() - start
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3
     somewhere = np.random.default_rng(1).integers(0, len(order), 100_000)

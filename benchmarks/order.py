@@ -226,7 +226,7 @@ start, cpu = time.perf_counter(), time.process_time()
 dataset = wds.WebDataset(sys.argv[1], order="random", seed=1)
 from webdataset.flow import Pass
 order = dataset.plan.order(Pass(1))
-place = order.at(123_456_789)
+order.locate([123_456_789])
 print(json.dumps({"seconds": round(time.perf_counter() - start, 2), "CPU seconds": round(time.process_time() - cpu, 2), "length": len(dataset),
     "resident MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
 """

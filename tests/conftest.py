@@ -1,4 +1,4 @@
-"""Every test must leave the process as it found it: descriptors, threads, children, shared memory, temporary files."""
+"""Every test must leave the process as it found it: descriptors, threads, children, shared memory."""
 
 import gc
 import multiprocessing.resource_tracker
@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 # A deadline per example would be a timing assertion: on a busy machine it fails for no fault of the code.
-hypothesis.settings.register_profile("house", deadline=None)
-hypothesis.settings.load_profile("house")
+hypothesis.settings.register_profile("project", deadline=None)
+hypothesis.settings.load_profile("project")
 
 # Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
 multiprocessing.resource_tracker.ensure_running()
@@ -39,7 +39,9 @@ def _descriptors():
 
 
 def _shared_memory():
-    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    """What this process has in /dev/shm; other test processes have theirs there too, so names tell them apart."""
+    here = str(os.getpid())
+    return {name for name in os.listdir("/dev/shm") if here in name} if os.path.isdir("/dev/shm") else set()
 
 
 def _observe():
@@ -47,6 +49,7 @@ def _observe():
         "descriptors": _descriptors(),
         "threads": {thread for thread in threading.enumerate() if thread.is_alive()},
         "children": set(psutil.Process().children(recursive=True)),
+        "shared memory": _shared_memory(),
     }
 
 

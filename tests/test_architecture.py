@@ -1,6 +1,6 @@
-"""The house: doors, layers, sizes, and words that a room does not know.
+"""Packages: how they import each other, how long files are, which words a package may use, how deep calls go.
 
-Layers and cycles are import-linter's (`make lint`); what it cannot see is here.
+Layers and cycles are checked by import-linter (`make lint`); what it cannot see is checked here.
 """
 
 import ast
@@ -15,7 +15,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "webdataset"
 FILES = sorted(SOURCE.rglob("*.py"))
-ROOMS = sorted(door.parent for door in SOURCE.glob("*/__init__.py"))
+PACKAGES = sorted(init.parent for init in SOURCE.glob("*/__init__.py"))
 
 
 @functools.cache
@@ -23,7 +23,7 @@ def tree_of(path):
     return ast.parse(path.read_text())
 
 
-def room_of(path):
+def package_of(path):
     relative = path.relative_to(SOURCE)
     return relative.parts[0] if len(relative.parts) > 1 else relative.stem
 
@@ -32,7 +32,7 @@ def ids(paths):
     return [str(path.relative_to(SOURCE)) for path in paths]
 
 
-# --- doors -------------------------------------------------------------------------------------------------------
+# --- imports -----------------------------------------------------------------------------------------------------
 
 
 def imports(path):
@@ -45,22 +45,22 @@ def imports(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=ids(FILES))
-def test_rooms_are_entered_through_their_doors(path):
-    """No import of another room's `_file`, and nothing but modules from the root."""
+def test_no_import_of_a_private_file_of_another_package(path):
+    """Other packages are imported from their `__init__`; from the root only modules are imported."""
     for module, names in imports(path):
         parts = module.split(".")
-        if parts[0] == "webdataset" and len(parts) > 2 and parts[1] != room_of(path):
-            assert not parts[2].startswith("_"), f"{module}: use the door of {parts[1]}"
+        if parts[0] == "webdataset" and len(parts) > 2 and parts[1] != package_of(path):
+            assert not parts[2].startswith("_"), f"{module}: import from webdataset.{parts[1]}"
         if module == "webdataset" and path != SOURCE / "__init__.py":
-            modules = {p.stem for p in SOURCE.glob("*.py")} | {room.name for room in ROOMS}
-            assert set(names) <= modules, f"{names} come from the root"
+            modules = {p.stem for p in SOURCE.glob("*.py")} | {package.name for package in PACKAGES}
+            assert set(names) <= modules, f"import {names} from their packages"
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=ids(ROOMS))
-def test_a_door_names_every_file_of_its_room(room):
-    door = ast.get_docstring(tree_of(room / "__init__.py")) or ""
-    files = [path.stem for path in room.glob("*.py") if path.stem != "__init__"]
-    assert [name for name in files if re.search(rf"\b{name}\b", door) is None] == []
+@pytest.mark.parametrize("package", PACKAGES, ids=ids(PACKAGES))
+def test_a_package_docstring_names_every_file(package):
+    text = ast.get_docstring(tree_of(package / "__init__.py")) or ""
+    files = [path.stem for path in package.glob("*.py") if path.stem != "__init__"]
+    assert [name for name in files if re.search(rf"\b{name}\b", text) is None] == []
 
 
 def test_a_private_file_name_occurs_once():
@@ -70,9 +70,9 @@ def test_a_private_file_name_occurs_once():
     assert sorted({name for name in private if private.count(name) > 1}) == []
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room.name != "legacy"], ids=lambda room: room.name)
-def test_a_door_says_what_can_be_had(room):
-    module = tree_of(room / "__init__.py")
+@pytest.mark.parametrize("package", [each for each in PACKAGES if each.name != "legacy"], ids=lambda each: each.name)
+def test_a_package_lists_its_names_in_order(package):
+    module = tree_of(package / "__init__.py")
     exported = next(
         (
             ast.literal_eval(node.value)
@@ -95,7 +95,6 @@ def _constants_first(name):
 
 
 def test_files_are_short():
-    """The table of public names in the package's own door is a list, not code."""
     lengths = {path: len(path.read_text().splitlines()) for path in FILES}
     assert {str(path): n for path, n in lengths.items() if n > 400} == {}
     assert statistics.median(lengths.values()) <= 150
@@ -136,7 +135,7 @@ def words(path):
     return found
 
 
-# What a room does not know, it has no word for. `shard=` in an error's `Where` is the word of errors, not of the room.
+# Words that no identifier of a package or module contains. `shard=` in an error's `Where` is a word of errors.
 UNKNOWN = {
     "tar": "sample samples url urls rank worker torch",
     "stores": "tar member members sample samples rank torch",
@@ -146,8 +145,10 @@ UNKNOWN = {
     "index": "rank worker",
     "cache": "member sample samples rank",
     "writers": "rank worker torch",
+    "flow": "tar torch thread threads threading",
+    "order": "url urls torch tar thread process",
 }
-# Words that a room must take into its mouth, each with its reason.
+# Exceptions, each with its reason.
 ALLOWED = {
     "stages/_collate.py": {"torch"},  # a column of tensors is stacked by torch
     "stages/_log_keys.py": {"rank"},  # the public format of the log has a column for it
@@ -155,15 +156,26 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("room", UNKNOWN)
-def test_a_room_has_no_words_for_what_it_does_not_know(room):
+@pytest.mark.parametrize("package", UNKNOWN)
+def test_identifiers_stay_inside_their_layer(package):
     said = {}
-    for path in sorted((SOURCE / room).rglob("*.py")):
+    for path in sorted((SOURCE / package).rglob("*.py")) or [SOURCE / f"{package}.py"]:
         name = str(path.relative_to(SOURCE))
-        forbidden = (words(path) & set(UNKNOWN[room].split())) - ALLOWED.get(name, set())
+        forbidden = (words(path) & set(UNKNOWN[package].split())) - ALLOWED.get(name, set())
         if forbidden:
             said[name] = sorted(forbidden)
     assert said == {}
+
+
+# What our own processes send each other, and fields of samples, which `codecs/_pickle.py` checks first.
+UNPICKLING = {
+    "codecs/_pickle.py",
+    "codecs/_pickle_scalars.py",
+    "loader/_transfer.py",
+    "loader/_worker.py",
+    "stores/_broker.py",
+    "testing/_stage_contract.py",
+}
 
 
 def calls(path):
@@ -177,11 +189,12 @@ def calls(path):
     [
         (r"print", set()),
         (r"(time\.)?sleep", {"stores/_resuming_stream.py"}),
+        (r"pickle\.(loads?|Unpickler)", UNPICKLING),
         (r"os\.(getenv|putenv)", {"config.py"}),
         (r"(sys\.)?exit", set()),
     ],
 )
-def test_only_one_place_does_it(what, where):
+def test_only_these_files_call_it(what, where):
     found = {
         str(path.relative_to(SOURCE)) for path in FILES for call in calls(path) if re.fullmatch(what, call) is not None
     }
@@ -200,6 +213,68 @@ def test_only_world_asks_torch_who_we_are():
         if names & asking:
             found.add(path.name)
     assert found == {"world.py"}
+
+
+def test_only_these_files_import_torch_when_they_are_imported():
+    """Everything else imports torch inside functions: `import webdataset` and plain reading do without it."""
+    found = set()
+    for path in FILES:
+        for node in tree_of(path).body:
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            if any(module.split(".")[0] == "torch" for module in modules):
+                found.add(str(path.relative_to(SOURCE)))
+    assert found == {"loader/_processes.py", "loader/_collate_shared.py"}
+
+
+# --- depth -------------------------------------------------------------------------------------------------------
+
+
+def deepest(iterator, through=""):
+    """The longest stack of our functions during `next(iterator)`, of those that pass through a package."""
+    longest = []
+
+    def note(frame, event, argument):
+        nonlocal longest
+        stack = []
+        while event == "call" and frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if SOURCE in path.parents:
+                stack.append(f"{path.relative_to(SOURCE)}:{frame.f_code.co_name}")
+            frame = frame.f_back
+        if len(stack) > len(longest) and any(call.startswith(through) for call in stack):
+            longest = stack
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        next(iterator)
+    finally:
+        sys.setprofile(before)
+    return longest
+
+
+def test_the_call_path_to_the_first_sample_is_short(tmp_path):
+    import webdataset as wds
+
+    with wds.TarWriter(str(tmp_path / "a.tar")) as sink:
+        for number in range(30):
+            sink.write({"__key__": f"{number:04}", "txt": "x", "cls": number})
+    dataset = wds.WebDataset(str(tmp_path / "a.tar"), index=False)
+    plain = deepest(iter(dataset))
+    assert 5 < len(plain) <= 12, plain
+    longer = dataset.shuffle(10).decode().batched(4)
+    to_the_bytes = deepest(iter(longer), through="tar/")
+    assert 5 < len(to_the_bytes) <= 12, to_the_bytes
+    dataset.close()
+    longer.close()
+
+
+def test_the_architecture_page_names_files_that_exist():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`(\w+/_\w+\.py)`", page))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (SOURCE / name).exists()] == []
 
 
 # --- the import --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Memory that is used again, and never while somebody looks at it."""
+"""Memory is used again, and never while there is a view of it."""
 
 import gc
 import threading

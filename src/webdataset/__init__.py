@@ -71,15 +71,15 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.legacy import compat as compat
     from webdataset.legacy import extradatasets as extradatasets
     from webdataset.legacy import filters as filters
-    from webdataset.legacy import gopen as gopen
     from webdataset.legacy import iterators as iterators
-    from webdataset.legacy import mix as mix
     from webdataset.legacy import pytorch as pytorch
     from webdataset.legacy import shardlists as shardlists
     from webdataset.legacy import tariterators as tariterators
     from webdataset.legacy import tenbin as tenbin
     from webdataset.legacy import utils as utils
     from webdataset.legacy import writer as writer
+    from webdataset.legacy._live import gopen as gopen
+    from webdataset.legacy._live import mix as mix
     from webdataset.legacy.gopen import gopen_schemes as gopen_schemes
     from webdataset.legacy.older import ChoppedDataset as ChoppedDataset
     from webdataset.legacy.older import Composable as Composable

@@ -1,8 +1,8 @@
-"""Large arrays in memory that was an array before.
+"""A buffer pool for large arrays.
 
 New memory costs the kernel a fault and a cleared page for every 4 kB, and what is freed goes back to it: normalised
-photos in batches of 64 spend a fifth of their processor time there. So the memory of an array made here is kept when
-the last view of it is gone, and becomes the next array of that size.
+photos in batches of 64 spend a fifth of their CPU time there. So the memory of an array made here is kept when the
+last view of it is gone, and becomes the next array of that size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-Room = Callable[[int], Array | None]
+Allocate = Callable[[int], Array | None]
 
 _LEAST = 1 << 17  # below it, malloc keeps memory as well
 _SIZES = 4  # kept at a time: an image and its batch, and one more of each
@@ -29,14 +29,14 @@ class Recycler:
 
     >>> recycler = Recycler()
     >>> array = recycler.empty((1024, 1024), np.dtype(np.float32))
-    >>> array[0, 0], place = 7, array.ctypes.data
+    >>> array[0, 0], address = 7, array.ctypes.data
     >>> del array
-    >>> recycler.empty((2048, 512), np.dtype(np.float32)).ctypes.data == place
+    >>> recycler.empty((2048, 512), np.dtype(np.float32)).ctypes.data == address
     True
     """
 
     def __init__(self) -> None:
-        self.room: Room | None = None
+        self.allocate: Allocate | None = None
         self._spare: dict[int, deque[bytearray]] = {}
         self._lock = threading.Lock()  # for new sizes alone: garbage may be collected, and memory come back, anywhere
 
@@ -77,23 +77,23 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return _recycler.empty(shape, dtype)
 
 
-def use_for_batches(room: Room) -> None:
-    """Let batches be made elsewhere: in memory that another process can see, so that handing them on copies nothing.
+def use_for_batches(allocate: Allocate) -> None:
+    """Allocate batches elsewhere: in shared memory, so that sending them copies nothing.
 
     Args:
-        room: gives so many bytes, or None if it cannot.
+        allocate: returns so many bytes, or None.
     """
-    _recycler.room = room
+    _recycler.allocate = allocate
 
 
 def empty_batch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """As `empty`, for what a pipeline will hand on.
+    """As `empty`, for a batch.
 
     >>> empty_batch((2, 3), np.dtype("f4")).shape
     (2, 3)
     """
-    if _recycler.room is not None and not dtype.hasobject:
-        found = _recycler.room(math.prod(shape) * dtype.itemsize)
+    if _recycler.allocate is not None and not dtype.hasobject:
+        found = _recycler.allocate(math.prod(shape) * dtype.itemsize)
         if found is not None:
             return found.view(dtype).reshape(shape)
     return empty(shape, dtype)

@@ -1,8 +1,8 @@
-"""Which rank and which worker this process is. The only file that asks.
+"""The rank and worker number of this process. The only file that asks torch for them.
 
-A dataset is asked for its part inside a torch worker process, where no loader of ours exists; so the answer lives in a
-low layer (docs/decisions/0002-world-below.md). Nothing here imports torch: a process that uses torch workers or
-torch.distributed has imported it already.
+A dataset needs them inside a torch worker process, where no loader of ours exists; so they are in one of the lowest
+layers (docs/decisions/0002-world-below.md). Nothing here imports torch: a process that uses torch
+workers or torch.distributed has imported it already.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 import pytest
 
-from webdataset.loader._prefetch import Ahead
+from webdataset.loader._prefetch import Prefetcher
 from webdataset.loader._meter import Meter
 
 
-class StoppedWhileItLooks(Ahead):
+class StoppedWhileItLooks(Prefetcher):
     """Is told to stop when it has seen that nobody wants that yet, and before it looks for room."""
 
     def _has_room(self, size):
@@ -24,7 +24,7 @@ def test_a_thread_that_is_stopped_while_it_looks_for_room_ends():
 
 
 def test_a_thread_whose_start_was_interrupted_ends(monkeypatch):
-    ahead = Ahead(lambda: iter(range(10**9)), items=2, memory=1 << 20, meter=Meter())
+    ahead = Prefetcher(lambda: iter(range(10**9)), items=2, memory=1 << 20, meter=Meter())
     start = ahead._thread.start
 
     def interrupted():

@@ -145,15 +145,15 @@ def test_a_process_forked_from_the_consumer_keeps_its_batches():
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_process_forked_from_a_worker_makes_its_batches_elsewhere():
     blocks = Blocks(keep=3)
-    blocks.post(blocks.take(100_000), 100_000)
-    room = blocks.room(80_000)
+    blocks.send(blocks.take(100_000), 100_000)
+    room = blocks.allocate(80_000)
     room[:] = 7
     view = room[:10]
 
     def make():
         nonlocal room, view
         del room, view  # the block seems to be free
-        found = blocks.room(80_000)
+        found = blocks.allocate(80_000)
         if found is not None:
             found[:] = 8
 
@@ -229,7 +229,7 @@ def test_no_step_of_either_side_changes_a_batch(steps):
         if step in ("make", "keep"):
             number += 1
             size = 70_000 + 10_000 * which
-            array = blocks.room(size)
+            array = blocks.allocate(size)
             array = np.empty(size, np.uint8) if array is None else array
             array[:] = number % 251
             made.append((array, number % 251))

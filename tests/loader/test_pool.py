@@ -98,44 +98,7 @@ def test_a_slow_consumer_holds_the_reader_back():
     items.close()
 
 
-def clock(monkeypatch, *, on_processor):
-    """Everything is cheap, and time goes by on a processor, or never does."""
-    monkeypatch.setattr(_thread_pool, "_CHEAP", 1e9)
-    runs = time.perf_counter if on_processor else lambda: 0.0
-    monkeypatch.setattr(_thread_pool, "time", SimpleNamespace(perf_counter=time.perf_counter, thread_time=runs))
-
-
-def threads_of(function, count):
-    seen = []
-    results = Pool(2, memory=1 << 20).stage([lambda item: seen.append(threading.get_ident()) or function(item)])
-    assert list(results(range(count))) == list(range(count))
-    return seen
-
-
-def test_cheap_functions_stay_in_the_thread_that_asks(monkeypatch):
-    clock(monkeypatch, on_processor=True)
-    seen = threads_of(int, 300)
-    assert seen[0] != threading.get_ident()  # nobody knows yet what it costs
-    assert seen[-1] == threading.get_ident()
-
-
-def test_functions_that_wait_leave_it(monkeypatch):
-    """Whether they wait for more than the GIL shows only here; so they are tried here, one at a time, ever less often."""
-    clock(monkeypatch, on_processor=False)
-    assert 1 <= threads_of(int, 3000).count(threading.get_ident()) <= 8
-
-
-def test_what_was_slow_in_threads_alone_comes_back(monkeypatch):
-    """In threads they seem to wait, as functions do that wait for the GIL; here they do not."""
-    me = threading.get_ident()
-    runs = lambda: time.perf_counter() if threading.get_ident() == me else 0.0
-    monkeypatch.setattr(_thread_pool, "_CHEAP", 1e9)
-    monkeypatch.setattr(_thread_pool, "time", SimpleNamespace(perf_counter=time.perf_counter, thread_time=runs))
-    assert threads_of(int, 300)[-100:] == [me] * 100
-
-
-def test_an_error_of_a_cheap_function_comes_in_its_turn(monkeypatch):
-    clock(monkeypatch, on_processor=True)
+def test_an_error_of_a_cheap_function_comes_in_its_turn():
     taken = []
     with pytest.raises(ZeroDivisionError):
         taken.extend(Pool(2, memory=1 << 20).stage([lambda number: 1 / (250 - number) and number])(range(300)))

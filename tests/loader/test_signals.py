@@ -192,7 +192,7 @@ here, there = os.pipe()
 child = os.fork()
 if child == 0:
     block = Block(100)
-    os.write(there, repr(block.post()).encode())
+    os.write(there, repr(block.send()).encode())
     signal.pause()
 posted = eval(os.read(here, 100))
 print(len(receive(*posted)))

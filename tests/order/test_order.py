@@ -1,5 +1,6 @@
 import json
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from webdataset.errors import SpecError
-from webdataset.order import Order, quasi_random, sequential
+from webdataset.order import Order
 
 COUNTS = st.lists(st.integers(0, 30), max_size=20)
 WINDOWS = st.one_of(st.none(), st.integers(0, 25))
@@ -25,28 +26,26 @@ def listed(order):
 
 @given(COUNTS, WINDOWS, CHUNKS, st.integers(0, 2**32), st.integers(0, 100))
 @settings(max_examples=150)
-def test_every_sample_exactly_once_and_back(counts, window, chunk, seed, epoch):
+def test_every_sample_exactly_once(counts, window, chunk, seed, epoch):
     order = Order(counts, seed=seed, epoch=epoch, window=window, chunk=chunk)
     items = listed(order)
     assert len(order) == len(items) == sum(counts) and sorted(items) == everything(counts)
-    for position, (shard, number) in list(enumerate(items))[:: max(1, len(items) // 10)]:
-        assert order.at(position) == (shard, number)
-        assert order.position_of(shard, number) == position
-    if items:
-        assert order.positions_of(*zip(*items)).tolist() == list(range(len(items)))
+    for position in range(0, len(items), max(1, len(items) // 10)):  # alone as among all
+        assert [array.tolist() for array in order.locate([position])] == [[each] for each in items[position]]
 
 
 @given(COUNTS, st.integers(1, 25), CHUNKS)
 @settings(max_examples=80)
 def test_a_window_holds_what_it_says(counts, window, chunk):
     order = Order(counts, seed=1, window=window, chunk=chunk)
-    items, position, units = listed(order), 0, 0
-    while position < len(order):
-        here = order.window_at(position)
-        assert here.start == position < here.stop
-        assert {shard for shard, _ in items[here.start : here.stop]} == {s for s in here.shards if counts[s]}
-        position = here.stop
-    assert position == len(order)
+    items, start = listed(order), 0
+    windows, shards, held = (column.tolist() for column in order.contents())
+    for which in sorted(set(windows)):
+        expected = {shard: n for at, shard, n in zip(windows, shards, held) if at == which and n}
+        stop = start + sum(expected.values())
+        assert Counter(shard for shard, _ in items[start:stop]) == expected
+        start = stop
+    assert start == len(order)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(1, 25))
@@ -63,7 +62,7 @@ def test_windows_have_at_least_their_number_of_shards(counts, window):
 
 def test_storage_order():
     counts = [3, 0, 2]
-    assert listed(sequential(counts)) == everything(counts) == listed(Order(counts, window=0, seed=9, epoch=9))
+    assert listed(Order(counts, window=0)) == everything(counts) == listed(Order(counts, window=0, seed=9, epoch=9))
 
 
 def test_a_window_of_one_keeps_shards_together_and_shuffles_inside():
@@ -75,10 +74,8 @@ def test_a_window_of_one_keeps_shards_together_and_shuffles_inside():
 
 
 def test_D11_every_epoch_and_every_seed_has_its_own_order():
-    base = Order([7] * 9)
     seen = {tuple(listed(Order([7] * 9, seed=seed, epoch=epoch))) for seed in range(6) for epoch in range(6)}
     assert len(seen) == 36
-    assert listed(base.for_epoch(3)) == listed(Order([7] * 9, epoch=3))
 
 
 def test_a_global_shuffle_mixes_everything():
@@ -88,8 +85,8 @@ def test_a_global_shuffle_mixes_everything():
     assert abs(np.corrcoef(np.arange(50_000), shards)[0, 1]) < 0.02
 
 
-def test_quasi_random_draws_from_two_batches_of_chunks():
-    order = quasi_random([1000] * 20, batch=8, chunk=50, seed=2)
+def test_a_chunked_order_draws_from_a_window_of_chunks():
+    order = Order([1000] * 20, window=16, chunk=50, seed=2)
     shards, numbers = order.locate(np.arange(800))
     assert len(set(zip(shards.tolist(), (numbers // 50).tolist()))) == 16
     assert (np.diff(numbers) != 1).mean() > 0.95
@@ -99,17 +96,19 @@ def test_a_billion_samples_start_at_once():
     counts = np.random.default_rng(0).integers(9_000, 11_000, 100_000)
     tracemalloc.start()
     order = Order(counts, seed=1, epoch=1, window=32)
-    far = order.at(len(order) - 1)
+    order.locate([len(order) - 1])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert order.position_of(*far) == len(order) - 1 > 900_000_000
+    assert len(order) > 900_000_000
     assert peak < 40_000_000  # bytes: O(shards), not O(samples)
 
 
 def test_more_than_32_bits():
     order = Order([2**40, 2**41], window=None)
-    position = 3 * 2**40 - 1
-    assert order.position_of(*order.at(position)) == position
+    positions = np.arange(3 * 2**40 - 1000, 3 * 2**40)
+    shards, numbers = order.locate(positions)
+    assert len(set(zip(shards.tolist(), numbers.tolist()))) == 1000
+    assert (numbers < np.array([2**40, 2**41])[shards]).all() and numbers.max() > 2**32
 
 
 def test_golden_keys():
@@ -133,15 +132,9 @@ def test_wrong_arguments_fail_at_construction(wrong):
 
 def test_positions_outside():
     order = Order([3, 2])
-    for call in (
-        lambda: order.at(5),
-        lambda: order.at(-1),
-        lambda: order.position_of(1, 2),
-        lambda: order.position_of(2, 0),
-        lambda: order.window_at(5),
-    ):
-        with pytest.raises(IndexError):
-            call()
+    for wrong in (5, -1):
+        with pytest.raises(IndexError, match="from 0 to 4"):
+            order.locate([0, wrong])
     assert (
         [array.tolist() for array in order.locate([])] == [[], []] == [array.tolist() for array in Order([]).locate([])]
     )

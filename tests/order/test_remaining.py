@@ -8,13 +8,16 @@ from hypothesis import strategies as st
 from webdataset.errors import StateError
 from webdataset.order import Reader, Remaining
 
+from .reference import part
+
 
 def sequence(rest, rank, ranks, worker, workers, batch):
     """What one reader takes, in its order: the definition, step by step."""
     steps = rest.steps(batch, ranks, "pad")
     for step in steps.of_worker(worker, workers):
-        part = steps.part(step, rank)
-        yield from zip(rest.positions(part.positions).tolist(), part.padding.tolist(), strict=True)
+        for number in part(step, rank, batch, ranks):
+            padding = number >= len(rest)
+            yield None if padding else int(rest.positions([number])[0]), padding
 
 
 @st.composite

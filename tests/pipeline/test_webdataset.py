@@ -250,7 +250,11 @@ def test_a_checkpoint_is_small_and_json(shards):
 
 def test_it_is_a_context_manager(shards):
     with wds.WebDataset(shards) as dataset:
-        next(iter(dataset))
+        assert dataset.__enter__() is dataset
+        items = iter(dataset)
+        first = next(items)
+    assert first["__key__"] == next(iter(dataset))["__key__"]  # closed, so the next iteration starts again
+    dataset.close()
 
 
 def test_D54_a_dataset_is_torchs_iterable_dataset_without_importing_torch():

@@ -31,8 +31,8 @@ def test_order_of_storage():
 def test_bytes_at_hand():
     order = Order([10, 20, 30, 40], window=2)
     report = shuffle_report(order, sizes=[1_000_000 * n for n in (10, 20, 30, 40)])
-    windows = {order.window_at(position).shards for position in range(100)}
-    assert report.ordered.live_bytes == max(sum(1_000_000 * (10 * (s + 1)) for s in shards) for shards in windows)
+    windows, _, held = order.contents()  # all samples of a shard are in one window here, at 1 MB each
+    assert report.ordered.live_bytes == 1_000_000 * max(held[windows == which].sum() for which in set(windows.tolist()))
     assert "MB" in str(report) and report.ordered.bytes_fetched == 1.0
     assert report.svg().startswith("<svg") and report.svg().endswith("</svg>")
 

@@ -37,5 +37,25 @@ def use() -> None:
     assert_type(wds.__version__, str)
     error: type[Exception] = wds.WebDatasetError
 
+    mixed = wds.mix([(dataset, 2.0), (pipeline, 1.0)], exhausted="repeat")
+    mixed.set_weights([1.0, 1.0])
+    wds.mix([(dataset, 1.0)], exhausted="for ever")  # type: ignore[arg-type]
+    wds.gopen("a.tar").read()
+    wds.gopen.gopen_schemes["file"]
+    wds.gopen(3)  # type: ignore[arg-type]
+
+    assert_type(dataset.decode("rgb8", size=224, crop="random", flip=True, layout="chw"), wds.WebDataset)
+    dataset.decode("rgb8", sise=224)  # type: ignore[call-arg]
+    dataset.decode("rgb8", crop="middle")  # type: ignore[arg-type]
+    assert_type(dataset.packed(2048, "tokens", rows=8, overlong="cut"), wds.WebDataset)
+    dataset.packed(2048, "tokens", row=8)  # type: ignore[call-arg]
+    dataset.packed(2048, "tokens", overlong="shorten")  # type: ignore[arg-type]
+    assert_type(dataset.bucketed([64, 32], boundaries=[100], length="text"), wds.WebDataset)
+    dataset.bucketed(64, boundaries=[100], lenght="text")  # type: ignore[call-arg]
+    dataset.shuffle(100, inital=10)  # type: ignore[call-arg]
+    dataset.to_tuple("jpg", missing_is_eror=False)  # type: ignore[call-arg]
+    dataset.rename_keys(("a", "b"), keep_unselected=1.5)  # type: ignore[arg-type]
+    dataset.lmdb_cached("cache", map_size="1 TB")  # type: ignore[arg-type]
+
     wds.shuffle("many")  # type: ignore[arg-type]
     wds.nothing  # type: ignore[attr-defined]

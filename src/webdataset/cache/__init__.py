@@ -22,7 +22,7 @@ deletes a file that it did not make.
     _prefetch_shards  OpenAhead: the next shards while the current one is used
     _memory_cache     shards in memory (/dev/shm), shared by workers
     _download         one address to one file
-    _download_bar     a progress bar for a download
+    _download_bar     progress bars
     _cleanup          the public library's cleaner
 """
 
@@ -34,6 +34,7 @@ from webdataset import config
 from ._cache_stages import DEFAULT_FOLDER, CachedOpener, FileCache, StreamingOpen
 from ._cleanup import LRUCleanup
 from ._download import download
+from ._download_bar import progress_bar
 from ._file_names import islocal, pipe_cleaner, url_to_cache_name, url_to_hashed_name
 from ._memory_cache import MemoryOpener
 from ._prefetch_shards import OpenAhead
@@ -56,6 +57,7 @@ __all__ = [
     "islocal",
     "magic_filetype",
     "pipe_cleaner",
+    "progress_bar",
     "url_to_cache_name",
     "url_to_hashed_name",
     "verbose_cache",

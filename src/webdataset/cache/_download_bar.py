@@ -1,4 +1,4 @@
-"""A progress bar for one download."""
+"""Progress bars."""
 
 from __future__ import annotations
 
@@ -18,9 +18,19 @@ def download_bar(url: str, total: int | None, *, shown: bool | None = None) -> A
     """
     if not (config.read("WDS_PROGRESS") if shown is None else shown):
         return nullcontext()
+    bar: AbstractContextManager[Any] = progress_bar(total=total, unit="B", unit_scale=True, desc=redacted(url)[-40:])
+    return bar
+
+
+def progress_bar(**options: Any) -> Any:
+    """A bar of tqdm without its monitor, a thread that never ends.
+
+    >>> with progress_bar(disable=True) as bar:
+    ...     _ = bar.update(1)
+    """
     from tqdm import tqdm
 
     class Bar(tqdm):  # type: ignore[type-arg,misc,unused-ignore]  # tqdm has no types
-        monitor_interval = 0  # its monitor thread never ends
+        monitor_interval = 0
 
-    return Bar(total=total, unit="B", unit_scale=True, desc=redacted(url)[-40:])  # type: ignore[no-any-return,unused-ignore]  # the same
+    return Bar(**options)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ._locks import Locks
-    from ._quota import Room
+    from ._quota import Quota
     from ._records import Records
 
 _PIECE = 1 << 20
@@ -43,7 +43,7 @@ class CacheDirectory:
 
     records: Records
     locks: Locks
-    room: Room
+    room: Quota
     validator: Callable[[str], Any] | None
     opener: Callable[..., Any]
 

@@ -23,7 +23,7 @@ _RESUMABLE = 24 * 3600.0
 _WRITTEN = 60.0
 
 
-class Room:
+class Quota:
     """Decides what may be written and what is evicted, under one lock of the directory.
 
     Args:

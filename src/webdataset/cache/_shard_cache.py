@@ -19,7 +19,7 @@ from ._fetch_shard import CacheDirectory, Fill, NoRoom, Stopped, file_checksum
 from ._file_names import safe_name, url_hash, url_to_hashed_name
 from ._follow_fetch import Follower, Wait
 from ._locks import Locks
-from ._quota import Room
+from ._quota import Quota
 from ._records import Entry, Records, file_size, fill_lock
 from ._revalidate import POLICIES, Revalidation
 from ._sniff import check_tar_format
@@ -274,7 +274,7 @@ class _Runtime:
         self.process = os.getpid()
         self.records = Records(folder)
         self.locks = Locks(self.records.notes)
-        self.room = Room(self.records, self.locks, limit)
+        self.room = Quota(self.records, self.locks, limit)
         self.room.sweep()
         self.swept = time.monotonic()
         self.mutex = threading.Lock()

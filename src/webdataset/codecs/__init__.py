@@ -10,7 +10,7 @@ packages are imported by the codec that needs them, when it needs them.
     _text                 text, integers                  _json            JSON, JSON lines
     _arrays               npy, npz                        tenbin/          arrays as raw bytes
     _tensors              pth, safetensors                _msgpack_cbor    MessagePack, CBOR
-    _pickle               the only file that unpickles    _pickle_machine  the interpreter of pickles
+    _pickle               unpickles fields, checked first  _pickle_machine  the interpreter of pickles
     _pickle_globals       what a pickle may refer to      _pickle_budget   how much it may build
     _pickle_scalars       numbers, texts and bytes in pickles
     _pickle_numpy, _pickle_torch, _pickle_dates           arrays, tensors and dates in pickles

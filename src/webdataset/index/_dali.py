@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from webdataset.errors import EncodingError, FormatError, Where
+from webdataset.order import starts_of
 
 from ._member_names import sample_and_field
 from ._shard_index import Ints, Keys, ShardIndex
@@ -172,7 +173,7 @@ def _assemble(words: _Words, which: slice, offsets: Ints, sizes: Ints, per_line:
     fields: dict[str, int] = {}
     rows = words.rows(which) if named else None
     found = None if rows is None else cut(rows, fields)
-    firsts = np.append(0, np.cumsum(per_line))
+    firsts = starts_of(per_line)
     if found is not None:
         keys = found.keys(firsts[:-1])
         return ShardIndex(firsts, offsets, sizes, found.fields.astype(np.int32), tuple(fields), keys)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from webdataset.errors import FormatError, SpecError, StaleIndex, Where, located
+from webdataset.order import starts_of
 from webdataset.redact import redacted
 
 from ._build_index import build_index
@@ -292,8 +292,8 @@ class _Shards:
             self.urls = list(shards)
             with ThreadPoolExecutor(_WORKERS) as pool:
                 self.counts = list(pool.map(self._count, range(len(self.urls))))
-        self._starts = [0, *accumulate(self.counts)]
-        self.starts = np.array(self._starts)
+        self.starts = starts_of(self.counts)
+        self._starts: list[int] = self.starts.tolist()
         self.total = self._starts[-1]
 
     def locate(self, number: int) -> tuple[int, int]:

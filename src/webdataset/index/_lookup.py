@@ -122,7 +122,11 @@ class ShardReader:
             if field in OWN_FIELDS and field != "__key__":
                 continue  # the reader's own value replaces it, as in a stream
             if field in sample:
-                raise DuplicateField("the sample has the field twice", Where(field=field, key=key, shard=self.url))
+                raise DuplicateField(
+                    "the sample has the field twice",
+                    Where(field=field, key=key, shard=self.url),
+                    hint="write the shard again with one member per field",
+                )
             sample[field] = data
         if opened.path is not None:
             sample["__local_path__"] = opened.path

@@ -1,4 +1,4 @@
-"""Doors. The public project's module names: what was imported from there can be imported from here.
+"""The public project's module names: what was imported from there can be imported from here.
 
 In comes code written for other versions, with their names and call forms; out goes the library itself, called through
 them. This folder is put on the path of the package, so that `legacy/filters.py` is `webdataset.filters`. It holds

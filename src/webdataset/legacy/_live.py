@@ -5,7 +5,29 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:  # `wds.gopen` and `wds.mix` as type checkers see them: modules that can be called
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from webdataset.pipeline import mix as mixed
+
+    class _Gopen(ModuleType):
+        def __call__(self, url: str | PathLike[str], mode: str = "rb", bufsize: int = 8192, **options: Any) -> Any: ...
+
+    class _Mix(ModuleType):
+        def __call__(
+            self,
+            sources: Sequence[tuple[Any, float]],
+            *,
+            exhausted: Literal["stop", "repeat", "drop"] = "stop",
+            per_batch: int = 1,
+            schedule: Sequence[tuple[int, Sequence[float]]] = (),
+        ) -> mixed: ...
+
+    gopen: _Gopen
+    mix: _Mix
 
 
 def make_live(module: str, **properties: property) -> None:

@@ -101,7 +101,7 @@ def _receive(channels: dict[Connection, BaseProcess]) -> Iterator[Any]:
                 channels[channel].join()
                 raise StageError(
                     f"a worker process ended with status {channels[channel].exitcode} before its data did",
-                    hint="a status of -9 means that it was killed, often for want of memory",
+                    hint="a status of -9 means that it was killed, probably out of memory",
                 ) from None
             if kind == _ERROR:
                 raise value

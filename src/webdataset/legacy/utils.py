@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from webdataset import config
-from webdataset.errors import SpecError, WebDatasetError
+from webdataset.errors import ObsoleteException, SpecError
 from webdataset.pipeline import PipelineStage
 from webdataset.shards import (
     compute_sample_weights,
@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 enforce_security: bool
+"""Secure mode (`WDS_SECURE`): no `pipe:`, no local files, no URL rewriting, no unpickling. Assign to switch it."""
 
 
 def repeatedly0(loader: Iterable[Any], nepochs: int = sys.maxsize, nbatches: int = sys.maxsize) -> Iterator[Any]:
@@ -66,18 +67,12 @@ def repeatedly0(loader: Iterable[Any], nepochs: int = sys.maxsize, nbatches: int
             return
 
 
-"""Secure mode (`WDS_SECURE`): no `pipe:`, no local files, no URL rewriting, no unpickling. Assign to switch it."""
-
 make_live(
     __name__,
     enforce_security=property(
         lambda _: config.safety.enforce, lambda _, value: setattr(config.safety, "enforce", value)
     ),
 )
-
-
-class ObsoleteException(WebDatasetError):
-    """An obsolete function was called."""
 
 
 def is_iterable(obj: Any) -> bool:

@@ -1,7 +1,7 @@
 """Batches. A dataset comes in, its items go out, brought by worker processes or threads.
 
-This room knows processes, threads, queues and shared memory, and nothing of samples, shards or tar. Beside every item
-rides the place of the dataset after it, so a loader can be saved and resumed whatever it has made ahead.
+This package knows processes, threads, queues and shared memory; it does not know samples, shards or tar. Each item is
+queued with the cursor of the dataset after it, so a loader can be saved and resumed whatever it has prefetched.
 
 * `_loader.py`: `WebLoader`
 * `_item_state.py`: the state attached to each item
@@ -18,15 +18,14 @@ rides the place of the dataset after it, so a loader can be saved and resumed wh
 * `_collate_shared.py`: torch's collation, in that memory
 * `_pin_memory.py`: memory that a device can copy from
 * `_device.py`: batches on a device, copied ahead
-* `_meter.py`, `_stage_timer.py`: who was busy for how long; in parts, and in every stage
-* `_part_stats.py`, `_stats.py`, `_advice.py`: what follows from it
-* `_profile.py`, `_progress_bar.py`: ways to look at it
+* `_meter.py`: counts and seconds of every part and stage
+* `_stats.py`: what the bottleneck is and what to do about it
+* `_profile.py`: `profile` and `progress`
 * `_move_batching.py`: batches are made inside the dataset
 """
 
 from ._loader import WebLoader
-from ._profile import profile
-from ._progress_bar import progress
+from ._profile import profile, progress
 from ._stats import Part, Stats
 
 __all__ = ["Part", "Stats", "WebLoader", "profile", "progress"]

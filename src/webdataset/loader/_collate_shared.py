@@ -1,7 +1,6 @@
-"""Samples as torch makes a batch of them, but not where it does.
+"""torch's default collation, into memory of `_shared_memory`.
 
-In a worker process torch stacks tensors in files of /dev/shm, which containers like to keep small. Ours go to memory
-from which the batch need not be copied again.
+In a worker process torch stacks tensors in files of /dev/shm, which is small in many containers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A thread that works ahead of whoever takes the items, by so many items and so many bytes.
+"""A thread that prefetches items, up to a number of items and of bytes.
 
 Items that come quickly travel in groups, because waking the other thread costs as much as a small sample.
 
 The two sides talk through `SimpleQueue`s alone. Ctrl-C is raised in the middle of whatever the main thread does, and in
-the middle of `Condition.__enter__`, which is written in Python, it leaves a lock that nobody will ever give back: once
+the middle of `Condition.__enter__`, which is written in Python, it leaves a lock that is never released: once
 in a thousand times the program hung instead of ending. The methods of a `SimpleQueue` either happen or do not.
 """
 
@@ -37,10 +37,10 @@ def runs_in(*threads: str) -> bool:
     return threading.current_thread().name.startswith(threads)
 
 
-class Ahead(Generic[T]):
+class Prefetcher(Generic[T]):
     """The items of an iterator, made in a thread; to be used with `with`, which ends the thread.
 
-    >>> with Ahead(lambda: iter(range(3)), items=2, memory=1 << 20, meter=Meter()) as numbers:
+    >>> with Prefetcher(lambda: iter(range(3)), items=2, memory=1 << 20, meter=Meter()) as numbers:
     ...     list(numbers)
     [0, 1, 2]
 
@@ -91,7 +91,7 @@ class Ahead(Generic[T]):
         self._stop()
         if not runs_in(AHEAD, POOL):
             self._thread.join()
-        self._waiting = SimpleQueue()  # lets go of what nobody wants
+        self._waiting = SimpleQueue()  # drops what will not be used
 
     def __iter__(self) -> Iterator[T]:
         while (group := self._take()) is not None:
@@ -143,11 +143,11 @@ class Ahead(Generic[T]):
                 self._put(group, started)
 
     def _put(self, group: list[T], started: float) -> bool:
-        """Wait for room; False when nobody wants more."""
+        """Wait until there is space in the queue; False when the consumer has stopped."""
         self._meter.add("ahead", time.perf_counter() - started, count=len(group))
         size = size_of_many(group, self._measure)
         with self._meter.timing("blocked"):
-            # In this order: looking for room may swallow the word to look up, and by then `_stopped` is true.
+            # In this order: waiting for space may consume the wake-up call, and by then `_stopped` is true.
             while not self._has_room(size) and not self._stopped:
                 self._count_off(self._taken.get())
         if self._stopped:

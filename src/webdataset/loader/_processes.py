@@ -1,4 +1,4 @@
-"""A dataset read by torch's worker processes. The only file that imports torch at its top: it is loaded when needed."""
+"""A dataset read by torch's worker processes. It imports torch, so it is loaded when needed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from ._device import Device
 from ._item_state import described
 from ._meter import Meter, timed
 from ._move_batching import as_it_is
-from ._part_stats import process_stats
 from ._start_worker import StartWorker, explained
-from ._stats import Stats
+from ._stats import Stats, process_stats
 from ._worker import Start, Unpacked, WorkerDataset
 from ._worker_cursors import WorkerCursors
 

@@ -1,11 +1,12 @@
-"""Run a loader for a while, only to see where its time goes."""
+"""Two ways to see where the time of a loader goes: `profile` measures every stage, `progress` shows a bar."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from webdataset.cache import progress_bar
 from webdataset.errors import SpecError
 
 from ._loader import WebLoader
@@ -46,3 +47,42 @@ def profile(
         if number == items or time.perf_counter() > end:
             break
     return watched.stats()
+
+
+def progress(loader: Any, *, every: float = 1.0, **bar: Any) -> Iterator[Any]:
+    """The items of a loader, with a progress bar on the standard error stream that names the bottleneck.
+
+    >>> loader = WebLoader(range(3), batch_size=None, num_workers=1, workers="threads")
+    >>> list(progress(loader, disable=True))
+    [0, 1, 2]
+
+    Args:
+        loader: what is read; of anything but a `WebLoader` over a pipeline the bar shows the rate alone.
+        every: seconds between two looks at where the time goes.
+        bar: for `tqdm.tqdm`: total, desc, file, disable, …
+    """
+    bar = {"unit": " items", "total": len(loader) if _has_length(loader) else None, **bar}
+    looked = time.perf_counter()
+    with progress_bar(**bar) as shown:
+        for item in loader:
+            yield item
+            shown.update()
+            if time.perf_counter() - looked > every:
+                looked = time.perf_counter()
+                shown.set_postfix_str(_slowest(loader))
+
+
+def _slowest(loader: Any) -> str:
+    try:
+        slowest = loader.stats().slowest if isinstance(loader, WebLoader) else None
+    except SpecError:  # its dataset is not a pipeline of ours, and not measured
+        slowest = None
+    return f"slowest: {slowest.name} {slowest.share:.0%}" if slowest is not None else ""
+
+
+def _has_length(loader: Any) -> bool:
+    try:
+        len(loader)
+    except TypeError:
+        return False
+    return True

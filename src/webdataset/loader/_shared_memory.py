@@ -1,13 +1,13 @@
-"""Blocks of shared memory that have no name, so that nothing can be left behind by whoever is killed.
+"""Blocks of shared memory without names, so that a process that is killed leaves nothing behind.
 
-A worker makes a block with `memfd_create` and posts (pid, descriptor); the parent opens it under `/proc/<pid>/fd/`. The
-memory lives as long as somebody maps it: it is not part of /dev/shm, neither its contents nor its limit. The first byte
-of a block says whose turn it is; when the last view of a block is gone the parent gives it back, and the worker writes
+A worker makes a block with `memfd_create` and sends (pid, descriptor); the parent opens it under `/proc/<pid>/fd/`. The
+memory exists as long as a process maps it: it is not part of /dev/shm, neither its contents nor its limit. The first
+byte of a block is its state; when the last view of a block is gone the parent sets it to free, and the worker writes
 the next batch into it.
 
-A block has room for arrays before it is posted (`Blocks.room`): a batch that is made there is not copied again. As
-something in the worker may still look at such a batch, the parent then gets the pages as its own, copied when it
-writes to them; and the block is used again when nobody on either side looks at it.
+Arrays can be allocated in a block before it is sent (`Blocks.allocate`): such a batch is not copied again. As the
+worker may still use it, the parent then maps the pages privately, copied when it writes to them; and the block is
+reused when neither side uses it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import numpy as np
 
 from webdataset.errors import StageError
 
-KILLED = "a worker that ends without an error was killed: often for want of memory; fewer workers need less"
+KILLED = "a worker that ends without an error was killed, probably out of memory; use fewer workers"
 
-_FREE, _POSTED, _RECEIVED = range(3)
+_FREE, _SENT, _RECEIVED = range(3)
 _MOST_OPEN = 256  # each holds a descriptor or two, and processes are usually allowed 1,024
 _HEADER = mmap.ALLOCATIONGRANULARITY  # the state of the block; what follows can be mapped by itself
 _ALIGNED = 64  # a cache line; enough for every dtype and vector instruction
-_LEAST_ROOM = 1 << 16  # smaller arrays are copied: cheaper than keeping account of them
+_SMALLEST = 1 << 16  # smaller arrays are copied: cheaper than tracking them
 
 Array = np.ndarray[Any, Any]
 
@@ -51,46 +51,46 @@ class Block:
         self.capacity = aligned(size + size // 8)  # the next batch may be a little larger
         self.descriptor = os.memfd_create("webdataset-batch")
         try:
-            # Written without this, a page that cannot be had is a SIGBUS; with it, it is an error here and now.
+            # Without this, writing to a page that cannot be allocated is a SIGBUS; with it, it is an error here.
             os.posix_fallocate(self.descriptor, 0, _HEADER + self.capacity)
             self._map = mmap.mmap(self.descriptor, _HEADER + self.capacity)
         except OSError as error:
             os.close(self.descriptor)
             raise StageError(
-                f"there is no memory for a batch of {size:,} bytes ({error.strerror})",
+                f"not enough memory for a batch of {size:,} bytes ({error.strerror})",
                 hint="fewer workers, a smaller prefetch_factor or smaller batches need less",
             ) from error
-        self.close = weakref.finalize(self, os.close, self.descriptor)  # the other side may go on using what it has
+        self.close = weakref.finalize(self, os.close, self.descriptor)  # the other process keeps its own mapping
         self.used = 0
-        self._arrays: set[int] = set()  # where those begin that were made here and still exist
+        self._arrays: set[int] = set()  # where the arrays begin that were allocated here and still exist
         self._address = _address_of(self._map) + _HEADER
 
-    def room(self, size: int) -> Array | None:
-        """Bytes of this block to be filled, if there is room for them."""
+    def allocate(self, size: int) -> Array | None:
+        """Bytes of this block to be filled; None if it has not enough left."""
         if not self._arrays:
             self.used = 0
         if size > self.capacity - self.used:
             return None
         start = self._reserve(size)
-        room = np.frombuffer(self._map, np.uint8, size, _HEADER + start)
+        memory = np.frombuffer(self._map, np.uint8, size, _HEADER + start)
         self._arrays.add(start)
-        weakref.finalize(room, self._arrays.discard, start).atexit = False
-        return room
+        weakref.finalize(memory, self._arrays.discard, start).atexit = False
+        return memory
 
     def hold(self, buffer: memoryview) -> int:
-        """Where in this block a buffer is; one that was not made here is copied in, and there must be room for it."""
-        place = self._place_of(buffer)
+        """Where in this block a buffer is; one that was not allocated here is copied in, and must fit."""
+        place = self._start_of(buffer)
         if place is None:
             place = self._reserve(buffer.nbytes)
             self._map[_HEADER + place : _HEADER + place + buffer.nbytes] = buffer
         return place
 
-    def is_home_of(self, buffers: list[memoryview]) -> bool:
-        """Whether some of the buffers were made here, and there is room for the others."""
-        others = [aligned(buffer.nbytes) for buffer in buffers if self._place_of(buffer) is None]
+    def can_hold(self, buffers: list[memoryview]) -> bool:
+        """Whether some of the buffers were allocated here, and the others fit."""
+        others = [aligned(buffer.nbytes) for buffer in buffers if self._start_of(buffer) is None]
         return len(others) < len(buffers) and sum(others) <= self.capacity - self.used
 
-    def _place_of(self, buffer: memoryview) -> int | None:
+    def _start_of(self, buffer: memoryview) -> int | None:
         place = _address_of(buffer) - self._address
         return place if 0 <= place < self.used else None
 
@@ -98,20 +98,20 @@ class Block:
         start, self.used = self.used, self.used + aligned(size)
         return start
 
-    def post(self) -> tuple[int, int, int, bool]:
-        """Hand the block over: what `receive` needs."""
-        self._map[0] = _POSTED
+    def send(self) -> tuple[int, int, int, bool]:
+        """Mark the block as sent: the arguments of `receive`."""
+        self._map[0] = _SENT
         return os.getpid(), self.descriptor, _HEADER + self.capacity, bool(self._arrays)
 
     @property
     def free(self) -> bool:
-        """Whether both sides have let go of it."""
+        """Whether neither side uses it."""
         return self._map[0] == _FREE and not self._arrays
 
     @property
     def received(self) -> bool:
         """Whether the other side has it, or had it."""
-        return self._map[0] != _POSTED
+        return self._map[0] != _SENT
 
 
 class Blocks:
@@ -119,9 +119,9 @@ class Blocks:
 
     >>> blocks = Blocks(keep=2)
     >>> first = blocks.take(100)
-    >>> blocks.take(100) is first  # nobody has been given it
+    >>> blocks.take(100) is first  # it was not sent
     True
-    >>> block = receive(*first.post())
+    >>> block = receive(*first.send())
     >>> blocks.take(100) is first
     False
     >>> del block
@@ -132,36 +132,36 @@ class Blocks:
     def __init__(self, keep: int) -> None:
         self._keep = keep
         self._blocks: list[Block] = []
-        self._maker = _who_runs()  # whose batches are made here: others cannot know when they are posted
+        self._maker = _this_thread()  # the thread whose batches are allocated here
         self._last = 0  # the size of the batch before: the next one will be like it
         self._open: Block | None = None  # the block in which the next batch is made
 
-    def room(self, size: int) -> Array | None:
-        """Bytes to be filled that need not be copied when they are posted; None if there are none to be had."""
-        if size < _LEAST_ROOM or size > self._last or _who_runs() != self._maker:
+    def allocate(self, size: int) -> Array | None:
+        """Bytes to be filled that need not be copied when they are sent; None if there are none."""
+        if size < _SMALLEST or size > self._last or _this_thread() != self._maker:
             return None
         if self._open is None or (self._open.free and self._open.capacity < self._last):
             self._open = self.take(self._last)
-        return self._open.room(size)
+        return self._open.allocate(size)
 
     def block_for(self, buffers: list[memoryview], size: int) -> Block:
-        """The block in which these were made, or else one that has room for them: they come to so many bytes."""
-        home = self._open
-        if home is not None and home.is_home_of(buffers):
-            if home.capacity <= _most_for(size):
-                return home
-            self._open = None  # made for a much larger batch: whoever keeps this one would keep all of it
+        """The block in which these were allocated, or else one that is large enough for their total size."""
+        block = self._open
+        if block is not None and block.can_hold(buffers):
+            if block.capacity <= _most_for(size):
+                return block
+            self._open = None  # made for a much larger batch: a consumer that keeps this one would keep all of it
         return self.take(size)
 
-    def post(self, block: Block, size: int) -> tuple[int, int, int, bool]:
-        """Hand over a block that holds a batch of this size; the next batch is made in another one."""
+    def send(self, block: Block, size: int) -> tuple[int, int, int, bool]:
+        """Send a block that holds a batch of this size; the next batch is made in another one."""
         self._last = size
         if block is self._open:
             self._open = None
-        return block.post()
+        return block.send()
 
     def take(self, size: int) -> Block:
-        """A block of at least this size that nobody uses."""
+        """A free block of at least this size."""
         for block in self._blocks:
             if block.free and size <= block.capacity <= _most_for(size):
                 block.used = 0
@@ -172,15 +172,15 @@ class Blocks:
         return block
 
     def _forget(self) -> None:
-        """A consumer who keeps many batches must not make us keep them too; blocks of another size are of no use."""
+        """Close surplus blocks: a consumer that keeps many batches must not make the worker keep them too."""
         spare = len(self._blocks) + 1 - self._keep
         for block in [block for block in self._blocks if block.received and block is not self._open][: max(0, spare)]:
             self._blocks.remove(block)
             block.close()
 
 
-def _who_runs() -> tuple[int, int]:
-    """This thread of this process: one that a worker forks has its blocks before it, and they are not its own."""
+def _this_thread() -> tuple[int, int]:
+    """This thread of this process: a process that a worker forks inherits its blocks, but does not own them."""
     return os.getpid(), threading.get_ident()
 
 
@@ -190,13 +190,13 @@ def _most_for(size: int) -> int:
 
 
 def receive(pid: int, descriptor: int, length: int, watched: bool) -> Array:
-    """The bytes of a block that another process has posted; it is given back when the last view of them is gone.
+    """The bytes of a block that another process has sent; it is freed when the last view of them is gone.
 
     Args:
         pid: the process.
         descriptor: the block, there.
         length: its size.
-        watched: somebody there still looks at it, and is not to see what is written here.
+        watched: the worker still uses it, and must not see what is written here.
     """
     try:
         opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
@@ -221,7 +221,7 @@ def receive(pid: int, descriptor: int, length: int, watched: bool) -> Array:
         return _copied(state, block)
     state[0] = _RECEIVED
     _open.count += 1
-    weakref.finalize(block, _give_back, state, _open.forks).atexit = False
+    weakref.finalize(block, _free, state, _open.forks).atexit = False
     return block
 
 
@@ -235,7 +235,7 @@ def _has_ended(pid: int) -> bool:
 
 
 class _Open:
-    """How many blocks this process looks at, and how often it was forked."""
+    """How many blocks this process has mapped, and how often it was forked."""
 
     count = 0
     forks = 0
@@ -249,14 +249,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_open.fork)
 
 
-def _give_back(state: mmap.mmap, forks: int) -> None:
+def _free(state: mmap.mmap, forks: int) -> None:
     _open.count -= 1
-    if forks == _open.forks:  # else another process looks at the block as well; the worker forgets it
+    if forks == _open.forks:  # else a forked process may use the block as well; the worker forgets it
         state[0] = _FREE
 
 
 def _copied(state: mmap.mmap, block: Array) -> Array:
-    """For a consumer who keeps hundreds of batches."""
+    """A copy, for a consumer that keeps hundreds of batches."""
     copy = block.copy()
     state[0] = _FREE
     return copy

@@ -6,13 +6,14 @@ busiest lane decides how fast the whole is, and in it the part that takes most o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from webdataset.handlers import Skipped
 from webdataset.stores import rates
 
-from ._advice import advise
+from ._meter import FUNCTION, ON_PROCESSOR, READER, STREAM, Meter
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Stats:
         if slowest is None:
             return "nothing has been read yet"
         each = self.seconds / max(1, self.items)
-        return advise(slowest.kind, workers=self.workers, on_processor=self.on_processor, seconds_per_item=each)
+        return _advise(slowest.kind, workers=self.workers, on_processor=self.on_processor, seconds_per_item=each)
 
     def __str__(self) -> str:
         queue = f"; the queue was {self.queue:.0%} full" if self.queue is not None else ""
@@ -145,3 +146,149 @@ def _transport(moved: Mapping[str, float]) -> Iterator[str]:
         yield f"{kind}: {moved[f'{kind}.bytes'] / 1e6:,.1f} MB at {rate / 1e6:,.0f} MB/s{retries}"
     if "cache.hits" in moved or "cache.misses" in moved:
         yield f"cache: {moved.get('cache.hits', 0):,.0f} hits, {moved.get('cache.misses', 0):,.0f} misses"
+
+
+def thread_stats(meter: Meter, threads: int) -> Stats:
+    """The stats of a loader that uses threads, or none."""
+    seconds = meter.elapsed
+    lane = "thread" if threads else "process"
+    functions = meter.seconds["functions"]
+    worked = meter.seconds["ahead"] - meter.seconds["wait for functions"] if threads else meter.seconds["wait"]
+    parts = list(_stages(meter, seconds, threads, lane)) or list(_coarse(meter, seconds, threads, worked, lane))
+    return Stats(
+        meter.counts["items"],
+        seconds,
+        (*parts, *_takers(meter, seconds, lane if not threads else "consumer")),
+        meter.mean("queue") if threads else None,
+        threads,
+        meter.seconds["functions on a processor"] / functions if functions else None,
+        meter.moved,
+        meter.skipped,
+    )
+
+
+def process_stats(meter: Meter, workers: int) -> Stats:
+    """The stats of a loader that uses worker processes."""
+    seconds = meter.elapsed
+    busy = meter.seconds["busy"] + meter.seconds["packing"]
+    alive = max(busy + meter.seconds["idle"], 1e-9)
+    parts = list(_stages(meter, alive, 0, "workers"))
+    if parts:
+        parts.append(
+            _part("packing", "handing over", "workers", meter.counts["items"], meter.seconds["packing"], alive)
+        )
+    else:
+        parts.append(_part("workers", "workers", "workers", meter.counts["items"], busy, alive))
+    takers = list(_takers(meter, seconds, "consumer"))
+    between = max(0.0, 1 - sum(part.share for part in takers) - busy / alive)
+    handing = Part("handing over", "handing over", "between", meter.counts["items"], between * seconds, between)
+    return Stats(
+        meter.counts["items"],
+        seconds,
+        (*parts, handing, *takers),
+        None,
+        workers,
+        moved=meter.moved,
+        skipped=meter.skipped,
+    )
+
+
+def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str) -> Iterator[Part]:
+    items = meter.counts["functions"] or meter.counts["items"]
+    read = meter.seconds["read"]
+    if read:
+        yield _part("reading", "reading", lane, items, read, seconds)
+    if threads and meter.counts["functions"]:
+        yield _part("functions", "functions", "pool", items, meter.seconds["functions"], threads * seconds)
+    name = "shuffling, batching" if read else "dataset"
+    yield _part(name, "rest" if read else "workers", lane, items, max(0.0, worked - read), seconds)
+
+
+def _stages(meter: Meter, seconds: float, threads: int, lane: str) -> Iterator[Part]:
+    """A part for every stage, when they were watched. The time of a stream includes that of the one before it."""
+    before = 0.0
+    for key in sorted(meter.counts, key=_order):
+        if key.startswith((READER, STREAM)):
+            name, spent = key.removeprefix(READER).removeprefix(STREAM), meter.seconds[key]
+            if not name.endswith(" functions"):
+                kind = "reading" if key.startswith(READER) else "stage" if lane == "workers" else "rest"
+                yield _part(name, kind, lane, meter.counts[key], max(0.0, spent - before), seconds)
+            before = spent
+        elif key.startswith(FUNCTION):
+            name, where = key.removeprefix(FUNCTION), "pool" if threads else lane
+            spent = meter.seconds[ON_PROCESSOR + key] if _fill_one_processor(meter, threads) else meter.seconds[key]
+            yield _part(name, "functions", where, meter.counts[key], spent, max(1, threads) * seconds)
+
+
+def _fill_one_processor(meter: Meter, threads: int) -> bool:
+    """Whether the functions wait for each other's interpreter lock: then the one that holds it is slow, not the others.
+
+    Together they use about one processor, though several threads run them for all of the time.
+    """
+    spent, ran = meter.seconds["functions"], meter.seconds["functions on a processor"]
+    return threads > 1 and 0 < ran < 0.75 * spent and ran > 0.6 * spent / threads
+
+
+def _order(key: str) -> int:
+    """Stages in the order of the pipeline; other names first, in the order in which they came."""
+    number = key.removeprefix(READER).removeprefix(STREAM).removeprefix(FUNCTION).split(" ")[0]
+    return int(number) if number.isdigit() else -1
+
+
+def _takers(meter: Meter, seconds: float, lane: str) -> Iterator[Part]:
+    """What happens where the items are taken: the copy to a device, if there is one, and the program's own work."""
+    copying = meter.seconds["copying"]
+    if meter.counts["copying"]:
+        yield _part("copying to the device", "copying", lane, meter.counts["copying"], copying, seconds)
+    spent = max(0.0, seconds - meter.seconds["wait"] - copying)
+    yield _part("consumer", "consumer", lane, meter.counts["items"], spent, seconds)
+
+
+def _part(name: str, kind: str, lane: str, items: int, spent: float, capacity: float) -> Part:
+    return Part(name, kind, lane, items, spent, spent / capacity if capacity > 0 else 0.0)
+
+
+# Passing an item to another process or thread costs about this much; a consumer that is faster did no work with it.
+_TINY_SECONDS = {"rest": 3e-4, "handing over": 3e-4, "workers": 3e-4, "consumer": 3e-5}
+
+
+def _advise(kind: str, *, workers: int, on_processor: float | None, seconds_per_item: float) -> str:
+    """What to do about a bottleneck."""
+    if kind == "functions":
+        return _about_functions(workers, on_processor)
+    if seconds_per_item < _TINY_SECONDS.get(kind, 0.0):
+        return (
+            f"an item takes {seconds_per_item * 1e6:.0f} µs, about what it costs to hand it over: "
+            "make batches in the dataset, .batched(64), or larger ones"
+        )
+    return _ADVICE[kind].format(more=_more(workers))
+
+
+_ADVICE = {
+    "reading": "keep the shards closer: cache_dir=…, in_memory=True, or a faster store; processes read several at once",
+    "rest": "one thread shuffles and batches: do less there, or use workers='processes'",
+    "stage": "{more}",
+    "workers": "{more}; wds.profile(loader) tells which stage takes the time",
+    "handing over": "neither side is busy: make larger batches in the dataset, and pass batch_size=None",
+    "copying": "few large arrays are copied faster than many small ones: copy uint8 and convert it on the device",
+    "consumer": "the loader keeps up with it; fewer workers may do",
+}
+
+
+def _about_functions(threads: int, on_processor: float | None) -> str:
+    cores = os.cpu_count() or 1
+    if on_processor is not None and on_processor < 0.5:
+        if threads > 1 and on_processor * threads > 0.6:  # together they fill one processor and no more
+            return "these functions hold the GIL: use workers='processes', or libraries that release it"
+        return f"these functions mostly wait: more threads, num_workers={2 * max(1, threads)}"
+    if threads < cores:
+        return _more(threads)
+    busy = "have a worker" if on_processor is None else "are busy"
+    return f"all {cores} cores {busy}: decode to the size that you need, or do less for each sample"
+
+
+def _more(workers: int) -> str:
+    cores = os.cpu_count() or 1
+    return (
+        f"more workers: num_workers={cores}" if workers < cores else f"all {cores} cores have a worker: do less in them"
+    )

@@ -2,13 +2,12 @@
 
 The items in flight are this stage's progress, saved as origins. One thread, the one that asks for items, reads ahead
 and hands the results on; the pool only runs the functions. So no stage before or after ever sees two threads.
-Neighbours travel in chunks that take some milliseconds; functions too cheap for that stay in the thread that asks.
+Neighbours travel in chunks that take some milliseconds.
 """
 
 from __future__ import annotations
 
 import contextvars
-import sys
 import threading
 import time
 from collections import deque
@@ -28,12 +27,6 @@ from ._prefetch import POOL, runs_in
 # Handing a task to a thread and its result back wakes two threads, which wait for each other's GIL: with a task per
 # photo it cost 100 µs of the photo's 1,470 µs, with six photos in a task next to nothing.
 _TASK_SECONDS = 0.008
-# What takes less than this, all of it on a processor, is done where it is asked for: threads would take the GIL from
-# the one that reads more often than they help. Raw photos of 256 pixels, by the clock: 85 µs each without threads,
-# 130 µs with two, 100 µs so.
-_CHEAP = 100e-6
-# Bytes of such items that are read before the functions run: as many as the processor's cache still has then.
-_NEAR = 1 << 20
 _LARGEST_CHUNK = 128  # and what is in flight must not make checkpoints large
 
 
@@ -47,7 +40,6 @@ class _Chunk:
     failure: BaseException | None = None
     seconds: float = 0.0
     on_processor: float = 0.0
-    in_place: bool = False
     done: Future[None] = field(default_factory=Future)
 
 
@@ -132,23 +124,6 @@ class Threaded(Resumable):
                     raise chunk.failure
 
 
-class _Tries:
-    """When to try something again that has failed: after one chunk, two, four, eight …"""
-
-    def __init__(self) -> None:
-        self._pause = self._left = 1
-
-    def failed(self) -> None:
-        """Wait longer."""
-        self._pause *= 2
-        self._left = self._pause
-
-    def now(self) -> bool:
-        """Whether it is time; to be asked once a chunk."""
-        self._left -= 1
-        return self._left <= 0
-
-
 class _Window:
     """The chunks in flight, and the stream that they are taken from."""
 
@@ -161,9 +136,6 @@ class _Window:
         self._most = 2 * self._pool.threads + 2
         self._chunk_size = 1
         self._result_size = 0  # bytes that an item becomes
-        self._by_threads = True
-        self._tries = _Tries()
-        self._has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
         self._ended = False
         self._error: BaseException | None = None
 
@@ -184,8 +156,7 @@ class _Window:
             self._pool.spent = before + time.perf_counter() - began
 
     def _oldest(self) -> _Chunk | None:
-        if self._by_threads or not self._chunks:
-            self._add_chunk()  # one for the one that is about to leave: what is in flight does not shrink
+        self._add_chunk()  # one for the one that is about to leave: what is in flight does not shrink
         while self._chunks and not self._chunks[0].done.done() and self._add_chunk():
             pass
         if not self._chunks:
@@ -197,8 +168,6 @@ class _Window:
         with self._meter.timing("wait for functions"):
             chunk.done.result()
         self._meter.add("functions", chunk.seconds, count=len(chunk.results))
-        if chunk.in_place:
-            self._meter.add("functions in place", chunk.seconds, count=len(chunk.results))
         self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
         self._adapt(chunk)
         return chunk
@@ -207,31 +176,16 @@ class _Window:
         each = chunk.seconds / max(1, len(chunk.results))
         # A small one among large ones must not open the way for a hundred of them.
         self._result_size = max(chunk.size // max(1, len(chunk.results)), self._result_size // 2)
-        before, self._by_threads = self._by_threads, self._pays_off(chunk)
-        most = 1 if before and not self._by_threads else 2 * self._chunk_size  # to try something out, one is enough
-        wanted = min(_LARGEST_CHUNK, int(_TASK_SECONDS / max(each, 1e-9)), most)
+        wanted = min(_LARGEST_CHUNK, int(_TASK_SECONDS / max(each, 1e-9)), 2 * self._chunk_size)
         self._chunk_size = self._fitting(wanted, self._result_size)
-
-    def _pays_off(self, chunk: _Chunk) -> bool:
-        """Whether the functions are to run in threads, going by how they ran for this chunk."""
-        cheap = _CHEAP if self._by_threads else 2 * _CHEAP  # or it would waver
-        if not self._has_gil or chunk.on_processor > cheap * max(1, len(chunk.results)):
-            return True
-        if chunk.on_processor >= chunk.seconds / 2:
-            return False
-        # They wait. In a thread that may be for the GIL alone, which is not told from other waiting: so try them here.
-        if chunk.in_place:
-            self._tries.failed()
-        return not self._tries.now() if self._by_threads else chunk.in_place
 
     def _fitting(self, wanted: int, size: int) -> int:
         """How many items of this size make a chunk, if so many are wanted: one at least."""
-        room = self._pool.memory // self._most if self._by_threads else _NEAR
-        return max(1, min(wanted, room // max(1, size)))
+        return max(1, min(wanted, self._pool.memory // self._most // max(1, size)))
 
     def _add_chunk(self) -> bool:
-        """Take a chunk from the stream, if there is room for it and the stream has not ended."""
-        if self._ended or (self._chunks and not self._has_room()):
+        """Take a chunk from the stream, if it fits into the budget and the stream has not ended."""
+        if self._ended or (self._chunks and not self._fits()):
             return False
         chunk = _Chunk([], 0)
         began, before = time.perf_counter(), self._pool.spent
@@ -241,19 +195,10 @@ class _Window:
             self._error, self._ended = error, True
         self._meter.add("read", time.perf_counter() - began - (self._pool.spent - before), count=len(chunk.items))
         if chunk.items:
-            self._begin(chunk)
+            context = self._context.copy()  # `world.current()` in a thread is that of the consumer
+            chunk.done = self._executor.submit(context.run, _apply, chunk, self._function, self._stopped)
             self._chunks.append(chunk)
         return not self._ended
-
-    def _begin(self, chunk: _Chunk) -> None:
-        if self._by_threads:
-            context = self._context.copy()  # whoever looks at the world in a thread sees that of the one who asked
-            chunk.done = self._executor.submit(context.run, _apply, chunk, self._function, self._stopped)
-            return
-        chunk.in_place = True
-        with self._meter.timing("wait for functions"):
-            _apply(chunk, self._function, self._stopped)
-        chunk.done.set_result(None)
 
     def _take(self, chunk: _Chunk) -> None:
         at, items, upstream = self._at, chunk.items, self._at.upstream
@@ -272,7 +217,7 @@ class _Window:
         # What it will hold counts from now on: a hundred photos are small until they are decoded.
         chunk.size = max(size_of_many(items), len(items) * self._result_size)
 
-    def _has_room(self) -> bool:
+    def _fits(self) -> bool:
         if len(self._chunks) >= self._most:
             return False
         return sum(chunk.size for chunk in self._chunks) < self._pool.memory

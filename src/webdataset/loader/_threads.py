@@ -12,13 +12,11 @@ from webdataset.pipeline import DataPipeline, NoTimer, Run, RunOptions
 from ._device import Device
 from ._item_sizes import size_of
 from ._item_state import LoaderProgress, Tagged, described, tagged
-from ._meter import Meter, timed
+from ._meter import Meter, StageTimer, timed
 from ._move_batching import as_it_is
-from ._part_stats import thread_stats
 from ._pin_memory import pinned
-from ._prefetch import Ahead
-from ._stage_timer import Watch
-from ._stats import Stats
+from ._prefetch import Prefetcher
+from ._stats import Stats, thread_stats
 from ._thread_pool import Pool
 
 
@@ -85,7 +83,7 @@ class Threads(Resumable):
         return replace(self, dataset=self.dataset.compose(), meter=Meter(), watched=True)
 
     def _options(self) -> RunOptions:
-        timer: Any = Watch(self.meter) if self.watched else NoTimer()
+        timer: Any = StageTimer(self.meter) if self.watched else NoTimer()
         if not self.threads:
             return RunOptions(timer=timer)
         return RunOptions(Pool(self.threads, memory=self.memory // 2, meter=self.meter).stage, timer)
@@ -98,7 +96,7 @@ class Threads(Resumable):
         if not self.threads:
             yield from timed(self._tags(run), self.meter, "wait")
             return
-        with Ahead(
+        with Prefetcher(
             lambda: self._tags(run),
             items=self.prefetch,
             memory=self.memory // 2,

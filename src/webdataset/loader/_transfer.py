@@ -31,7 +31,7 @@ class Transfer:
 
     message: bytes
     spans: list[tuple[int, int]]
-    buffers: Any  # the posted block, as the arguments of `receive`; or the bytes themselves
+    buffers: Any  # the arguments of `receive` for the block that was sent; or the bytes themselves
 
     def unpack(self) -> Any:
         """The value, once; its arrays are views, and the block goes back when the last of them is gone."""
@@ -73,7 +73,7 @@ def pack(value: Any, blocks: Blocks | None) -> Transfer:
         return Transfer(message, spans, flat)
     block = blocks.block_for(found, size)
     spans = [(block.hold(buffer), buffer.nbytes) for buffer in found]
-    return Transfer(message, spans, blocks.post(block, size))
+    return Transfer(message, spans, blocks.send(block, size))
 
 
 def _pickled(value: Any, found: list[memoryview]) -> bytes:

@@ -19,10 +19,9 @@ from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
 
 from ._item_state import Tagged, tagged
-from ._meter import Meter, timed
+from ._meter import Meter, StageTimer, timed
 from ._pin_memory import pinned
 from ._shared_memory import Blocks
-from ._stage_timer import Watch
 from ._transfer import Transfer, pack
 
 
@@ -119,7 +118,7 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
         if self._blocks is None and self.blocks:
             self._blocks = Blocks(self.blocks)
             if _lets_go(self.dataset):
-                recycle.use_for_batches(self._blocks.room)
+                recycle.use_for_batches(self._blocks.allocate)
         before, log = counters.snapshot(), SkipLog()
         try:
             for message in self.messages(here):
@@ -159,7 +158,7 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
             before.new_epoch()
             return before
         cursor = Cursor(self.told.peek()) if start is None else start.cursors[here]
-        options = RunOptions(timer=Watch(meter)) if self.watched else RunOptions()
+        options = RunOptions(timer=StageTimer(meter)) if self.watched else RunOptions()
         follows = before is not None and start is None and before.pass_number + 1 == cursor.epoch
         return self.dataset.run(cursor, options, before if follows else None)
 

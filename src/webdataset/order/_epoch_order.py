@@ -1,4 +1,4 @@
-"""The order of an epoch as arithmetic: position → (shard, number of the sample there), and back.
+"""The order of an epoch as arithmetic: position → (shard, number of the sample there).
 
 The data are cut into units: shards, or chunks of consecutive samples. An epoch permutes the units, takes windows
 of K, and permutes the samples inside each; every permutation is keyed by (seed, epoch). A position is found with
@@ -13,15 +13,16 @@ Ranks and workers do not occur here: they decide who fetches a position, never w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from webdataset.errors import SpecError
 from webdataset.flow import digest
 
-from ._permutation import Permutation, derive_keys, permute
+from ._permutation import derive_keys, permutation, permute
+from ._prefix_sums import starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,23 +32,13 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-class Window(NamedTuple):
-    """Consecutive positions and the shards that hold their samples."""
-
-    start: int
-    stop: int
-    shards: tuple[int, ...]
-
-
 @dataclass(frozen=True, eq=False)
 class Order:
     """The order of one epoch over shards with `counts` samples each.
 
     >>> order = Order([3, 2], seed=0, epoch=0, window=None)
-    >>> [order.at(position) for position in range(5)]
-    [(0, 2), (0, 1), (1, 0), (0, 0), (1, 1)]
-    >>> order.position_of(1, 1)
-    4
+    >>> order.locate(range(5))
+    (array([0, 0, 1, 0, 1]), array([2, 1, 0, 0, 1]))
 
     Args:
         counts: how many samples each shard has.
@@ -63,34 +54,24 @@ class Order:
     chunk: int | None = None
     _starts: Ints = field(init=False, repr=False)
     _units: Ints = field(init=False, repr=False)
-    _places: Ints = field(init=False, repr=False)
     _shard_of: Ints = field(init=False, repr=False)
     _first_of: Ints = field(init=False, repr=False)
-    _unit_starts: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         counts = _checked(self.counts, self.window, self.chunk)
         shard_of, first_of, sizes = _cut(counts, self.chunk)
         total = len(sizes)
         shuffled = self.window != 0
-        units = Permutation(total, digest("shards", self.seed, self.epoch)).table() if shuffled else np.arange(total)
-        places = np.empty(total, np.int64)
-        places[units] = np.arange(total)
+        units = permutation(total, digest("shards", self.seed, self.epoch)) if shuffled else np.arange(total)
         put = object.__setattr__  # the one way to finish a frozen object
         put(self, "counts", counts)
         put(self, "_units", units)
-        put(self, "_places", places)
         put(self, "_shard_of", shard_of)
         put(self, "_first_of", first_of)
-        put(self, "_starts", _sums(sizes[units]))
-        put(self, "_unit_starts", np.searchsorted(shard_of, np.arange(len(counts))))
+        put(self, "_starts", starts_of(sizes[units]))
 
     def __len__(self) -> int:
         return int(self._starts[-1])
-
-    def for_epoch(self, epoch: int) -> Order:
-        """The same data in another epoch's order."""
-        return replace(self, epoch=epoch)
 
     def locate(self, positions: Any) -> tuple[Ints, Ints]:
         """The shards and the numbers inside them of many positions.
@@ -98,43 +79,10 @@ class Order:
         >>> Order([3, 2], window=0).locate([0, 3, 4])
         (array([0, 1, 1]), array([0, 0, 1]))
         """
-        inside = self._mixed(self._valid(positions, len(self)), inverse=False)
-        place = np.searchsorted(self._starts, inside, side="right") - 1
-        unit = self._units[place]
-        return self._shard_of[unit], self._first_of[unit] + inside - self._starts[place]
-
-    def positions_of(self, shards: Any, numbers: Any) -> Ints:
-        """The positions of samples in this epoch: the inverse of `locate`.
-
-        >>> Order([3, 2], window=0).positions_of([1], [1])
-        array([4])
-        """
-        shard = self._valid(shards, len(self.counts))
-        number = self._valid(numbers, np.asarray(self.counts)[shard])
-        unit = self._unit_starts[shard] + (0 if self.chunk is None else number // self.chunk)
-        inside = self._starts[self._places[unit]] + number - self._first_of[unit]
-        return self._mixed(inside, inverse=True)
-
-    def at(self, position: int) -> tuple[int, int]:
-        """The shard and the number inside it of one position."""
-        shards, numbers = self.locate([position])
-        return int(shards[0]), int(numbers[0])
-
-    def position_of(self, shard: int, number: int) -> int:
-        """The position of one sample in this epoch."""
-        return int(self.positions_of([shard], [number])[0])
-
-    def window_at(self, position: int) -> Window:
-        """The window around a position: what has to be at hand to read on from here.
-
-        >>> Order([3, 2, 4, 1], window=2).window_at(0)
-        Window(start=0, stop=5, shards=(2, 3))
-        """
-        self._valid([position], len(self))
-        window = self._window_of(np.searchsorted(self._starts, [position], side="right") - 1)
-        first, last = int(self._edge(window)[0]), int(self._edge(window + 1)[0])
-        shards = self._shard_of[self._units[first:last]]
-        return Window(int(self._starts[first]), int(self._starts[last]), tuple(dict.fromkeys(shards.tolist())))
+        inside = self._mixed(self._valid(positions))
+        nth = np.searchsorted(self._starts, inside, side="right") - 1
+        unit = self._units[nth]
+        return self._shard_of[unit], self._first_of[unit] + inside - self._starts[nth]
 
     def contents(self) -> tuple[Ints, Ints, Ints]:
         """How many samples of which shard each window holds: (window, shard, count), one row per pair.
@@ -153,48 +101,29 @@ class Order:
         units = len(self._units)
         return 1 if self.window is None else max(1, units // max(1, self.window))
 
-    def _window_of(self, places: Ints) -> Ints:
-        # Window w begins at place w·units // windows; this is the inverse.
-        return ((places + 1) * self._windows - 1) // max(1, len(self._units))
+    def _window_of(self, nth: Ints) -> Ints:
+        # Window w begins with unit number w·units // windows; this is the inverse.
+        return ((nth + 1) * self._windows - 1) // max(1, len(self._units))
 
     def _edge(self, windows: Ints) -> Ints:
         return windows * len(self._units) // self._windows
 
-    def _mixed(self, positions: Ints, *, inverse: bool) -> Ints:
+    def _mixed(self, positions: Ints) -> Ints:
         """Positions permuted inside their windows."""
         if self.window == 0 or not len(positions):
             return positions
         window = self._window_of(np.searchsorted(self._starts, positions, side="right") - 1)
         start, stop = self._starts[self._edge(window)], self._starts[self._edge(window + 1)]
         key = digest("samples", self.seed, self.epoch)
-        # One key for all where one window is all there is: a sixth of the time for neighbouring positions.
+        # One key for all positions if they are in one window: a sixth of the time for neighbouring positions.
         one = bool((window == window[0]).all())
-        keys = derive_keys(key, window[:1])[0] if one else derive_keys(key, window)
-        return start + permute(positions - start, stop - start, keys, inverse=inverse)
+        return start + permute(positions - start, stop - start, derive_keys(key, window[:1] if one else window))
 
-    def _valid(self, numbers: Any, limit: Any) -> Ints:
-        array = np.atleast_1d(np.asarray(numbers, dtype=np.int64))
-        if not bool(((array >= 0) & (array < limit)).all()):
-            raise IndexError(f"{numbers} is not all inside 0 … {np.asarray(limit).max(initial=0) - 1}")
+    def _valid(self, positions: Any) -> Ints:
+        array = np.atleast_1d(np.asarray(positions, dtype=np.int64))
+        if not bool(((array >= 0) & (array < len(self))).all()):
+            raise IndexError(f"expected positions from 0 to {len(self) - 1}, got {positions!r:.200}")
         return array
-
-
-def sequential(counts: Sequence[int]) -> Order:
-    """The order of storage.
-
-    >>> [sequential([2, 1]).at(position) for position in range(3)]
-    [(0, 0), (0, 1), (1, 0)]
-    """
-    return Order(counts, window=0)
-
-
-def quasi_random(counts: Sequence[int], *, batch: int, chunk: int, seed: int = 0, epoch: int = 0) -> Order:
-    """FFCV's compromise: chunks in random order, 2·batch of them open at a time, samples drawn from the open ones.
-
-    >>> len(quasi_random([1000, 1000], batch=4, chunk=16))
-    2000
-    """
-    return Order(counts, seed=seed, epoch=epoch, window=2 * batch, chunk=chunk)
 
 
 def _checked(counts: Any, window: int | None, chunk: int | None) -> Ints:
@@ -218,9 +147,5 @@ def _cut(counts: Ints, chunk: int | None) -> tuple[Ints, Ints, Ints]:
         return np.arange(len(counts)), np.zeros(len(counts), np.int64), counts
     pieces = np.maximum(-(-counts // chunk), 1)
     shard_of = np.repeat(np.arange(len(counts)), pieces)
-    first_of = (np.arange(len(shard_of)) - _sums(pieces)[shard_of]) * chunk
+    first_of = (np.arange(len(shard_of)) - starts_of(pieces)[shard_of]) * chunk
     return shard_of, first_of, np.minimum(chunk, counts[shard_of] - first_of)
-
-
-def _sums(sizes: Ints) -> Ints:
-    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))

@@ -17,6 +17,7 @@ import numpy as np
 
 from webdataset.errors import StateError
 
+from ._prefix_sums import starts_of
 from ._steps import Steps
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Remaining:
         """Where the runs of positions that are left begin, and how many positions are in those before each."""
         starts = np.array([self.position, *(stop for _, stop in self.also)], np.int64)
         stops = np.array([*(start for start, _ in self.also), self.samples], np.int64)
-        return starts, np.concatenate(([0], np.cumsum(stops - starts)))
+        return starts, starts_of(stops - starts)
 
     def steps(self, batch: int, ranks: int, last: str) -> Steps:
         """How readers share this rest."""

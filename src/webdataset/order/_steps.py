@@ -9,52 +9,29 @@ step may reach past the end: those positions are padding, marked and of weight 0
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from webdataset.errors import SpecError, StateError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from webdataset.errors import SpecError
 
 PADDING = ("pad", "drop")
 
 
-class Part(NamedTuple):
-    """The positions of one step of one rank, and which of them are padding: real samples again, of weight 0."""
-
-    positions: NDArray[np.int64]
-    padding: NDArray[np.bool_]
-
-    @property
-    def weights(self) -> NDArray[np.int64]:
-        """1 for a sample that counts, 0 for padding."""
-        return 1 - self.padding.astype(np.int64)
-
-
 @dataclass(frozen=True)
 class Steps:
-    """The steps that are left of an epoch of `samples` samples, from position `start` on.
+    """The steps of `samples` samples.
 
-    >>> steps = Steps(samples=10, batch=2, ranks=2)
-    >>> len(steps), [steps.part(2, rank).positions.tolist() for rank in (0, 1)]
-    (3, [[8, 9], [0, 1]])
-    >>> steps.part(2, 1).weights
-    array([0, 0])
+    >>> len(Steps(samples=10, batch=2, ranks=2)), len(Steps(samples=10, batch=2, ranks=2, last="drop"))
+    (3, 2)
 
     Args:
-        samples: how many samples the epoch has.
+        samples: how many samples there are.
         batch: how many a rank takes per step.
         ranks: how many ranks there are.
-        start: how many positions were done before, on whatever number of ranks.
         last: "pad" fills up the last step, "drop" leaves it out.
     """
 
     samples: int
     batch: int = 1
     ranks: int = 1
-    start: int = 0
     last: str = "pad"
 
     def __post_init__(self) -> None:
@@ -62,24 +39,10 @@ class Steps:
             raise SpecError(f"{self} is not possible", hint="batch and ranks are at least 1, samples at least 0")
         if self.last not in PADDING:
             raise SpecError(f"last={self.last!r} is not known", hint=f"one of {PADDING}")
-        if not 0 <= self.start <= self.samples:
-            raise StateError(
-                f"position {self.start} is not in an epoch of {self.samples} samples",
-                hint="resume with the dataset that the checkpoint was written for",
-            )
 
     def __len__(self) -> int:
-        left, per_step = self.samples - self.start, self.batch * self.ranks
-        return left // per_step if self.last == "drop" else -(-left // per_step)
-
-    def part(self, step: int, rank: int) -> Part:
-        """What rank `rank` fetches in this step."""
-        if not (0 <= step < len(self) and 0 <= rank < self.ranks):
-            raise IndexError(f"step {step} of {len(self)}, rank {rank} of {self.ranks} does not exist")
-        first = self.start + (step * self.ranks + rank) * self.batch
-        positions = np.arange(first, first + self.batch)
-        padding = positions >= self.samples
-        return Part(positions % self.samples, padding)
+        per_step = self.batch * self.ranks
+        return self.samples // per_step if self.last == "drop" else -(-self.samples // per_step)
 
     def of_worker(self, worker: int, workers: int) -> range:
         """The steps that one of a rank's workers prepares; workers are asked in turn.
@@ -90,11 +53,3 @@ class Steps:
         if not 0 <= worker < workers:
             raise SpecError(f"worker {worker} of {workers} does not exist", hint="workers count from 0")
         return range(worker, len(self), workers)
-
-    def after(self, step: int) -> int:
-        """The position to save when this step is done on all ranks.
-
-        >>> Steps(samples=10, batch=2, ranks=2).after(2)
-        10
-        """
-        return min(self.start + (step + 1) * self.batch * self.ranks, self.samples)

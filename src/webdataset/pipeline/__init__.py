@@ -1,6 +1,6 @@
 """Runs. Stages come in, a dataset that can be iterated, copied, saved and resumed goes out.
 
-This room knows the order of stages and nothing of their meaning; it does not know threads, processes or queues.
+This package knows the order of stages, not their meaning; it starts no threads or processes.
 
 * `_stage_kinds.py`: what may stand in a pipeline, and how each kind is started
 * `_cursor.py`: how far an iteration is, as a typed value

@@ -11,7 +11,7 @@ import numpy as np
 
 from webdataset.errors import SpecError
 from webdataset.index import IndexedShards
-from webdataset.order import Order
+from webdataset.order import Order, starts_of
 from webdataset.shards import expand
 
 Array = np.ndarray[Any, Any]
@@ -74,7 +74,7 @@ class ArrayBatches:
         positions = np.arange(first, min(first + self.batchsize, len(self._dataset)))
         if self._order is not None:
             shards, inside = self._order.locate(positions)
-            positions = np.concatenate([[0], np.cumsum(self._dataset.counts)])[shards] + inside
+            positions = starts_of(self._dataset.counts)[shards] + inside
         from webdataset.codecs import npy_batch
 
         return npy_batch(self._dataset.column(positions, self.field))

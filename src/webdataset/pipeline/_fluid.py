@@ -6,11 +6,12 @@ Each method is one line: the stage of the same name, composed. (tests compare th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Literal, Self, TextIO, Unpack
 
 from webdataset import stages
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.stages import default_collation_fn
+from webdataset.stages import ImageOptions, ShuffleOptions, default_collation_fn
 
 
 class FluidInterface:
@@ -46,13 +47,27 @@ class FluidInterface:
         """Collect samples into batches."""
         return self.compose(stages.batched(batchsize, collation_fn=collation_fn, partial=partial))
 
-    def bucketed(self, *args: Any, **kw: Any) -> Self:
+    def bucketed(
+        self,
+        batchsize: int | Sequence[int],
+        boundaries: Sequence[float],
+        length: str | int | Callable[[Any], float] = 0,
+        collation_fn: Callable[[Sequence[Any]], Any] | None = default_collation_fn,
+        partial: bool = True,
+    ) -> Self:
         """Collect samples of similar lengths into batches."""
-        return self.compose(stages.bucketed(*args, **kw))
+        return self.compose(stages.bucketed(batchsize, boundaries, length, collation_fn, partial))
 
-    def packed(self, *args: Any, **kw: Any) -> Self:
+    def packed(
+        self,
+        size: int,
+        fields: str | Sequence[str],
+        rows: int = 16,
+        value: Any = 0,
+        overlong: Literal["error", "drop", "cut"] = "error",
+    ) -> Self:
         """Put sequences side by side into rows of one length."""
-        return self.compose(stages.packed(*args, **kw))
+        return self.compose(stages.packed(size, fields, rows, value, overlong))
 
     def unbatched(self) -> Self:
         """Turn batches back into samples."""
@@ -70,18 +85,26 @@ class FluidInterface:
         """Write the key of every sample to a file."""
         return self.compose(stages.log_keys(logfile))
 
-    def info(self, *args: Any, **kw: Any) -> Self:
+    def info(
+        self,
+        fmt: str | None = None,
+        n: int = 3,
+        every: int = -1,
+        width: int = 50,
+        stream: TextIO | None = None,
+        name: str = "",
+    ) -> Self:
         """Show some of the samples that pass."""
-        return self.compose(stages.info(*args, **kw))
+        return self.compose(stages.info(fmt, n, every, width, stream, name))
 
-    def shuffle(self, size: int, **kw: Any) -> Self:
+    def shuffle(self, size: int, **kw: Unpack[ShuffleOptions]) -> Self:
         """Shuffle with a buffer of this size; below 1 the order stays as it is."""
         stage = stages.shuffle(size, **kw)
         return self if size < 1 else self.compose(stage)
 
-    def detshuffle(self, *args: Any, **kw: Any) -> Self:
+    def detshuffle(self, bufsize: int = 1000, initial: int = 100, seed: int = 0, epoch: int = -1) -> Self:
         """Shuffle by seed and epoch."""
-        return self.compose(stages.detshuffle(*args, **kw))
+        return self.compose(stages.detshuffle(bufsize, initial, seed, epoch))
 
     def map(self, f: Callable[[Any], Any], handler: Handler = reraise_exception) -> Self:
         """Apply a function to every sample; None leaves the sample out."""
@@ -95,7 +118,7 @@ class FluidInterface:
         only: Any = None,
         partial: bool = False,
         handler: Handler = reraise_exception,
-        **image: Any,
+        **image: Unpack[ImageOptions],
     ) -> Self:
         """Decode the fields by their extensions; what else is given says how images are cropped and resized."""
         stage = stages.decode(*args, pre=pre, post=post, only=only, partial=partial, handler=handler, **image)
@@ -113,15 +136,22 @@ class FluidInterface:
         """Add what a table or function knows about the sample's key."""
         return self.compose(stages.associate(associator, handler=handler))
 
-    def to_tuple(self, *args: Any, **kw: Any) -> Self:
+    def to_tuple(
+        self,
+        *args: str | Sequence[str],
+        handler: Handler = reraise_exception,
+        missing_is_error: bool = True,
+        none_is_error: bool | None = None,
+    ) -> Self:
         """Turn samples into tuples of fields."""
-        return self.compose(stages.to_tuple(*args, **kw))
+        stage = stages.to_tuple(*args, handler=handler, missing_is_error=missing_is_error, none_is_error=none_is_error)
+        return self.compose(stage)
 
-    def map_tuple(self, *args: Any, handler: Handler = reraise_exception) -> Self:
-        """Apply functions to the places of a tuple."""
+    def map_tuple(self, *args: Callable[[Any], Any] | None, handler: Handler = reraise_exception) -> Self:
+        """Apply functions to the values of a tuple."""
         return self.compose(stages.map_tuple(*args, handler=handler))
 
-    def slice(self, *args: Any) -> Self:
+    def slice(self, *args: int | None) -> Self:
         """Keep a range of the stream, as `itertools.islice` does."""
         return self.compose(stages.slice(*args))
 
@@ -133,13 +163,38 @@ class FluidInterface:
         """Keep each sample with probability p."""
         return self.compose(stages.rsample(p))
 
-    def rename_keys(self, *args: Any, **kw: Any) -> Self:
+    def rename_keys(
+        self,
+        *args: tuple[str, str],
+        keep_unselected: bool = False,
+        must_match: bool = True,
+        duplicate_is_error: bool = True,
+        handler: Handler = reraise_exception,
+        **kw: str,
+    ) -> Self:
         """Rename fields by patterns."""
-        return self.compose(stages.rename_keys(*args, **kw))
+        stage = stages.rename_keys(
+            *args,
+            keep_unselected=keep_unselected,
+            must_match=must_match,
+            duplicate_is_error=duplicate_is_error,
+            handler=handler,
+            **kw,
+        )
+        return self.compose(stage)
 
-    def extract_keys(self, *args: Any, **kw: Any) -> Self:
+    def extract_keys(
+        self,
+        *patterns: str | Sequence[str],
+        duplicate_is_error: bool = True,
+        ignore_missing: bool = False,
+        handler: Handler = reraise_exception,
+    ) -> Self:
         """Turn samples into tuples of the fields that match patterns."""
-        return self.compose(stages.extract_keys(*args, **kw))
+        stage = stages.extract_keys(
+            *patterns, duplicate_is_error=duplicate_is_error, ignore_missing=ignore_missing, handler=handler
+        )
+        return self.compose(stage)
 
     def xdecode(self, *args: Any, **kw: Any) -> Self:
         """Decode fields by patterns, with decoders that take a stream."""
@@ -149,10 +204,12 @@ class FluidInterface:
         """Keep all samples in memory after the first pass."""
         return self.compose(stages.Cached())
 
-    def lmdb_cached(self, *args: Any, **kw: Any) -> Self:
+    def lmdb_cached(self, fname: str | Path, map_size: float = 1e12, pickler: Any = None, chunksize: int = 500) -> Self:
         """Keep all samples in an LMDB file after the first pass."""
-        return self.compose(stages.LMDBCached(*args, **kw))
+        return self.compose(stages.LMDBCached(fname, map_size, pickler, chunksize))
 
-    def dbcache(self, dbname: str, size: int, **kw: Any) -> Self:
+    def dbcache(
+        self, dbname: str | Path, size: int, *, shuffle: bool = False, verbose: bool = True, pickler: Any = None
+    ) -> Self:
         """Keep `size` samples in an SQLite file."""
-        return self.compose(stages.DBCache(dbname, size, **kw))
+        return self.compose(stages.DBCache(dbname, size, shuffle=shuffle, verbose=verbose, pickler=pickler))

@@ -53,11 +53,11 @@ class Wishes:
     def __post_init__(self) -> None:
         if not isinstance(self.index, (bool, str, PathLike, type(None))):
             raise SpecError(
-                f"index={self.index!r}", hint="a place where indexes lie, True (beside the shards) or False"
+                f"index={self.index!r}", hint="a directory or URL of indexes, True (beside the shards) or False"
             )
         if not isinstance(self.learn, (bool, str, PathLike, type(None))):
             raise SpecError(
-                f"learn={self.learn!r}", hint="a place to keep indexes in, True (beside the shards) or False"
+                f"learn={self.learn!r}", hint="a directory or URL for indexes, True (beside the shards) or False"
             )
         if self.last not in {None, "pad", "drop"}:
             raise SpecError(f"last={self.last!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')

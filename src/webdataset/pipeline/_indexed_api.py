@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import reraise_exception
 from webdataset.index import SampleLocation
-from webdataset.order import Remaining, Steps
+from webdataset.order import Remaining, Steps, starts_of
 from webdataset.plan import (
     PlanState,
     ReadPlanned,
@@ -49,7 +49,7 @@ class Plannable(DataPipeline):
                     hint="use functions of one sample and one batched(), and put other stages after a loader",
                 )
 
-    def shuffle(self, size: int, *, buffer: bool = False, **kw: Any) -> Self:
+    def shuffle(self, size: int, *, buffer: bool = False, **kw: Unpack[stages.ShuffleOptions]) -> Self:
         """Shuffle; below 1 the order stays as it is.
 
         Right behind indexed shards no buffer is needed: so many shards are mixed at a time that at least `size` samples
@@ -140,7 +140,7 @@ class Plannable(DataPipeline):
         positions = np.arange(step * per_step, min((step + 1) * per_step, len(order)))
         if step < 0 or not len(positions):
             raise IndexError(f"step {step} is not in an epoch of {-(-len(order) // per_step)} steps")
-        starts = np.concatenate(([0], np.cumsum(plan.dataset.counts, dtype=np.int64)))
+        starts = starts_of(plan.dataset.counts)
         which, numbers = order.locate(positions)
         return [plan.dataset.where(int(number)) for number in starts[which] + numbers]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from webdataset import config, shards, stores
 from webdataset.errors import SpecError
-from webdataset.flow import Pass, Progress, Resumable
+from webdataset.flow import Pass, Resumable
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import read_description
 from webdataset.plan import ReadPlanned, described_joins
@@ -274,39 +274,14 @@ def _check_cache(directory: Any, size: Any, url_to_name: Any) -> None:
 
 
 @dataclass(frozen=True)
-class CheckEmpty(Resumable):
-    """Refuses a pass that brought nothing; a worker among several that got no shard only says so."""
+class CheckEmpty(shards.NonEmpty):
+    """Refuses a pass without samples; a worker among several that got no shard only warns."""
 
-    def count(self, items: int) -> int:
-        """As many as come in."""
-        return items
-
-    def start(self, during: Pass) -> _Seen:
-        """Nothing seen yet."""
-        return _Seen(alone=during.world.part[1] == 1)
-
-    def run(self, items: Iterator[Any], at: _Seen, /) -> Iterator[Any]:
-        """Hand everything on."""
-        for item in items:
-            at.any = True
-            yield item
-        if at.any:
-            return
-        if at.alone:
+    def refuse(self, during: Pass) -> None:
+        """There was no sample."""
+        if during.world.part[1] == 1:
             raise SpecError("No samples found in dataset", hint="check the shard spec; empty_check=False allows this")
         warnings.warn("this worker got no samples: there are fewer shards than workers", stacklevel=2)
-
-
-class _Seen(Progress):
-    def __init__(self, *, alone: bool) -> None:
-        self.alone = alone
-        self.any = False
-
-    def save(self) -> bool:
-        return self.any
-
-    def load(self, saved: Any, recall: Any) -> None:
-        self.any = bool(saved)
 
 
 def _ahead(source: Any, depth: int | None, opener: Any, handler: Handler) -> Any:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from webdataset.errors import SpecError
 from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Source, digest
 from webdataset.handlers import Handler, note_skipped, reraise_exception
 from webdataset.index import IndexedShards
-from webdataset.order import Order, numbers_of
+from webdataset.order import Order, numbers_of, starts_of
 from webdataset.samples import ReadSamples
 
 from ._plan_progress import COUNTED, PADDING, PlanProgress
@@ -132,7 +131,7 @@ class ReadPlanned(Source):
         """The whole rest from one place on: streaming beats looking up."""
         at.mark = "" if self.last is None else COUNTED
         first = at.remaining.position + at.taken
-        starts = [0, *accumulate(self.dataset.counts)]
+        starts = starts_of(self.dataset.counts).tolist()
         reader = ReadSamples(handler=self.handler, strict=self.strict, opener=self.opener)
         for shard, url in enumerate(self.dataset.urls):
             begin, end = starts[shard : shard + 2]
@@ -175,7 +174,7 @@ class ReadPlanned(Source):
 
     def _groups(self, at: PlanProgress) -> Iterator[tuple[list[int], list[bool]]]:
         """The numbers, in the order of storage, of my samples behind those that were taken: some steps at a time."""
-        starts = np.concatenate(([0], np.cumsum(self.dataset.counts, dtype=np.int64)))
+        starts = starts_of(self.dataset.counts)
         group = self.batch * max(1, _AT_A_TIME // self.batch)
         block = group * max(1, _LOCATED // group)
         first, turns = at.taken, at.turns()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from webdataset.flow import Pass
-from webdataset.order import Order
+from webdataset.order import Order, starts_of
 from webdataset.shards import shard_order
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ShuffleReport:
             ("neighbours from the same shard", *(f"{each.same_shard:.3f}" for each in self._both)),
             ("displacement (median, of the dataset)", *(f"{each.displacement:.3f}" for each in self._both)),
             (f"shards per {_BATCH} samples", *(f"{each.shards_per_batch:.1f}" for each in self._both)),
-            ("at hand at the same time", *self._at_hand(window)),
+            ("in use at the same time", *self._at_hand(window)),
             ("bytes fetched / dataset", *(f"{each.bytes_fetched:.2f}" for each in self._both)),
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -135,11 +135,7 @@ def shuffle_report(order: Order, *, buffer: int = 1000, sizes: Sequence[int] | N
 def _places(order: Order, positions: Ints) -> Ints:
     """Where in storage the samples of these positions lie."""
     shards, numbers = order.locate(positions)
-    return _starts(order)[shards] + numbers
-
-
-def _starts(order: Order) -> Ints:
-    return np.concatenate(([0], np.cumsum(order.counts)))
+    return starts_of(order.counts)[shards] + numbers
 
 
 def _same_shard(order: Order) -> float:
@@ -193,13 +189,13 @@ def _draw(held: list[int], rng: Random) -> int:
 
 
 def _shard_by_shard(order: Order, samples: int) -> Iterator[int]:
-    starts = _starts(order).tolist()
+    starts = starts_of(order.counts).tolist()
     shards = shard_order(len(order.counts), order.seed, order.epoch)
     return islice(chain.from_iterable(range(starts[shard], starts[shard + 1]) for shard in shards), samples)
 
 
 def _mixing_of(places: Ints, order: Order, live_bytes: int | None) -> Mixing:
-    shards = np.searchsorted(_starts(order), places, side="right") - 1
+    shards = np.searchsorted(starts_of(order.counts), places, side="right") - 1
     batches = [shards[first : first + _BATCH] for first in range(0, max(1, len(shards) - _BATCH + 1), _BATCH)]
     return Mixing(
         same_shard=float((shards[1:] == shards[:-1]).mean()) if len(shards) > 1 else 0.0,

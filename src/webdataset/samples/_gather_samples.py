@@ -26,6 +26,17 @@ class Gathered(NamedTuple):
     samples: list[Sample]
     offsets: list[int]
 
+    def skip(self, count: int) -> int:
+        """Remove up to `count` samples from the front; how many are still to be skipped.
+
+        >>> Gathered([{}, {}], [0, 512]).skip(5)
+        3
+        """
+        skipped = min(count, len(self.samples))
+        if skipped:
+            del self.samples[:skipped], self.offsets[:skipped]
+        return count - skipped
+
 
 class Gatherer:
     """Groups the members of one shard, run by run; holds the sample that is not finished yet.

@@ -3,7 +3,7 @@
 Failures have one of two scopes. A member that does not fit (a duplicate field, a key that comes back) costs at most its
 sample; anything else (a shard that cannot be opened, a cut or damaged archive) costs the rest of its shard, the sample
 that was being put together included: it may lack members. The handler is asked once per failure; a true answer goes on
-behind the loss, a false one ends the stream.
+after the loss, a false one ends the stream.
 """
 
 from __future__ import annotations
@@ -99,7 +99,10 @@ class ReadSamples(Source):
             for shard in chain(unfinished, map(as_shard, shards)):
                 if shard is not at.shard:
                     at.open(shard)
-                with closing(self._rest(shard, at)) as batches:
+                start, skip = 0, at.taken
+                if skip and "stream" not in shard and self._can_start_at(at.offset):
+                    start, skip = at.offset, 1  # the sample that begins there was handed on last
+                with closing(self._batches(shard, start, skip)) as batches:
                     for batch in batches:
                         at.hold(batch.offsets)
                         end = at.taken + len(batch.samples)
@@ -114,12 +117,9 @@ class ReadSamples(Source):
         """Read one sample again: by its offset where the shard allows it, else by counting."""
         address, number, offset = origin
         url = url_from_json(address)
-        start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
-        with closing(self._batches({"url": url}, start, alone=True)) as batches:
-            for sample in chain.from_iterable(batch.samples for batch in batches):
-                if not skip:
-                    return sample
-                skip -= 1
+        with closing(self._batches({"url": url}, *self._start_and_skip(number, offset), alone=True)) as batches:
+            for batch in batches:
+                return batch.samples[0]
         raise StateError(
             f"sample {number} not found",
             Where(shard=url, offset=None if offset == UNKNOWN else offset),
@@ -128,70 +128,61 @@ class ReadSamples(Source):
 
     def batches_from(self, url: str, number: int, offset: int) -> Generator[list[Sample], None, None]:
         """The samples of a shard from one of them on, some at a time, given its number and where it begins."""
-        start, skip = (offset, 0) if self._can_start_at(offset) else (0, number)
         try:
-            for samples, _ in self._batches({"url": url}, start):
-                yield samples[skip:] if skip else samples
-                skip = max(0, skip - len(samples))
+            for batch in self._batches({"url": url}, *self._start_and_skip(number, offset)):
+                yield batch.samples
         except EndOfStreamError:
             return
 
-    def _rest(self, shard: ShardItem, at: InShard) -> Generator[Gathered, None, None]:
-        """What was not yet handed on of a shard."""
-        start, skip = 0, at.taken
-        if skip and "stream" not in shard and self._can_start_at(at.offset):
-            start, skip = at.offset, 1  # the sample that begins there was handed on last
-        for batch in self._batches(shard, start):
-            if skip < len(batch.samples):
-                yield Gathered(batch.samples[skip:], batch.offsets[skip:]) if skip else batch
-            skip = max(0, skip - len(batch.samples)) if skip else 0
+    def _start_and_skip(self, number: int, offset: int) -> tuple[int, int]:
+        """Where to start reading to find a sample, and how many samples are before it there."""
+        return (offset, 0) if self._can_start_at(offset) else (0, number)
 
-    def _batches(self, shard: ShardItem, start: int, *, alone: bool = False) -> Generator[Gathered, None, None]:
-        """The samples of one shard, as many at a time as a window of the archive holds.
+    def _batches(
+        self, shard: ShardItem, start: int, skip: int, *, alone: bool = False
+    ) -> Generator[Gathered, None, None]:
+        """The samples of one shard after the first `skip`, as many at a time as a window of the archive holds.
 
         If one sample `alone` is read, a shard that cannot be read is an error whatever the handler returns, and what is
         before it is ignored. The handler still decides about members, as it did the first time.
         """
         lesson = _IndexWhileReading(self.handler, None if alone else self._lesson(shard, start))
         gatherer = self._gatherer(shard, 0 if alone else start, lesson.handler)
-        handler = reraise_exception if alone else self.handler
-        with closing(self._runs(shard, start)) as runs:
-            while True:
-                try:
-                    run = next(runs, None)
-                except Exception as error:
-                    _ask(handler, error)
-                    return  # without the sample that was being put together: it may lack members
-                batch, failure = Gathered([], []), None
-                if run is None:
-                    gatherer.finish(batch)
-                    lesson.finish()
-                else:
-                    lesson.feed(run)
-                    if not run.restartable:
-                        run = run._replace(offsets=[UNKNOWN] * len(run.offsets))
+        batch, failure = Gathered([], []), None
+        try:
+            with located(shard=shard["url"]), closing(self._open(shard, start)) as stream:
+                for run in read_runs(stream, start=start, **self._options(shard)):
                     try:
-                        gatherer.feed(run, batch)
+                        lesson.feed(run)
+                        gatherer.feed(run if run.restartable else _without_offsets(run), batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
                         failure = error
-                if batch.samples:
-                    yield batch
-                if failure is not None:
-                    raise failure
-                if run is None:
-                    return
+                    skip = batch.skip(skip)
+                    if batch.samples:
+                        yield batch
+                        batch = Gathered([], [])
+                    if failure is not None:
+                        break
+        except Exception as error:
+            _ask(reraise_exception if alone else self.handler, error)
+            return  # without the sample that was being put together: it may lack members
+        if failure is not None:
+            raise failure
+        gatherer.finish(batch)
+        lesson.finish()
+        batch.skip(skip)
+        if batch.samples:
+            yield batch
 
-    def _runs(self, shard: ShardItem, start: int) -> Generator[Run, None, None]:
-        with located(shard=shard["url"]), closing(self._open(shard, start)) as stream:
-            yield from read_runs(
-                stream,
-                start=start,
-                rename=choose(self.select_files, self.rename_files),
-                strict=self.strict,
-                concatenated=self.concatenated,
-                on_skip=_LinkWarning(shard["url"]),
-                limit=config.read("WDS_DECOMPRESS_LIMIT"),
-            )
+    def _options(self, shard: ShardItem) -> dict[str, Any]:
+        """How to read the archive."""
+        return {
+            "rename": choose(self.select_files, self.rename_files),
+            "strict": self.strict,
+            "concatenated": self.concatenated,
+            "on_skip": _LinkWarning(shard["url"]),
+            "limit": config.read("WDS_DECOMPRESS_LIMIT"),
+        }
 
     def _open(self, shard: ShardItem, start: int) -> Any:
         if "stream" in shard:
@@ -216,8 +207,8 @@ class ReadSamples(Source):
 
     def _names_before(self, shard: ShardItem, end: int) -> Iterator[str]:
         """The names of the members that begin before `end`."""
-        with closing(self._runs(shard, 0)) as runs:
-            for run in runs:
+        with located(shard=shard["url"]), closing(self._open(shard, 0)) as stream:
+            for run in read_runs(stream, **self._options(shard)):
                 if run.offsets and run.offsets[-1] >= end:
                     yield from run.names[: bisect_left(run.offsets, end)]
                     return
@@ -257,6 +248,10 @@ def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
     'nothing'
     """
     return ReadSamples(**options)([shard])
+
+
+def _without_offsets(run: Run) -> Run:
+    return run._replace(offsets=[UNKNOWN] * len(run.offsets))
 
 
 def _ask(handler: Handler, error: Exception) -> None:

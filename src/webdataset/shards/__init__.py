@@ -9,7 +9,8 @@ knows how many samples each shard has, and no more.
 * `_glob`        globs with braces on local files
 * `_shard_source`      what all sources of shards share: items, progress, passes
 * `_shard_list`        shards as given, in one fixed order, or in a new order each epoch
-* `_resampled`    shards with replacement; `resampled`, `non_empty`
+* `_resampled`    shards with replacement; `resampled`
+* `_non_empty`    refuses a stream without items
 * `_directory_shards`   the shards of a directory; claiming on request
 * `_yaml_spec`       YAML specs of several datasets
 * `_splitters`       who reads which shard, also where shards are fewer than readers
@@ -34,7 +35,8 @@ from ._mix_streams import (
     round_robin_longest,
     round_robin_shortest,
 )
-from ._resampled import NonEmpty, Resampled, ResampledShardList, ResampledShards, non_empty, resampled
+from ._non_empty import NonEmpty, non_empty
+from ._resampled import Resampled, ResampledShardList, ResampledShards, resampled
 from ._seed import make_seed, pytorch_worker_info, pytorch_worker_seed
 from ._shard_list import ShuffleShards, SimpleShardList, shard_order, shuffled_shards
 from ._shard_source import ShardSource, Taken

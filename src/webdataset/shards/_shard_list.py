@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
-from webdataset.order import Permutation
+from webdataset.order import permutation
 
 from ._expand import expand
 from ._shard_source import ShardSource, Taken, describe
@@ -24,7 +24,8 @@ def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
     >>> shard_order(5, seed=0, epoch=0), shard_order(5, seed=0, epoch=1)
     ([0, 2, 1, 3, 4], [2, 0, 4, 1, 3])
     """
-    return [int(number) for number in Permutation(shards, digest("shards", seed, epoch)).table()]
+    order: list[int] = permutation(shards, digest("shards", seed, epoch)).tolist()
+    return order
 
 
 @dataclass(repr=False, eq=False)  # not frozen: programs set `.seed` of a stage in place

@@ -22,17 +22,17 @@ class Taken(Progress):
         self.during = during
         self.taken = 0
         self.available = available
-        self._last: Json = None
+        self._last: str | None = None
 
     @property
     def origin(self) -> Json:
         """The address of the shard that was handed on last."""
-        return self._last
+        return None if self._last is None else url_as_json(self._last)
 
     def hand_on(self, url: str) -> dict[str, Any]:
         """Count one more and make its item; a source that may hand on a shard more than once gives it as `Drawn`."""
         self.taken += 1
-        self._last = url_as_json(url)
+        self._last = url
         return {"url": url}
 
     def save(self) -> Json:

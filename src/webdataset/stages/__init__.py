@@ -35,7 +35,7 @@ from ._cached import Cached
 from ._collate import collate_columns, combine_values, default_collation_fn, dict2tuple, tuple2dict
 from ._curry import FilterFunction, RestCurried, Uncurried, pipelinefilter
 from ._db_cache import DBCache
-from ._decode import Decode
+from ._decode import Decode, ImageOptions
 from ._detshuffle import DetShuffle
 from ._extract_keys import ExtractKeys
 from ._field_names import alternatives, getfirst, parse_field_spec
@@ -55,7 +55,7 @@ from ._repeatedly import guess_batchsize, repeatedly
 from ._rng import rng
 from ._rsample import RSample
 from ._select import Select
-from ._shuffle import Shuffle
+from ._shuffle import Shuffle, ShuffleOptions
 from ._slice import Slice
 from ._to_tuple import ToTuple
 from ._unbatched import Unbatched, Unlisted
@@ -97,6 +97,7 @@ __all__ = [
     "DetShuffle",
     "ExtractKeys",
     "FilterFunction",
+    "ImageOptions",
     "Info",
     "JoinColumns",
     "LMDBCached",
@@ -113,6 +114,7 @@ __all__ = [
     "RestCurried",
     "Select",
     "Shuffle",
+    "ShuffleOptions",
     "Slice",
     "ToTuple",
     "Unbatched",

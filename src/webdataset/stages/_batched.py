@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from webdataset.describe import Described
 from webdataset.flow import Pass, Resumable
 
-from ._buffers import Held
+from ._buffers import Buffer
 from ._check_arguments import require_callable, require_count
 from ._collate import default_collation_fn
 
@@ -48,11 +48,11 @@ class Batched(Described, Resumable):
         """Full batches, and a last one that is not full unless it is left out."""
         return -(-items // self.batchsize) if self.partial else items // self.batchsize
 
-    def start(self, during: Pass) -> Held:
+    def start(self, during: Pass) -> Buffer:
         """Nothing held."""
-        return Held()
+        return Buffer()
 
-    def run(self, items: Iterator[Any], at: Held, /) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], at: Buffer, /) -> Iterator[Any]:
         """Collect and hand on."""
         size, collate, above = self.batchsize, self.collation_fn, at.upstream
         held, origins = at.items, at.origins
@@ -105,11 +105,11 @@ class Listed(Described, Resumable):
         """Full batches, and a last one that is not full unless it is left out."""
         return -(-items // self.batchsize) if self.partial else items // self.batchsize
 
-    def start(self, during: Pass) -> Held:
+    def start(self, during: Pass) -> Buffer:
         """Nothing held."""
-        return Held()
+        return Buffer()
 
-    def run(self, items: Iterator[Any], at: Held, /) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], at: Buffer, /) -> Iterator[Any]:
         """Collect and hand on."""
         return Batched(self.batchsize, None, self.partial).run(items, at)
 

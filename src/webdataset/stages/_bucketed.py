@@ -55,7 +55,10 @@ class Bucketed(Described, Resumable):
         object.__setattr__(self, "boundaries", boundaries)
         sizes = self.batchsize if isinstance(self.batchsize, list | tuple) else [self.batchsize] * (len(boundaries) + 1)
         if len(sizes) != len(boundaries) + 1:
-            raise SpecError(f"bucketed(): {len(sizes)} batch sizes for {len(boundaries) + 1} buckets")
+            raise SpecError(
+                f"bucketed(): {len(sizes)} batch sizes for {len(boundaries) + 1} buckets",
+                hint="give one size per bucket",
+            )
         object.__setattr__(
             self, "batchsize", tuple(require_count("bucketed", "batchsize", size, least=1) for size in sizes)
         )

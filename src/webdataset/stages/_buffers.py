@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from webdataset.flow import Json, Recall
 
 
-class Handed(Progress):
+class LastOrigin(Progress):
     """A progress that says for itself where the item that was handed on last came from."""
 
     handed: Json = None
@@ -26,10 +26,10 @@ class Handed(Progress):
         return self.upstream.origin if self.upstream is not None else None
 
 
-class Held(Handed):
+class Buffer(LastOrigin):
     """Items taken and not handed on, in one list, with their origins.
 
-    >>> at = Held()
+    >>> at = Buffer()
     >>> at.take("a")
     >>> at.items
     ['a']
@@ -61,7 +61,7 @@ class Held(Handed):
         self.items = [recall(origin) for origin in self.origins]
 
 
-class Grouped(Handed):
+class Grouped(LastOrigin):
     """Items taken and not handed on, in several lists.
 
     >>> at = Grouped(2)

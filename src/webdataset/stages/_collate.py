@@ -50,7 +50,7 @@ def collate_columns(samples: Sequence[Any], combine: Combine) -> Any:
     ([1, 2], ['a', 'b'])
     """
     if not samples:
-        raise CollationError("a batch of no samples cannot be collated")
+        raise CollationError("a batch of no samples cannot be collated", hint="give at least one sample")
     first = samples[0]
     if isinstance(first, dict):
         columns = _dict_columns(samples, list(first))
@@ -132,7 +132,8 @@ def _require_rows(samples: Sequence[Any], length: int) -> None:
         if not isinstance(sample, tuple | list) or len(sample) != length:
             found = f"{len(sample)} values" if isinstance(sample, tuple | list) else f"a {type(sample).__name__}"
             raise CollationError(
-                f"the samples of a batch differ: {length} values in the first, {found} in number {number}"
+                f"the samples of a batch differ: {length} values in the first, {found} in number {number}",
+                hint="give all samples the same fields, with .to_tuple or .select",
             )
 
 

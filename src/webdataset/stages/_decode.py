@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
 from webdataset.describe import Described, call
 from webdataset.errors import SpecError
@@ -19,6 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from webdataset.codecs import Decoder  # loaded when something is decoded: 15 ms of the first sample
+
+
+class ImageOptions(TypedDict, total=False):
+    """How `decode` crops and resizes images: the options of `decode_image`."""
+
+    size: int | tuple[int, int]
+    crop: Literal["random", "window", "center"] | None
+    flip: float
+    scale: tuple[float, float]
+    ratio: tuple[float, float]
+    resize: int | None
+    antialias: bool
+    interpolation: Literal["bilinear", "nearest"]
+    normalize: Any
+    layout: Literal["hwc", "chw"] | None
+    oversample: float | None
+    extensions: Iterable[str]
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -60,7 +77,7 @@ class Decode(Described, PerItem):
         only: str | Iterable[str] | None = None,
         partial: bool = False,
         handler: Handler = reraise_exception,
-        **image: Any,
+        **image: Unpack[ImageOptions],
     ) -> None:
         require_callable("decode", handler=handler)
         _check_image_options(handlers, image)
@@ -105,7 +122,7 @@ def _names(only: Any) -> tuple[str, ...]:
     return tuple(only)
 
 
-def _check_image_options(handlers: tuple[Any, ...], image: dict[str, Any]) -> None:
+def _check_image_options(handlers: tuple[Any, ...], image: Mapping[str, Any]) -> None:
     from webdataset.codecs import DecodeImage
 
     unknown = image.keys() - {field.name for field in fields(DecodeImage)}

@@ -71,7 +71,7 @@ def transform_with(sample: Any, transformers: Sequence[Callable[[Any], Any] | No
     if not transformers:
         return sample
     if len(transformers) > len(sample):
-        raise SpecError(f"{len(transformers)} transformers for {len(sample)} values")
+        raise SpecError(f"{len(transformers)} transformers for {len(sample)} values", hint="give at most one per value")
     result = list(sample)
     for index, function in enumerate(transformers):
         if function is not None:

@@ -89,7 +89,7 @@ class Packed(Described, Resumable):
     def __post_init__(self) -> None:
         fields = (self.fields,) if isinstance(self.fields, str) else tuple(self.fields)
         if not fields:
-            raise SpecError("packed() was given no fields")
+            raise SpecError("packed() was given no fields", hint='for example packed("tokens", size=2048)')
         object.__setattr__(self, "fields", fields)
         object.__setattr__(self, "size", require_count("packed", "size", self.size, least=1))
         object.__setattr__(self, "rows", require_count("packed", "rows", self.rows, least=1))
@@ -158,7 +158,11 @@ class Packed(Described, Resumable):
     def _checked_length(self, sample: Any) -> int:
         lengths = {field: self._length_of(sample, field) for field in self.fields}
         if len(set(lengths.values())) > 1:
-            raise CollationError(f"fields of one sample differ in length: {lengths}", Where(key=key_of(sample)))
+            raise CollationError(
+                f"fields of one sample differ in length: {lengths}",
+                Where(key=key_of(sample)),
+                hint="pack only fields that have one value per token",
+            )
         length = self._length(sample)
         if length > self.size and self.overlong == "error":
             raise CollationError(

@@ -56,7 +56,10 @@ class PaddedCollation(Described):
             return combine_values(column)
         if len({value.ndim for value in column}) > 1:
             shapes = ", ".join(sorted({str(tuple(value.shape)) for value in column}))
-            raise CollationError(f"arrays with different numbers of axes cannot be padded: {shapes} in {name!r}")
+            raise CollationError(
+                f"arrays with different numbers of axes cannot be padded: {shapes} in {name!r}",
+                hint="make them equal in a .map before",
+            )
         padded = self._pad(column, self.value.get(name, 0) if isinstance(self.value, Mapping) else self.value)
         return (padded, np.array([len(value) for value in column])) if self.lengths else padded
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import StateError
 
-from ._buffers import Handed
+from ._buffers import LastOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +67,7 @@ class Store(ABC):
         """The recording is complete; `whole` if the stream came to its end, and not to a limit."""
 
 
-class Played(Handed):
+class Played(LastOrigin):
     """How many samples were handed on, and whether they came out of the recording."""
 
     def __init__(self, during: Pass) -> None:

@@ -58,7 +58,7 @@ class RenameKeys(Described, PerItem):
         require_callable("rename_keys", handler=handler)
         rules = (*args, *kw.items())
         if not all(isinstance(rule, tuple | list) and len(rule) == 2 for rule in rules):
-            raise SpecError(f"rename_keys{args}: a rule is a pair (new name, pattern)")
+            raise SpecError(f"rename_keys{args}: expected pairs (new name, pattern)")
         object.__setattr__(self, "rules", tuple((new, pattern) for new, pattern in rules))
         object.__setattr__(self, "keep_unselected", keep_unselected)
         object.__setattr__(self, "must_match", must_match)

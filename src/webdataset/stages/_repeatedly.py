@@ -41,7 +41,7 @@ def repeatedly(
     """
     for name, limit in {"nepochs": nepochs, "nbatches": nbatches, "nsamples": nsamples}.items():
         if limit is not None and limit < 0:
-            raise SpecError(f"repeatedly({name}={limit}): limits cannot be negative")
+            raise SpecError(f"repeatedly({name}={limit}): limits must be at least 0")
     return _repeat(source, nepochs, nbatches, nsamples, batchsize)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable, digest
 
-from ._buffers import Held, recallable
+from ._buffers import Buffer, recallable
 from ._check_arguments import require_count
 from ._random_draws import Draws, GivenDraws
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from webdataset.handlers import Handler
 
 
-class Reservoir(Held):
+class Reservoir(Buffer):
     """A buffer, and the draws that empty it."""
 
     def __init__(self, draws: Draws | GivenDraws) -> None:
@@ -47,6 +47,15 @@ class Reservoir(Held):
         """Fill the buffer again."""
         super().load(saved, recall)
         self.draws.load(saved["draws"])
+
+
+class ShuffleOptions(TypedDict, total=False):
+    """The options of `shuffle` besides the size of the buffer."""
+
+    initial: int
+    rng: Any
+    seed: int | None
+    handler: Handler | None
 
 
 @dataclass(frozen=True, repr=False)

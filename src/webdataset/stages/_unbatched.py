@@ -10,7 +10,7 @@ from webdataset.describe import Described
 from webdataset.errors import CollationError, StageError
 from webdataset.flow import Pass, Resumable
 
-from ._buffers import Handed, recallable
+from ._buffers import LastOrigin, recallable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from webdataset.flow import Json, Recall
 
 
-class Opened(Handed):
+class Opened(LastOrigin):
     """The batch whose rows are being handed on: where it came from, and how many rows are gone."""
 
     def __init__(self) -> None:
@@ -134,7 +134,10 @@ def _transposed(columns: list[Any], names: list[Any]) -> list[tuple[Any, ...]]:
     except TypeError as error:
         raise CollationError("a column of the batch has no length", hint="drop it, or repeat it per row") from error
     if len(set(lengths.values())) > 1:
-        raise CollationError(f"the columns of the batch have different lengths: {lengths}")
+        raise CollationError(
+            f"the columns of the batch have different lengths: {lengths}",
+            hint="drop columns that are not one value per sample",
+        )
     # Not zip: iterating a tensor is slower than indexing it.
     return [tuple([column[row] for column in columns]) for row in range(max(lengths.values(), default=0))]
 

@@ -135,9 +135,9 @@ class HttpBody(Body):
         self.ranged = response.status == 206
         self.complete = bool(getattr(response, "chunked", False))
         if self.ranged:
-            self.start, self._stop, self.size = _content_range(response.headers.get("Content-Range", ""), asked)
+            self.start, _, self.size = _content_range(response.headers.get("Content-Range", ""), asked)
         else:
-            self.start, self._stop = 0, None
+            self.start = 0
             length = response.headers.get("Content-Length", "")
             self.size = int(length) if length.isdigit() else None
 

@@ -229,22 +229,25 @@ def explained(path: str) -> Iterator[None]:
     Traceback (most recent call last):
     webdataset.errors.ShardNotFound: file not found – a.tar – check the name and the directory
     """
-    where = Where(shard=path)
     try:
         yield
     except StoreError:
         raise
     except FileNotFoundError as error:
-        raise ShardNotFound("file not found", where, hint="check the name and the directory") from error
+        raise ShardNotFound("file not found", Where(shard=path), hint="check the name and the directory") from error
     except PermissionError as error:
         raise AccessDenied(
-            "permission denied", where, hint="check the owner and mode of the file and its directory"
+            "permission denied", Where(shard=path), hint="check the owner and mode of the file and its directory"
         ) from error
     except IsADirectoryError as error:
-        raise StoreError("this is a directory", where, hint="add / at the end to name the files in it") from error
+        raise StoreError(
+            "this is a directory", Where(shard=path), hint="add / at the end to name the files in it"
+        ) from error
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise StoreError("the disk is full", where, hint="free some space or write elsewhere") from error
+            raise StoreError(
+                "the disk is full", Where(shard=path), hint="free some space or write elsewhere"
+            ) from error
         if error.errno == errno.EROFS:
-            raise AccessDenied("the file system is read-only", where, hint="write elsewhere") from error
-        raise StoreError(f"the operating system reports: {error.strerror or error}", where) from error
+            raise AccessDenied("the file system is read-only", Where(shard=path), hint="write elsewhere") from error
+        raise StoreError(f"the operating system reports: {error.strerror or error}", Where(shard=path)) from error

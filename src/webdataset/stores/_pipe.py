@@ -85,7 +85,7 @@ class Pipe(Stream):
 
     def fill(self, view: memoryview) -> int:
         if self.mode != "rb":
-            raise SpecError("this pipe is open for writing, not for reading", Where(shard=self._name()))
+            raise SpecError("expected a pipe for reading, got one for writing", Where(shard=self._name()))
         if self.status is not None:
             self._check()  # a failed command fails again: this is not the end of the data
             return 0
@@ -97,7 +97,7 @@ class Pipe(Stream):
 
     def write(self, data: Any, /) -> int:
         if self.mode != "wb":
-            raise SpecError("this pipe is open for reading, not for writing", Where(shard=self._name()))
+            raise SpecError("expected a pipe for writing, got one for reading", Where(shard=self._name()))
         try:
             count = self.stream.write(data)
         except BrokenPipeError:

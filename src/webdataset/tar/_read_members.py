@@ -164,7 +164,7 @@ def read_runs(
         blocks = Blocks(Unpacked(blocks, kind, limit=limit), window=window)
     # What is not compressed is no larger than what was read. What is could be large out of a few bytes.
     reader = _Reader(blocks, rename, on_skip, strict=strict, largest=None if kind is None else limit)
-    yield from reader.runs(concatenated=concatenated)
+    return reader.runs(concatenated=concatenated)
 
 
 def read_headers(data: bytes, start: int = 0) -> Iterator[tuple[Header, int]]:
@@ -243,27 +243,23 @@ class _Reader:
         """The next plain members that are in the window; if the first is not, the window moves on to it."""
         if self._extensions.matter:
             return None
-        run = self._in_window()
-        if run is None and self._blocks.extend():
-            run = self._in_window()
-        return run if run is None or self._rename is None else _renamed(run, self._rename)
-
-    def _in_window(self) -> Run | None:
-        blocks = self._blocks
-        names, offsets, starts, stops = self._walked() if blocks.mean >= _WORTH_WALKING else self._scanned_run()
+        blocks, columns = self._blocks, self._find_plain()
+        if not columns[0] and blocks.extend():
+            columns = self._find_plain()
+        names, offsets, starts, stops = columns
         if not names:
             return None
         length = stops[-1] + -(stops[-1] - starts[-1]) % BLOCK - blocks.at
         blocks.skip(length)
         blocks.mean = length / len(names)
-        return Run(blocks.base, self._restartable, blocks.data, names, offsets, starts, stops)
+        run = Run(blocks.base, self._restartable, blocks.data, names, offsets, starts, stops)
+        return run if self._rename is None else _renamed(run, self._rename)
 
-    def _walked(self) -> Columns:
+    def _find_plain(self) -> Columns:
+        """The plain members from here on that are in the window."""
         blocks = self._blocks
-        return walk(blocks.data, blocks.at, blocks.end, blocks.base)
-
-    def _scanned_run(self) -> Columns:
-        blocks = self._blocks
+        if blocks.mean >= _WORTH_WALKING:
+            return walk(blocks.data, blocks.at, blocks.end, blocks.base)
         if blocks.fills != self._scanned:
             worth = blocks.end - blocks.at >= _WORTH_SCANNING
             table = Table(blocks.data, blocks.at, blocks.base, blocks.end) if worth else None

@@ -44,7 +44,15 @@ class Table:
 
     def __init__(self, window: bytes | mmap, origin: int = 0, base: int = 0, end: int | None = None) -> None:
         end = len(window) if end is None else end
-        at, rows, sizes = _plain_headers(window, origin, end)
+        count = (end - origin) // BLOCK
+        found = find_headers(window, origin, count)
+        blocks = np.frombuffer(window, np.uint8, count * BLOCK, origin).reshape(count, BLOCK)
+        rows = blocks.take(found, axis=0)
+        sizes, plain = plain_sizes(rows, block_sums(rows))
+        plain &= ((rows[:, TYPE] == _REGULAR) | (rows[:, TYPE] == _PAX)) & (rows[:, PREFIX] == 0)
+        if not plain.all():
+            found, rows, sizes = found[plain], rows[plain], sizes[plain]
+        at = origin + found * BLOCK
         ends = at + BLOCK + (sizes + BLOCK - 1 & -BLOCK)
         offsets = at
         pax = rows[:, TYPE] == _PAX
@@ -73,20 +81,6 @@ class Table:
             return columns
         names, offsets, starts, stops = columns
         return names[first:end], offsets[first:end], starts[first:end], stops[first:end]
-
-
-def _plain_headers(window: bytes | mmap, origin: int, end: int) -> tuple[Ints, Bytes, Ints]:
-    """Positions, blocks and payload sizes of everything that is a plain header by itself."""
-    count = (end - origin) // BLOCK
-    found = find_headers(window, origin, count)
-    blocks = np.frombuffer(window, np.uint8, count * BLOCK, origin).reshape(count, BLOCK)
-    rows = blocks.take(found, axis=0)
-    sizes, plain = plain_sizes(rows, block_sums(rows))
-    kinds = rows[:, TYPE]
-    plain &= ((kinds == _REGULAR) | (kinds == _PAX)) & (rows[:, PREFIX] == 0)
-    if not plain.all():
-        found, rows, sizes = found[plain], rows[plain], sizes[plain]
-    return origin + found * BLOCK, rows, sizes
 
 
 def _starts_with_times(window: bytes | mmap, at: Ints, sizes: Ints, ends: Ints, pax: Bools) -> Ints:

@@ -112,7 +112,7 @@ def encode_header(
         if template is not None:
             return template.fill(path, b"%011o\0" % size)
     if size < 0:
-        raise SpecError(f"size={size} is negative", Where(member=name))
+        raise SpecError(f"expected a size of at least 0, got {size}", Where(member=name))
     owner = _Owner(mode, mtime, uid, gid, uname, gname)
     dialect = _find_dialect(path, size, owner, format)
     if dialect == "gnu":
@@ -127,7 +127,9 @@ def _encode_path(name: str) -> bytes:
     try:
         path = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise EncodingError("the name is not valid Unicode", Where(member=ascii(name))) from error
+        raise EncodingError(
+            "the name is not valid Unicode", Where(member=ascii(name)), hint="choose another key or field name"
+        ) from error
     if not path or path[-1] == 47 or 0 in path:
         raise EncodingError(
             "a file in a tar archive cannot have this name",
@@ -169,7 +171,7 @@ def _check(owner: _Owner) -> None:
     for name in ("uname", "gname"):
         value = getattr(owner, name)
         if not isinstance(value, str) or "\0" in value:
-            raise SpecError(f"{name}={value!r} is not a valid user or group name")
+            raise SpecError(f"{name}={value!r} is not a valid user or group name", hint="give text without NULs")
 
 
 def _has_short_names(owner: _Owner) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from webdataset import stores
 from webdataset.errors import FormatError, SpecError, Where
 from webdataset.flow import digest
-from webdataset.order import Permutation
+from webdataset.order import permutation
 from webdataset.shards import is_shard_name
 
 from ._count_samples import even_counts
@@ -189,7 +189,7 @@ def _present(entries: list[Entry], policy: str, failed: list[Failure]) -> list[E
 
 
 def _shuffled(entries: list[Entry], seed: int) -> list[Entry]:
-    order = Permutation(len(entries), digest("create", seed)).table() if entries else ()
+    order = permutation(len(entries), digest("create", seed)) if entries else ()
     return [entries[int(number)] for number in order]
 
 

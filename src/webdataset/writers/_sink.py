@@ -138,5 +138,9 @@ class Sink:
             if not isinstance(written, int):
                 return  # some streams do not say how much they wrote; these write all
             if written == 0:
-                raise StoreError("the stream does not accept more bytes", Where(shard=self.name))
+                raise StoreError(
+                    "the stream does not accept more bytes",
+                    Where(shard=self.name),
+                    hint="check the limits of the target",
+                )
             data = data[written:]  # raw streams may write less than they are given

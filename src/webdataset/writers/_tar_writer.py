@@ -215,7 +215,9 @@ class TarWriter:
                 hint="give every sample a key of its own, or use strict=False",
             )
         if not fields:
-            raise EncodingError("the sample has no fields, so nothing of it would be written")
+            raise EncodingError(
+                "the sample has no fields, so nothing of it would be written", hint="give it at least one field"
+            )
 
     def _lay_out(
         self, key: str, fields: list[tuple[str, bytes]]

@@ -11,7 +11,7 @@ from webdataset.stores import is_local, redacted
 
 
 class WriterLock:
-    """Held from the first byte of an archive to its publication. A second writer of the same name is refused.
+    """Buffer from the first byte of an archive to its publication. A second writer of the same name is refused.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/a.tar"

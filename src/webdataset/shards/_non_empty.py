@@ -1,0 +1,81 @@
+"""A stage that refuses a stream without items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from webdataset.errors import SpecError
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+
+
+class AnyItem(Progress):
+    """Whether there was an item in this pass."""
+
+    def __init__(self, during: Pass) -> None:
+        self.during = during
+        self.any = False
+
+    def note(self, item: Any) -> Any:
+        """The item: there was one."""
+        self.any = True
+        return item
+
+    def save(self) -> Json:
+        """True if there was an item."""
+        return self.any
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Become what was saved."""
+        self.any = bool(saved)
+
+
+class _ClosingChain(chain[Any]):
+    """A chain that can be closed as the generator in it; in C, so that an item costs nothing."""
+
+    source: Any
+
+    def close(self) -> None:
+        close = getattr(self.source, "close", None)
+        if close is not None:
+            close()
+
+
+@dataclass(frozen=True)
+class NonEmpty(Resumable):
+    """Hand everything on, and refuse a stream without items.
+
+    >>> list(non_empty(iter([1, 2])))
+    [1, 2]
+    >>> list(non_empty(iter([])))
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: the stream is empty – check the shards, the splitters and the filters before this stage
+    """
+
+    def count(self, items: int) -> int:
+        """As many as come in."""
+        return items
+
+    def start(self, during: Pass) -> AnyItem:
+        """No item yet."""
+        return AnyItem(during)
+
+    def run(self, items: Iterator[Any], at: AnyItem, /) -> Iterator[Any]:
+        """Note the first item, hand on the others, check at the end."""
+        checked = _ClosingChain(map(at.note, islice(items, 1)), items, self._check(at))
+        checked.source = items
+        return checked
+
+    def _check(self, at: AnyItem) -> Iterator[Any]:
+        if not at.any:
+            self.refuse(at.during)
+        yield from ()
+
+    def refuse(self, during: Pass) -> None:
+        """There was no item."""
+        raise SpecError("the stream is empty", hint="check the shards, the splitters and the filters before this stage")
+
+
+non_empty = NonEmpty()
