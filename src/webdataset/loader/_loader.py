@@ -43,7 +43,7 @@ class WebLoader(DataPipeline, FluidInterface):
     `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every
     number of threads, and the same as from processes. torch is not needed; where it is installed, arrays become
     tensors and tuples lists, as in its `DataLoader`, unless `collate_fn=` says otherwise
-    (docs/decisions/0012-same-items.md).
+    (docs/decisions/0013-same-items.md).
 
     Either way `state_dict()` tells where the item that was handed on last left the dataset.
 
