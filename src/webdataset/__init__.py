@@ -161,6 +161,7 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.stages import unbatched as unbatched
     from webdataset.stages import unlisted as unlisted
     from webdataset.stages import xdecode as xdecode
+    from webdataset.tools import map_shards as map_shards
     from webdataset.writers import ShardWriter as ShardWriter
     from webdataset.writers import TarWriter as TarWriter
 
@@ -206,6 +207,7 @@ _HOME = {
         "xdecode"
     ),
     "webdataset.tariterators": ("group_by_keys tar_file_expander tarfile_samples tarfile_to_samples url_opener"),
+    "webdataset.tools": ("map_shards"),
     "webdataset.writers": ("ShardWriter TarWriter"),
 }
 _MODULES = (

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from webdataset.errors import FormatError, SpecError, StaleIndex, located
+from webdataset.errors import FormatError, SpecError, StaleIndex, Where, located
 
 from ._build_index import build_index
 from ._description import Description
@@ -161,6 +161,14 @@ class IndexedShards(Sequence[Any]):
             first = next((self._shards.index(shard).key(0) for shard in range(len(self._shards.urls))), None)
             keys = "their index stores no keys" if first is None else f"the first one is {first!r}"
             raise KeyError(f"there is no sample {key!r} among these {len(self):,}; {keys}") from None
+
+    def keys(self) -> Iterator[str]:
+        """The keys of all samples of all shards, in order; no sample is read."""
+        for shard, url in enumerate(self._shards.urls):
+            index = self._shards.index(shard)
+            if len(index) and not len(index.keys):
+                raise FormatError("the index of this shard has no keys", Where(shard=url), hint="index it again")
+            yield from index.keys
 
     def where(self, number: int) -> SampleLocation:
         """Shard, key and byte ranges of a sample, without reading it."""

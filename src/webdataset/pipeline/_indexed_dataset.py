@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from webdataset import index as offsets
 from webdataset import shards
 from webdataset.errors import SpecError
+from webdataset.flow import Pass
 from webdataset.index import Description, read_description
+from webdataset.plan import JoinFields, described_joins
 
-from ._index_options import check_fields
+from ._index_options import check_fields, is_description
 
 
 class IndexedDataset(offsets.IndexedShards):
@@ -53,7 +56,9 @@ class IndexedDataset(offsets.IndexedShards):
     ) -> None:
         check_fields(fields)
         place = None if index is None else os.fspath(index)
-        super().__init__(named_shards(urls), fields=fields, index=place, transform=transform, lazy=lazy, keep=keep)
+        functions = (*_joins(urls), *(() if transform is None else (transform,)))
+        after = _InTurn(functions) if functions else None
+        super().__init__(named_shards(urls), fields=fields, index=place, transform=after, lazy=lazy, keep=keep)
 
     def decode(self, *handlers: Any, **options: Any) -> Self:
         """The same samples with decoded fields; takes what `wds.decode` takes for a sample."""
@@ -62,6 +67,31 @@ class IndexedDataset(offsets.IndexedShards):
         from webdataset.codecs import Decoder
 
         return self.map(Decoder(list(handlers), **options))
+
+
+@dataclass(frozen=True)
+class _InTurn:
+    """One function after the other."""
+
+    functions: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, sample: Any) -> Any:
+        for function in self.functions:
+            sample = function(sample)
+        return sample
+
+
+def _joins(urls: Any) -> list[Callable[[Any], Any]]:
+    """The functions that add the fields of other shards, where a description names some."""
+    if not is_description(urls):
+        return []
+    stages = described_joins(read_description(urls), str(urls).rpartition("/")[0])
+    if not all(isinstance(stage, JoinFields) for stage in stages):
+        raise SpecError(
+            f"{urls} leaves out samples that are missing in the joined shards, so its samples have no fixed numbers",
+            hint='read it with WebDataset, or describe it again with missing="keep"',
+        )
+    return [stage.function(Pass()) for stage in stages]
 
 
 def named_shards(urls: Any) -> list[str] | Description:

@@ -14,7 +14,7 @@ from webdataset.errors import SpecError
 from webdataset.flow import Pass, Progress, Resumable
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import read_description
-from webdataset.plan import ReadPlanned
+from webdataset.plan import ReadPlanned, described_joins
 from webdataset.samples import ReadSamples
 
 from ._fluid import FluidInterface
@@ -170,6 +170,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                 ),
                 CheckEmpty() if empty_check else None,
             )
+        for join in _joins(urls):
+            self.append(join)
         if repeat:
             self.repetitions = ENDLESS
         if length is not None:
@@ -216,6 +218,13 @@ def _indexed(urls: Any, wishes: Wishes, hindrance: str | None) -> Any:
 def _plain(urls: Any) -> Any:
     """The shards of a description, for reading without an index."""
     return read_description(urls).urls if is_description(urls) else urls
+
+
+def _joins(urls: Any) -> list[Any]:
+    """The stages that add the fields of other shards, where a description names some."""
+    if not is_description(urls):
+        return []
+    return described_joins(read_description(urls), str(urls).rpartition("/")[0])
 
 
 def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:

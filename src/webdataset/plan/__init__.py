@@ -4,9 +4,11 @@
 * `_plan_progress`  how far a reader is in its part of an epoch
 * `_plan_state`     how far all readers are: the typed value of a checkpoint
 * `_stage_analysis` what the stages after a plan mean for its steps, its state and its length
+* `_join_fields`    fields of other shards, added by key
 * `_shuffle_report` how well an order mixes, in numbers
 """
 
+from ._join_fields import JOIN, MISSING, ByKey, JoinFields, described_joins, join_stages
 from ._plan_progress import PlanProgress
 from ._plan_state import PlanState, join_ranks, join_workers
 from ._read_planned import ReadPlanned
@@ -14,14 +16,20 @@ from ._shuffle_report import Mixing, ShuffleReport, shuffle_report
 from ._stage_analysis import count_items, is_even_chain, may_drop, step_size
 
 __all__ = [
+    "JOIN",
+    "MISSING",
+    "ByKey",
+    "JoinFields",
     "Mixing",
     "PlanProgress",
     "PlanState",
     "ReadPlanned",
     "ShuffleReport",
     "count_items",
+    "described_joins",
     "is_even_chain",
     "join_ranks",
+    "join_stages",
     "join_workers",
     "may_drop",
     "shuffle_report",

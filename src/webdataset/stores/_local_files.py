@@ -25,7 +25,7 @@ from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 # Tar headers are small and many; one system call per megabyte is enough.
 _WRITE_BUFFER = 1 << 20
@@ -169,11 +169,21 @@ def _temporary_name(path: str) -> str:
 def _sweep(path: str) -> None:
     """Remove temporary files of writers of this target that were killed."""
     folder, name = os.path.split(path)
-    ours = re.compile(rf"{re.escape(f'.{name[:180]}.{_host()}')}-(\d+)-[0-9a-f]{{8}}\.part")
-    for entry in os.listdir(folder or "."):
-        found = ours.fullmatch(entry)
-        if found and not process_lives(int(found[1])):
-            _remove_unlocked(os.path.join(folder, entry))
+    sweep_folder(folder, {name})
+
+
+def sweep_folder(folder: str, names: Collection[str]) -> None:
+    """Remove what writers of these files of a folder left behind when they were killed.
+
+    >>> sweep_folder("/nowhere", {"a.tar"})
+    """
+    kept = {name[:180] for name in names}
+    ours = re.compile(rf"\.(.+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
+    with suppress(FileNotFoundError):
+        for entry in os.listdir(folder or "."):
+            found = ours.fullmatch(entry)
+            if found and found[1] in kept and not process_lives(int(found[2])):
+                _remove_unlocked(os.path.join(folder, entry))
 
 
 def process_lives(process: object) -> bool:

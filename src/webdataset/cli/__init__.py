@@ -1,0 +1,18 @@
+"""The command `wds`. Arguments come in; each verb parses them, calls its function in `tools`, and prints the result.
+
+Only this package prints. Modules of verbs import `webdataset.tools` inside their functions, so that `wds --help` is
+quick.
+
+    _main             the group of verbs, loaded when they are used
+    _output           what all verbs share: reports, progress bars, errors, exit codes
+    _options          options that several verbs have, and how a report reads
+    _tarproc_commands `tarcats`, `tarsplit`, `tarsort`, `tarproc`, `tarmix`, `tsv2tar`, `lines2tar`
+    _tarp_commands    `tarp`
+One verb each:
+    _create_command  _cat_command  _split_command  _select_command  _partition_command  _sort_command
+    _shuffle_command  _join_command  _rename_command  _recode_command  _proc_command  _mix_command
+"""
+
+from ._main import main
+
+__all__ = ["main"]

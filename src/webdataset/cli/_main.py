@@ -1,0 +1,83 @@
+"""`wds`: the verbs, each loaded when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+from typing import Any
+
+import click
+
+# verb → the module of this package that defines it as `command`.
+VERBS: dict[str, str] = {
+    "create": "_create_command",
+    "cat": "_cat_command",
+    "split": "_split_command",
+    "reshard": "_split_command",
+    "select": "_select_command",
+    "partition": "_partition_command",
+    "sort": "_sort_command",
+    "shuffle": "_shuffle_command",
+    "join": "_join_command",
+    "rename": "_rename_command",
+    "recode": "_recode_command",
+    "proc": "_proc_command",
+    "mix": "_mix_command",
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a verb."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"{__package__}.{VERBS[cmd_name]}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the closest verb when there is no such verb."""
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], VERBS, n=1)
+            remedy = f"Did you mean {close[0]!r}?" if close else "wds --help lists the verbs."
+            ctx.fail(f"There is no verb {args[0]!r}. {remedy}")
+        return super().resolve_command(ctx, args)
+
+
+def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        import webdataset
+
+        click.echo(webdataset.__version__)
+        ctx.exit()
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def wds() -> None:
+    """Make, change, check and query datasets of tar shards.
+
+    Inputs and outputs are paths or URLs; '-' is standard input or output. Shell completion:
+    eval "$(_WDS_COMPLETE=bash_source wds)".
+    """
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command; the entry point of `wds`."""
+    signal.signal(signal.SIGTERM, _terminate)
+    return wds.main(args=arguments, prog_name="wds")
+
+
+def _terminate(number: int, _frame: Any) -> None:
+    """End as by an interrupt: what is being written is removed on the way out."""
+    signal.signal(number, signal.SIG_IGN)  # another one would interrupt the cleaning up
+    raise SystemExit(128 + number)

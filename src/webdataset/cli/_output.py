@@ -1,0 +1,181 @@
+"""What all verbs share: options, reports, progress bars, errors as one sentence, exit codes.
+
+Exit codes: 0 success, 1 the work failed or is incomplete, 2 wrong usage, 130 interrupted, 141 the reader of our
+standard output went away. Data and `--json` go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+Advance = Callable[[int], None]
+
+
+@dataclasses.dataclass
+class Console:
+    """How the verb that runs now speaks to its user."""
+
+    as_json: bool = False
+    quiet: bool = False
+    verbose: int = 0
+    traceback: bool = False
+    stdout_is_taken: bool = False  # data goes there, so a report must not
+
+    def say(self, text: str) -> None:
+        """A line for the user, on standard error."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def warn(self, text: str) -> None:
+        """A line that also a quiet run shows."""
+        click.echo(text, err=True)
+
+    def result(self, value: Any, text: str | None = None) -> None:
+        """The result: as JSON if that was asked for, else the text.
+
+        Args:
+            value: a dataclass, or anything that JSON knows.
+            text: what a person reads; it is the report of a verb whose output is elsewhere, so it goes to stderr.
+        """
+        if self.as_json:
+            click.echo(json.dumps(as_jsonable(value)), err=self.stdout_is_taken)
+        elif text is not None:
+            self.say(text)
+
+    @contextmanager
+    def progress(self, unit: str, total: int | None = None) -> Iterator[Advance]:
+        """A progress bar on standard error, where that is a terminal; hands out the function that advances it.
+
+        The bar may be advanced from any thread.
+        """
+        if self.quiet or self.as_json or not sys.stderr.isatty():
+            yield lambda _count: None
+            return
+        from tqdm import tqdm
+
+        class Bar(tqdm):  # type: ignore[type-arg,misc,unused-ignore]  # tqdm has no types
+            monitor_interval = 0  # its monitor is a thread that never ends
+
+        with Bar(total=total, unit=f" {unit}", file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
+            yield bar.update
+
+
+def console() -> Console:
+    """The console of the verb that runs now."""
+    found = click.get_current_context().obj
+    return found if isinstance(found, Console) else Console()
+
+
+def as_jsonable(value: Any) -> Any:
+    """A value as JSON knows it: dataclasses and named tuples as objects, bytes as text.
+
+    >>> from pathlib import Path
+    >>> as_jsonable({"a": (Path("x"), b"y")})
+    {'a': ['x', 'y']}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: as_jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if hasattr(value, "_asdict"):
+        return as_jsonable(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(key): as_jsonable(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [as_jsonable(entry) for entry in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+_SHARED: tuple[tuple[list[str], dict[str, Any]], ...] = (
+    (["--json", "as_json"], {"is_flag": True, "help": "Print the result as JSON."}),
+    (["-q", "--quiet"], {"is_flag": True, "help": "Show no progress and no report."}),
+    (["-v", "--verbose"], {"count": True, "help": "Log more; -vv also shows tracebacks."}),
+    (["--traceback"], {"is_flag": True, "help": "Show the traceback of an error."}),
+)
+
+
+class Verb(click.Command):
+    """A command with the options that every verb has, and with errors as one sentence."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += [click.Option(names, **options) for names, options in _SHARED]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb."""
+        shared = {field.name: ctx.params.pop(field.name) for field in dataclasses.fields(Console)[:4]}
+        ctx.obj = console = Console(**shared)
+        console.stdout_is_taken = ctx.params.get("output") == "-"
+        with _logging(console):
+            try:
+                return super().invoke(ctx)
+            except (click.exceptions.Exit, click.ClickException):
+                raise
+            except (KeyboardInterrupt, click.Abort):
+                console.warn(f"{ctx.command_path}: interrupted; finished outputs are kept, nothing is half-written")
+                ctx.exit(INTERRUPTED)
+            except BrokenPipeError:
+                _forget_stdout()
+                ctx.exit(BROKEN_PIPE)
+            except Exception as error:
+                if console.traceback or console.verbose > 1:
+                    raise
+                console.warn(f"{ctx.command_path}: {sentence(error)}")
+                ctx.exit(1)
+
+
+def verb(**attributes: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """`click.command` for a verb of `wds`."""
+    attributes.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
+    return click.command(cls=Verb, **attributes)
+
+
+def sentence(error: BaseException) -> str:
+    r"""An error as one line.
+
+    >>> sentence(ValueError("expected 3\ngot 4")), sentence(KeyError("a"))
+    ('expected 3 got 4', "KeyError: 'a'")
+    """
+    from webdataset.errors import WebDatasetError
+
+    text = " ".join(str(error).split()) or type(error).__name__
+    plain = isinstance(error, WebDatasetError) or type(error) in {ValueError, RuntimeError, OSError}
+    return text if plain else f"{type(error).__name__}: {text}"
+
+
+def _forget_stdout() -> None:
+    """Standard output goes nowhere from now on, or the interpreter would fail again when it flushes it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@contextmanager
+def _logging(console: Console) -> Iterator[None]:
+    """Log records and warnings as single lines on standard error, while a verb runs."""
+    logger = logging.getLogger("webdataset")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(console.verbose, 2)])
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: console.warn(f"warning: {message}")
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)

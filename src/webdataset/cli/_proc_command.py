@@ -1,0 +1,40 @@
+"""`wds proc`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from . import _options
+from ._output import verb
+
+
+@verb()
+@_options.inputs
+@_options.writing
+@_options.limits
+@click.option("-c", "--command", "shell", metavar="COMMAND", help="A shell command; fields are files sample.FIELD.")
+@click.option("--python", "function", metavar="MODULE:FUNCTION", help="A function from a sample to a sample.")
+@click.option("--per-shard", is_flag=True, help="Run the command once for each shard, with all its files.")
+@click.option(
+    "--failed",
+    type=click.Choice(["stop", "skip", "keep"]),
+    default="stop",
+    show_default=True,
+    help="A sample that fails: stop, skip it, or keep it as it is; the last two are reported.",
+)
+@click.option("--timeout", type=float, help="Seconds for each command.")
+@click.option("--tmpdir", "folder", help="Where temporary folders are made.")
+@_options.engine
+def command(inputs: tuple[str, ...], output: str, *, shell: str | None, **options: Any) -> None:
+    """Process every sample by a shell command or a Python function.
+
+    The command runs in a temporary folder with the fields as sample.FIELD and the key as sample.__key__; afterwards the
+    files sample.* are the new sample.
+
+    Example: wds proc -c 'sed -i s/a/b/ sample.txt' -o changed/ train-*.tar -j 2
+    """
+    from webdataset.tools import proc
+
+    _options.run_and_show(proc, {**options, "command": shell}, inputs, output)

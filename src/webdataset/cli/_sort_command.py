@@ -1,0 +1,38 @@
+"""`wds sort`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from . import _options
+from ._output import verb
+
+
+@verb()
+@_options.inputs
+@_options.writing
+@_options.sizes
+@click.option("-b", "--by", default="key", show_default=True, help="Sort key, an expression: cls, json.score.")
+@click.option("-r", "--reverse", is_flag=True, help="The largest first.")
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "first", "last"]),
+    default="error",
+    show_default=True,
+    help="Samples without a value.",
+)
+@click.option("--memory", type=_options.Bytes(), default="512MB", show_default=True, help="Samples held at a time.")
+@click.option("--tmpdir", "folder", help="Where temporary files go.")
+@_options.engine
+def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:
+    """Write all samples in the order of an expression, also of a dataset larger than memory.
+
+    Samples with equal sort keys keep their order. With -o folder/ each shard is sorted by itself.
+
+    Example: wds sort --by json.score --reverse -o 'sorted-%06d.tar' -n 1000 train-*.tar
+    """
+    from webdataset.tools import sort
+
+    _options.run_and_show(sort, options, inputs, output)

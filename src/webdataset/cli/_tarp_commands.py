@@ -1,0 +1,99 @@
+"""`tarp`: its five commands, with the flags that mean the same here."""
+
+from __future__ import annotations
+
+import click
+
+from . import _options
+from ._output import Verb
+from ._split_command import PostCommand
+from ._tarproc_commands import sort_expression
+
+_inputs = click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+_output = click.option("-o", "--output", required=True, help="Where to write; - is standard output.")
+_fields = click.option("-f", "--field", "fields", help="Fields to keep: 'jpg,png cls', 'new:old'.")
+_slice = click.option("--slice", "stretch", help="A stretch of the samples, lo:hi:step, as Python slices a list.")
+_rekey = click.option("-R", "--rekey", type=click.Choice(["#"]), help="Number the keys.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def tarp() -> None:
+    """The commands of tarp; `wds` has the same verbs with more options."""
+
+
+@tarp.command(cls=Verb)
+@click.argument("recipe")
+@_output
+def create(recipe: str, output: str) -> None:
+    """Make an archive from a recipe: `wds create`."""
+    from webdataset.tools import Making
+    from webdataset.tools import create as run
+
+    _options.run_and_show(run, {"making": Making("recipe")}, (recipe,), output)
+
+
+@tarp.command(cls=Verb)
+@_inputs
+@_output
+@_fields
+@_slice
+@_rekey
+@click.option("-s", "--shuffle", type=click.IntRange(0), default=0, help="Shuffle in a buffer of so many samples.")
+@click.option("-l", "--load", is_flag=True, help="The input is a text file that lists inputs.")
+def cat(
+    inputs: tuple[str, ...],
+    output: str,
+    fields: str | None,
+    stretch: str | None,
+    rekey: str | None,
+    shuffle: int,
+    load: bool,
+) -> None:
+    """Concatenate shards: `wds cat`."""
+    from webdataset.tools import cat as run
+    from webdataset.tools import read_list
+
+    urls = [url for name in inputs for url in read_list(name)] if load else inputs
+    options = {"fields": fields, "slice": stretch, "shuffle": shuffle, "rekey": "{:09d}" if rekey else None}
+    _options.run_and_show(run, options, urls, output)
+
+
+@tarp.command(cls=Verb)
+@_inputs
+@click.option("-o", "--output", default="split-%06d.tar", show_default=True)
+@click.option("-c", "--count", type=click.IntRange(2), default=1_000_000, show_default=True)
+@click.option("-s", "--size", type=_options.Bytes(), default="1e9", show_default=True)
+@click.option("-p", "--post", metavar="COMMAND", help="Run after each shard; every %s is its name.")
+def split(inputs: tuple[str, ...], output: str, count: int, size: int, post: str | None) -> None:
+    """Split samples into shards: `wds split`."""
+    from webdataset.tools import split as run
+
+    options = {"count": count, "size": size, "post": PostCommand(post) if post else None}
+    _options.run_and_show(run, options, inputs, output)
+
+
+@tarp.command(cls=Verb)
+@_inputs
+@_output
+@click.option("-c", "--command", "shell", required=True, help="A shell command; fields are files sample.FIELD.")
+def proc(inputs: tuple[str, ...], output: str, shell: str) -> None:
+    """Run a command on every sample: `wds proc`. A command that fails stops it."""
+    from webdataset.tools import proc as run
+
+    _options.run_and_show(run, {"command": shell}, inputs, output)
+
+
+@tarp.command(cls=Verb)
+@_inputs
+@_output
+@click.option("-s", "--sortfield", default="__random__", show_default=True, help="A field, or __random__ to shuffle.")
+@click.option("--tmpdir", "folder", help="Where temporary files go.")
+def sort(inputs: tuple[str, ...], output: str, sortfield: str, folder: str | None) -> None:
+    """Sort or shuffle samples: `wds sort`, `wds shuffle`."""
+    from webdataset.tools import shuffle
+    from webdataset.tools import sort as run
+
+    if sortfield == "__random__":
+        _options.run_and_show(shuffle, {"folder": folder}, inputs, output)
+    else:
+        _options.run_and_show(run, {"by": sort_expression(sortfield), "folder": folder}, inputs, output)

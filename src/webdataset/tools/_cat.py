@@ -1,0 +1,111 @@
+"""`cat`: shards one after the other, as one stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from webdataset.errors import SpecError
+from webdataset.flow import Stage
+from webdataset.stages import shuffle as shuffle_stage
+
+from ._field_choice import FieldChoice
+from ._read_inputs import Inputs, Sample
+from ._report import Report
+from ._transform import DEFAULTS, Options, transform
+
+
+@dataclass(frozen=True)
+class Rekey:
+    """Give samples new keys: consecutive numbers in a format.
+
+    >>> [sample["__key__"] for sample in Rekey("{:03d}")(iter([{"__key__": "x"}, {"__key__": "y"}]))]
+    ['000', '001']
+    """
+
+    format: str = "{:09d}"
+
+    def __post_init__(self) -> None:
+        try:
+            distinct = self.format.format(0) != self.format.format(1)
+        except (ValueError, IndexError, KeyError) as error:
+            raise SpecError(f"{self.format!r} cannot number keys: {error}", hint="write '{:09d}'") from error
+        if not distinct:
+            raise SpecError(f"{self.format!r} has no place for a number", hint="write '{:09d}'")
+
+    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """The same samples: this is a stage."""
+        for number, sample in enumerate(samples):
+            yield {**sample, "__key__": self.format.format(number)}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of the samples, as `lo:hi:step` selects it from a list; `n` alone is one sample.
+
+    >>> list(Stretch("1:6:2")(iter("abcdefg"))), list(Stretch("2")(iter("abc")))
+    (['b', 'd', 'f'], ['c'])
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        self.bounds()
+
+    def bounds(self) -> tuple[int, int | None, int]:
+        """First, end and step."""
+        try:
+            numbers = [int(word) if word else None for word in self.text.split(":")]
+            if len(numbers) > 3 or any(number is not None and number < 0 for number in numbers):
+                raise ValueError(self.text)
+        except ValueError as error:
+            raise SpecError(f"{self.text!r} is not a slice", hint="write lo:hi or lo:hi:step") from error
+        if len(numbers) == 1:
+            first = numbers[0] or 0
+            return first, first + 1, 1
+        step = numbers[2] if len(numbers) == 3 else None
+        return numbers[0] or 0, numbers[1], step or 1
+
+    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """The samples of the stretch: this is a stage."""
+        return islice(samples, *self.bounds())
+
+
+def cat(
+    inputs: Inputs,
+    output: str | os.PathLike[str],
+    options: Options = DEFAULTS,
+    *,
+    fields: str | None = None,
+    shuffle: int = 0,
+    slice: str | None = None,  # noqa: A002 - the name of the option
+    rekey: str | None = None,
+) -> Report:
+    """Write the samples of all inputs to one output.
+
+    >>> from webdataset.testing import make_shard
+    >>> shards = [make_shard(f"memory://doc-cat/{n}.tar", [{"__key__": n, "txt": n}]) for n in "ab"]
+    >>> cat(shards, "memory://doc-cat/all.tar").samples_out
+    2
+
+    Args:
+        inputs: shards.
+        output: one archive, or a series.
+        options: how to write.
+        fields: which fields to keep, and under which names: see `FieldChoice`.
+        shuffle: shuffle in a buffer of so many samples; `wds shuffle` is the full permutation.
+        slice: a stretch of the combined samples, `lo:hi:step`.
+        rekey: number the keys in this format, `{:09d}`.
+    """
+    stages: list[Stage] = []
+    if slice is not None:
+        stages.append(Stretch(slice))
+    if fields is not None:
+        stages.append(FieldChoice(fields))
+    if shuffle:
+        stages.append(shuffle_stage(shuffle))
+    if rekey is not None:
+        stages.append(Rekey(rekey))
+    return transform(stages, inputs, output, options, job=f"cat {fields} {shuffle} {slice} {rekey}")

@@ -1,0 +1,63 @@
+"""How many samples shards have, for outputs of a given number of shards."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from webdataset import stores
+from webdataset.errors import SpecError
+from webdataset.index import build_index, load_count
+
+
+@contextmanager
+def shard_counts(urls: Sequence[str], shards: int | None) -> Iterator[tuple[list[str], tuple[int, ...] | None]]:
+    """The addresses to read, and the number of samples of each of `shards` outputs; None if no number is asked for.
+
+    >>> with shard_counts(["a.tar"], None) as found:
+    ...     found
+    (['a.tar'], None)
+
+    What can be read only once, standard input or a command, is kept in a temporary file meanwhile.
+    """
+    if shards is None:
+        yield list(urls), None
+        return
+    if shards < 1:
+        raise SpecError(f"expected at least one shard, got {shards}")
+    with tempfile.TemporaryDirectory(prefix="wds-") as folder:
+        kept = [_kept(url, Path(folder) / f"{number}.tar") for number, url in enumerate(urls)]
+        total = sum(count_samples(url) for url in kept)
+        if total < shards:
+            raise SpecError(f"{total} samples cannot fill {shards} shards", hint=f"ask for at most {total}")
+        yield kept, tuple(even_counts(total, shards))
+
+
+def even_counts(total: int, parts: int) -> list[int]:
+    """Equal parts of a total, one more in some of them.
+
+    >>> even_counts(10, 4)
+    [2, 3, 2, 3]
+    """
+    return [total * (part + 1) // parts - total * part // parts for part in range(parts)]
+
+
+def count_samples(url: str) -> int:
+    """The number of samples of a shard: from its index if there is one, else by reading its headers."""
+    path = stores.is_local(url)
+    if path is None:
+        count = load_count(url)
+        if count is not None:
+            return count
+    return len(build_index(url))
+
+
+def _kept(url: str, path: Path) -> str:
+    if url != "-" and not url.startswith("pipe:"):
+        return url
+    with stores.open_read(url) as stream, path.open("wb") as file:
+        shutil.copyfileobj(stream, file, 1 << 20)
+    return str(path)

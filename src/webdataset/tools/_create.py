@@ -1,0 +1,248 @@
+"""`create`: a new dataset out of recipes, tables, folders and archives."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from webdataset import stores
+from webdataset.errors import FormatError, SpecError, Where
+from webdataset.flow import digest
+from webdataset.order import Permutation
+from webdataset.shards import is_shard_name
+
+from ._count_samples import even_counts
+from ._entries import Entry
+from ._file_tree import Files, read_folder, read_image_folder, read_tar, read_zip
+from ._manifest import DEFAULT_KEY, read_manifest
+from ._partition import Parts, write_parts
+from ._read_inputs import Sample
+from ._recipe import read_recipe
+from ._report import Failure, Report
+from ._target import OneArchive, PerShard, Series, existing_outputs, make_folder, parse_target, refuse_existing
+from ._transform import DEFAULTS, Options
+from ._write_samples import Writing, description_of, write_samples
+
+FORMATS = ("recipe", "tsv", "csv", "jsonl", "parquet", "tree", "imagefolder", "zip", "tar")
+_BY_SUFFIX = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zip": "zip"}
+
+
+@dataclass(frozen=True)
+class Making:
+    """What a dataset is made of.
+
+    Attributes:
+        format: one of `FORMATS`; None decides by name.
+        shuffle: write the samples in a random order, decided by the seed.
+        parts: divide them; the output then has a place for `{part}`.
+        missing: what a file that is not there means: "error", or "skip" to leave its sample out and report it.
+        key: the key of rows without one.
+        folder: what relative paths in recipes and tables are relative to.
+        columns: the columns of a table without a header.
+        separator: between name and source in a recipe.
+    """
+
+    format: str | None = None
+    shuffle: bool = False
+    parts: Parts | None = None
+    missing: str = "error"
+    key: str = DEFAULT_KEY
+    folder: str | None = None
+    columns: tuple[str, ...] | None = None
+    separator: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in FORMATS:
+            raise SpecError(f"the format {self.format!r} is not known", hint=f"take one of {', '.join(FORMATS)}")
+        if self.missing not in {"error", "skip"}:
+            raise SpecError(f"missing={self.missing!r} is not known", hint="take error or skip")
+
+
+def create(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    options: Options = DEFAULTS,
+    making: Making | None = None,
+) -> Report:
+    r"""Write a new dataset.
+
+    >>> with stores.open_write("memory://doc-create/recipe") as stream:
+    ...     _ = stream.write(b"a.txt text:hello\nb.txt text:world\n")
+    >>> create("memory://doc-create/recipe", "memory://doc-create/%d.tar").samples_out
+    2
+
+    Args:
+        inputs: recipes, tables, folders, zip or tar archives.
+        output: one archive or a numbered series; `{part}` in it is the name of the part.
+        options: how to write; a series gets a description unless `options.description` names another place.
+        making: what the dataset is made of.
+    """
+    making = making or Making()
+    target = parse_target(output)
+    names = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
+    with ExitStack() as stack:
+        gathered = _Gathered()
+        for name in names:
+            gathered.add(os.fspath(name), making, stack)
+        entries = gathered.entries if gathered.lazy and not making.shuffle else list(gathered.entries)
+        failed: list[Failure] = []
+        if isinstance(entries, list):
+            _check_keys(entries)
+            if gathered.named:
+                entries = _present(entries, making.missing, failed)
+        if making.shuffle:
+            assert isinstance(entries, list)
+            entries = _shuffled(entries, options.seed)
+        report = _write(entries, os.fspath(output), target, options, making)
+    if gathered.classes is not None and not options.dry_run:
+        report = replace(report, outputs=(*report.outputs, *_write_classes(gathered.classes, os.fspath(output))))
+    return replace(
+        report, samples_in=report.samples_out + len(failed), failed=tuple(failed), notes=_notes(gathered.ignored)
+    )
+
+
+def _notes(ignored: Sequence[str]) -> tuple[str, ...]:
+    return (f"{len(ignored)} files belong to no sample, for example {ignored[0]}",) if ignored else ()
+
+
+@dataclass
+class _Gathered:
+    """The samples of all inputs."""
+
+    entries: Iterable[Entry] = ()
+    ignored: list[str] = field(default_factory=list)
+    classes: list[str] | None = None
+    lazy: bool = False  # rows that hold their data are not all kept in memory
+    named: bool = False  # files were named by a person or a program, so they may be missing
+
+    def add(self, url: str, making: Making, stack: ExitStack) -> None:
+        """The samples of one more input."""
+        kind = making.format or find_format(url)
+        self.named |= kind in {"recipe", "tsv", "csv", "jsonl", "parquet"}
+        if kind == "recipe":
+            self._extend(read_recipe(url, making.folder, making.separator))
+        elif kind in {"tsv", "csv", "jsonl", "parquet"}:
+            self.lazy = kind == "parquet"
+            self._extend(read_manifest(url, kind, key=making.key, folder=making.folder, columns=making.columns))
+        elif kind == "imagefolder":
+            if self.classes is not None:
+                raise SpecError("two image folders would number their classes differently", hint="give one")
+            files, self.classes = read_image_folder(url)
+            self._add_files(files)
+        else:
+            self._add_files(
+                read_folder(url) if kind == "tree" else read_zip(url, stack) if kind == "zip" else read_tar(url, stack)
+            )
+
+    def _add_files(self, files: Files) -> None:
+        self._extend(files.entries)
+        self.ignored += files.ignored
+
+    def _extend(self, entries: Iterable[Entry]) -> None:
+        before = self.entries
+        self.entries = entries if before == () else (entry for part in (before, entries) for entry in part)
+
+
+def find_format(url: str) -> str:
+    """What an input is, by its name.
+
+    >>> find_format("list.csv"), find_format("a.tar.gz"), find_format("recipe.txt"), find_format("/tmp")
+    ('csv', 'tar', 'recipe', 'tree')
+    """
+    path = None if url == "-" else stores.is_local(url)
+    if path is not None and Path(path).is_dir():
+        return "tree"
+    suffix = Path(url.partition("?")[0] if "://" in url else url).suffix.lower()
+    return _BY_SUFFIX.get(suffix) or ("tar" if is_shard_name(url) else "recipe")
+
+
+def _check_keys(entries: Sequence[Entry]) -> None:
+    if not entries:
+        raise SpecError("the inputs hold no samples", hint="a sample is a file with an extension, or a line of a table")
+    seen: dict[str, str] = {}
+    for entry in entries:
+        if seen.setdefault(entry.key, entry.place) != entry.place:
+            raise FormatError(
+                f"the key {entry.key!r} is used twice, first in {seen[entry.key]}",
+                Where(shard=entry.place),
+                hint="rename one of them, or create two datasets",
+            )
+
+
+def _present(entries: list[Entry], policy: str, failed: list[Failure]) -> list[Entry]:
+    """The samples whose files are there; all are looked for before anything is written."""
+    kept = []
+    for entry in entries:
+        path = entry.missing()
+        if path is None:
+            kept.append(entry)
+        elif policy == "error":
+            entry.sample()  # raises, and says where
+            raise FormatError(f"the source {path} is not a file", Where(shard=entry.place), hint="name a file")
+        else:
+            failed.append(Failure(entry.key, f"the source {path} was not found ({entry.place})"))
+    return kept
+
+
+def _shuffled(entries: list[Entry], seed: int) -> list[Entry]:
+    order = Permutation(len(entries), digest("create", seed)).table() if entries else ()
+    return [entries[int(number)] for number in order]
+
+
+def _samples(entries: Iterable[Entry]) -> Iterator[Sample]:
+    return (entry.sample() for entry in entries)
+
+
+def _write(
+    entries: Iterable[Entry], output: str, target: OneArchive | Series | PerShard, options: Options, making: Making
+) -> Report:
+    if isinstance(target, PerShard):
+        raise SpecError(f"{output!r} does not name archives", hint="write -o 'out-%06d.tar' or -o out.tar")
+    if making.parts is not None:
+        reports = write_parts(_samples(entries), output, making.parts, making.parts.names, options)
+        return _sum(list(reports.values()))
+    if options.dry_run:
+        refuse_existing(existing_outputs(target), force=options.force)
+        return Report(outputs=(output,))
+    counts = None
+    if options.shards:
+        entries = list(entries)
+        if len(entries) < options.shards:
+            raise SpecError(f"{len(entries)} samples cannot fill {options.shards} shards", hint="ask for fewer")
+        counts = tuple(even_counts(len(entries), options.shards))
+    writing = Writing(
+        target,
+        options.count,
+        options.size,
+        counts,
+        index=options.index,
+        description=options.description or description_of(target),
+        force=options.force,
+        post=options.post,
+    )
+    return write_samples(_samples(entries), writing, advance=options.advance)
+
+
+def _sum(reports: Sequence[Report]) -> Report:
+    return Report(
+        samples_out=sum(report.samples_out for report in reports),
+        bytes_out=sum(report.bytes_out for report in reports),
+        done=sum(report.done for report in reports),
+        outputs=tuple(url for report in reports for url in report.outputs),
+    )
+
+
+def _write_classes(classes: Sequence[str], output: str) -> tuple[str, ...]:
+    """Store the names of the classes, in the order of their numbers, beside the shards."""
+    if output == "-" or output.startswith("pipe:"):
+        return ()
+    folder, slash, _ = output.rpartition("/")
+    where = f"{folder}{slash}classes.json"
+    make_folder(where)
+    with stores.open_write(where) as stream:
+        stream.write(json.dumps(list(classes), indent=0).encode())
+    return (where,)

@@ -1,0 +1,220 @@
+"""Where shard tasks run: in this process, on local processes, on Dask, on Ray, on any executor of the user's."""
+
+from __future__ import annotations
+
+import concurrent.futures as cf
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from webdataset.errors import MissingDependency, SpecError
+
+ENGINES = ("local", "dask", "ray")
+
+# Seconds that a worker without a driver has for cleaning up.
+_PATIENCE = 10.0
+
+# How many tasks an executor of unknown size is given at a time.
+_MANY = 1000
+
+
+class Submits(Protocol):
+    """Anything with the `submit` of `concurrent.futures`."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
+        """Begin `fn(*args)` and return its future."""
+        ...
+
+
+class Engine:
+    """An executor, and how many tasks it is given at a time.
+
+    >>> Engine(InThisProcess(), 1).submit(abs, -2).result()
+    2
+    """
+
+    def __init__(self, executor: Submits, width: int = _MANY) -> None:
+        self._executor = executor
+        self.width = width
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Begin `fn(*args)` on a worker."""
+        return self._executor.submit(fn, *args)
+
+    def restart(self) -> bool:
+        """Go on after a worker was lost; False if that cannot be done here."""
+        return False
+
+    def cancel(self) -> None:
+        """Stop what runs: the user interrupted."""
+
+    def close(self) -> None:
+        """Give back what this engine started."""
+
+
+class InThisProcess:
+    """Runs a task when it is submitted."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> cf.Future[Any]:
+        """`fn(*args)`, now."""
+        future: cf.Future[Any] = cf.Future()
+        try:
+            future.set_result(fn(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class LocalProcesses(Engine):
+    """Worker processes of this machine. A lost one is replaced."""
+
+    def __init__(self, workers: int) -> None:
+        self._pool = _new_pool(workers)
+        super().__init__(self._pool, workers)
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Begin `fn(*args)` on a worker."""
+        return self._pool.submit(_run_or_stop, fn, *args)
+
+    def restart(self) -> bool:
+        """Begin with new processes."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._executor = self._pool = _new_pool(self.width)
+        return True
+
+    def cancel(self) -> None:
+        """End the workers; what they were writing is removed."""
+        for process in list((self._pool._processes or {}).values()):
+            process.terminate()
+
+    def close(self) -> None:
+        """End the workers, after what they are doing."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _new_pool(workers: int) -> cf.ProcessPoolExecutor:
+    # A forked child of a process with threads may hang, so children start afresh.
+    return cf.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin_worker)
+
+
+def _begin_worker() -> None:
+    """Ctrl-C is the driver's business; a worker ends by SIGTERM, and when its driver is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _stop(number: int, _frame: Any) -> None:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: another one would interrupt the cleaning up
+    raise SystemExit  # so that whatever is being written is removed on the way out
+
+
+def _run_or_stop(fn: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return fn(*args)
+    except SystemExit:
+        os._exit(1)  # the pool would take it for a result, and give this worker the next task
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)  # the main thread cleans up and ends,
+        threading.Event().wait(_PATIENCE)
+        os._exit(1)  # or is stuck
+
+
+@contextmanager
+def open_engine(executor: Any, workers: int, address: str | None = None) -> Iterator[Engine]:
+    """The engine for what a user asked for; what is started here is ended here.
+
+    >>> with open_engine(None, 1) as engine:
+    ...     engine.submit(abs, -2).result()
+    2
+
+    Args:
+        executor: None or "local", "dask", "ray", or anything with the `submit` of `concurrent.futures`.
+        workers: the number of worker processes to start.
+        address: of a running Dask scheduler or Ray cluster, in place of starting one.
+    """
+    engine = _engine(executor, workers, address)
+    try:
+        yield engine
+    except BaseException:
+        engine.cancel()
+        raise
+    finally:
+        engine.close()
+
+
+def _engine(executor: Any, workers: int, address: str | None) -> Engine:
+    if workers < 1:
+        raise SpecError(f"expected at least one worker, got {workers}", hint="-j 1")
+    if executor is None or executor == "local":
+        return LocalProcesses(workers) if workers > 1 else Engine(InThisProcess(), 1)
+    if executor == "dask":
+        return _Dask(workers, address)
+    if executor == "ray":
+        return _Ray(workers, address)
+    if callable(getattr(executor, "submit", None)):
+        return Engine(executor)
+    raise SpecError(f"{executor!r} is not an engine", hint=f"take {', '.join(ENGINES)}, or an object with submit()")
+
+
+class _Dask(Engine):
+    """A Dask cluster: a running one, or one that is started here."""
+
+    def __init__(self, workers: int, address: str | None) -> None:
+        try:
+            import distributed
+        except ImportError as error:
+            raise MissingDependency("distributed", extra="dask", why="for the Dask engine") from error
+        start = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+        options = {"address": address} if address else start
+        self._client = distributed.Client(set_as_default=False, **options)
+        super().__init__(self._client.get_executor(pure=False))
+
+    def close(self) -> None:
+        """Close the connection, and the cluster if it was started here."""
+        cluster = self._client.cluster
+        self._client.close()
+        if cluster is not None:
+            cluster.close()
+
+
+class _Ray(Engine):
+    """Ray: a running cluster, or one that is started here. A session that the program began is used and kept."""
+
+    def __init__(self, workers: int, address: str | None) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingDependency("ray", extra="ray", why="for the Ray engine") from error
+        self._ray = ray
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            options = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+            ray.init(log_to_driver=False, configure_logging=False, **options)
+        super().__init__(_RayTasks(ray))
+
+    def close(self) -> None:
+        """End the session, if it was begun here."""
+        if self._ours:
+            self._ray.shutdown()
+
+
+class _RayTasks:
+    def __init__(self, ray: Any) -> None:
+        self._run = ray.remote(_call)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
+        return self._run.remote(fn, *args).future()
+
+
+def _call(fn: Callable[..., Any], *args: Any) -> Any:
+    return fn(*args)

@@ -1,0 +1,178 @@
+"""What a new dataset is made of: samples whose fields are still somewhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+from zipfile import ZipFile
+
+from webdataset import stores
+from webdataset.errors import FormatError, ShardNotFound, WebDatasetError, Where, add_where
+
+from ._read_inputs import Sample
+
+# Most files of samples are smaller, and then one read is all there is.
+_PORTION = 1 << 17
+
+
+class Source(Protocol):
+    """Where the bytes of a field come from."""
+
+    def load(self) -> bytes:
+        """The bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Bytes that are known already."""
+
+    data: bytes
+
+    def load(self) -> bytes:
+        """The bytes."""
+        return self.data
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file of this machine."""
+
+    path: str
+
+    def load(self) -> bytes:
+        """The file's content."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)  # half the system calls of a file object
+        try:
+            data = os.read(descriptor, _PORTION)
+            if len(data) < _PORTION:
+                return data
+            parts = [data]
+            while data := os.read(descriptor, 16 * _PORTION):
+                parts.append(data)
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return os.path.isfile(self.path)  # noqa: PTH113 - the same
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Anything that a store can read."""
+
+    url: str
+    trusted: bool = True
+
+    def load(self) -> bytes:
+        """What is stored there."""
+        with stores.open_read(self.url, trusted=self.trusted) as stream:
+            data: bytes = stream.read()
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """A part of a local file."""
+
+    path: str
+    offset: int
+    size: int
+
+    def load(self) -> bytes:
+        """The bytes of the range."""
+        return stores.read_range(self.path, self.offset, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class ZipMember:
+    """A file of an open zip archive."""
+
+    archive: ZipFile
+    name: str
+
+    def load(self) -> bytes:
+        """The member's content."""
+        return self.archive.read(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A sample to be made.
+
+    >>> Entry("a", {"txt": Given(b"hello")}, "recipe.txt, line 3").sample()
+    {'__key__': 'a', 'txt': b'hello'}
+
+    Attributes:
+        key: the sample's key.
+        fields: where each field comes from.
+        place: where the sample is described, for messages.
+    """
+
+    key: str
+    fields: dict[str, Source]
+    place: str
+
+    def sample(self) -> Sample:
+        """The sample with its bytes."""
+        found: Sample = {"__key__": self.key}
+        for field, source in self.fields.items():
+            try:
+                found[field] = source.load()
+            except FileNotFoundError as error:
+                path = source.path if isinstance(source, LocalFile) else getattr(source, "url", "")
+                raise ShardNotFound(
+                    f"the source {path} of {self.key}.{field} was not found",
+                    Where(shard=self.place),
+                    hint="correct the name, or leave such samples out with --missing skip",
+                ) from error
+            except WebDatasetError as error:
+                add_where(error, key=self.key, field=field, member=self.place)
+                raise
+        return found
+
+    def missing(self) -> str | None:
+        """The first local file that is not there."""
+        return next((s.path for s in self.fields.values() if isinstance(s, LocalFile) and not s.exists()), None)
+
+
+def group_entries(members: Iterable[tuple[str, str, Source, str]]) -> Iterator[Entry]:
+    """Consecutive (key, field, source, place) of one key as entries; a key that comes back is an error."""
+    seen: dict[str, str] = {}
+    entry: Entry | None = None
+    for key, field, source, place in members:
+        if entry is None or key != entry.key:
+            if entry is not None:
+                yield entry
+            if key in seen:
+                raise FormatError(
+                    f"the files of the sample {key!r} are not together: it begins at {seen[key]}",
+                    Where(shard=place),
+                    hint="sort by name first",
+                )
+            seen[key] = place
+            entry = Entry(key, {}, place)
+        name = field.lower()
+        if name in entry.fields:
+            raise FormatError(f"the file {key}.{name} is given twice", Where(shard=place), hint="remove one of them")
+        entry.fields[name] = source
+    if entry is not None:
+        yield entry
+
+
+def as_bytes(value: Any) -> bytes | None:
+    """A value of a manifest as bytes: text as it is, everything else as JSON, None for what is not there.
+
+    >>> as_bytes("3"), as_bytes({"a": 1}), as_bytes(None)
+    (b'3', b'{"a": 1}', None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    return value.encode() if isinstance(value, str) else json.dumps(value).encode()

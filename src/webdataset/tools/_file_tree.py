@@ -1,0 +1,136 @@
+"""Folders and archives of files → samples: files with the same path up to the first dot belong together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from webdataset import stores, tar
+from webdataset.errors import FormatError, ShardNotFound, SpecError, Where
+from webdataset.names import is_meta, split_name
+
+from ._entries import Entry, FileRange, Given, LocalFile, Source, ZipMember, group_entries
+
+
+@dataclass(frozen=True)
+class Files:
+    """The samples of a folder or an archive, sorted by key, and the files that belong to none."""
+
+    entries: list[Entry]
+    ignored: list[str] = field(default_factory=list)
+
+
+def read_folder(folder: str) -> Files:
+    """The samples of a folder and all folders in it.
+
+    >>> read_folder("/nowhere")
+    Traceback (most recent call last):
+    webdataset.errors.ShardNotFound: the folder was not found – /nowhere – check the name
+    """
+    if not os.path.isdir(folder):  # noqa: PTH112 - an address
+        raise ShardNotFound("the folder was not found", Where(shard=folder), hint="check the name")
+    prefix = folder.rstrip("/") + "/"
+    paths = _walk(prefix)
+    return _grouped(((path[len(prefix) :], LocalFile(path)) for path in paths), folder)
+
+
+def read_image_folder(folder: str) -> tuple[Files, list[str]]:
+    """The samples of a folder with one folder for each class, each with its class number as `cls`; and the classes."""
+    files = read_folder(folder)
+    labelled = []
+    classes = sorted({entry.key.partition("/")[0] for entry in files.entries if "/" in entry.key})
+    numbers = {name: Given(str(number).encode()) for number, name in enumerate(classes)}
+    for entry in files.entries:
+        name, slash, _ = entry.key.partition("/")
+        if not slash or "cls" in entry.fields:
+            raise SpecError(
+                f"{entry.key!r} is not in the folder of a class" if not slash else f"{entry.key!r} has a 'cls' already",
+                Where(shard=folder),
+                hint="an image folder holds one folder for each class; use --format tree for other folders",
+            )
+        labelled.append(replace(entry, fields={**entry.fields, "cls": numbers[name]}))
+    return replace(files, entries=labelled), classes
+
+
+def read_zip(url: str, stack: ExitStack) -> Files:
+    """The samples of a zip archive; the stack keeps it open."""
+    try:
+        archive = stack.enter_context(zipfile.ZipFile(_local_copy(url, stack)))
+    except zipfile.BadZipFile as error:
+        raise FormatError(f"this is not a zip archive: {error}", Where(shard=url)) from error
+    names = [info.filename for info in archive.infolist() if not info.is_dir()]
+    return _grouped(((name, ZipMember(archive, name)) for name in names), url)
+
+
+def read_tar(url: str, stack: ExitStack) -> Files:
+    """The samples of any tar archive, whatever the order of its files; the stack keeps a copy if one is needed."""
+    path = _local_copy(url, stack)
+    with stores.open_read(path) as stream:
+        compressed = tar.find_compression(stream.read(tar.BLOCK)) is not None
+    if compressed:
+        path = _unpacked(path, stack)
+    members = []
+    with stores.open_read(path) as stream:
+        for run in tar.read_runs(stream):
+            for name, start, stop in zip(run.names, run.starts, run.stops, strict=True):
+                members.append((name, FileRange(path, run.base + start, stop - start)))
+    return _grouped(members, url)
+
+
+def _unpacked(path: str, stack: ExitStack) -> str:
+    """A plain archive with the files of a compressed one, in a temporary file."""
+    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="wds-", suffix=".tar"))  # noqa: SIM115 - the stack closes it
+    with stores.open_read(path) as stream:
+        for member in tar.read_members(stream):
+            copy.write(tar.encode_header(member.name, len(member.data)) + member.data + tar.padding(len(member.data)))
+    copy.write(tar.END_OF_ARCHIVE)
+    copy.flush()
+    return copy.name
+
+
+def _local_copy(url: str, stack: ExitStack) -> str:
+    path = None if url == "-" else stores.is_local(url)
+    if path is not None:
+        if not os.path.isfile(path):  # noqa: PTH113 - an address
+            raise ShardNotFound("there is no such file", Where(shard=path), hint="check the name and the directory")
+        return path
+    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="wds-"))  # noqa: SIM115 - the stack closes it
+    with stores.open_read(url) as stream:
+        shutil.copyfileobj(stream, copy, 1 << 20)
+    copy.flush()
+    return copy.name
+
+
+def _walk(folder: str) -> Iterator[str]:
+    """All files under a folder; hidden ones are left out, links to files are followed, links to folders are not."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _walk(entry.path)
+                elif entry.is_file():
+                    yield entry.path
+    except PermissionError as error:
+        raise SpecError("the folder cannot be read", Where(shard=folder), hint="check its mode") from error
+
+
+def _grouped(members: Iterable[tuple[str, Source]], url: str) -> Files:
+    found: list[tuple[str, str, str, Source]] = []
+    ignored: list[str] = []
+    for name, source in members:
+        name = name.removeprefix("./")  # noqa: PLW2901 - as GNU tar writes it
+        key, ending = (None, None) if is_meta(name) else split_name(name)
+        if key is None or not ending:
+            ignored.append(name)
+        else:
+            found.append((key, ending.lower(), name, source))
+    found.sort(key=lambda row: row[:3])
+    entries = list(group_entries((key, ending, source, f"{url}: {name}") for key, ending, name, source in found))
+    return Files(entries, ignored)

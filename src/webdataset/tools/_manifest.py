@@ -1,0 +1,168 @@
+"""Manifests: tables with one sample per row, as TSV, CSV, JSONL or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from webdataset import stores
+from webdataset.errors import FormatError, MissingDependency, SpecError, Where
+
+from ._entries import Address, Entry, Given, LocalFile, Source, as_bytes
+
+DEFAULT_KEY = "{record:09d}"
+
+
+def read_manifest(
+    url: str,
+    kind: str,
+    *,
+    key: str = DEFAULT_KEY,
+    folder: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> Iterator[Entry]:
+    r"""The samples of a table.
+
+    >>> with stores.open_write("memory://doc-manifest/t") as stream:
+    ...     _ = stream.write(b"__key__\tcls\ttxt\na\t3\thello\n")
+    >>> [entry.sample() for entry in read_manifest("memory://doc-manifest/t", "tsv")]
+    [{'__key__': 'a', 'cls': b'3', 'txt': b'hello'}]
+
+    The columns are fields. `__key__` is the key; a column `@jpg` holds the path or URL of the file that becomes the
+    field `jpg`. Text is written as it is, other values of JSONL and Parquet as JSON, and null leaves the field out.
+    A table may come from anywhere, so `pipe:` is refused in it.
+
+    Args:
+        url: the table; `-` is standard input.
+        kind: "tsv", "csv", "jsonl" or "parquet".
+        key: the key of rows without a `__key__`, a format with `{record}`.
+        folder: what relative paths are relative to.
+        columns: the names of the columns of a TSV or CSV file without a header.
+    """
+    _check_key(key)
+    rows = {"tsv": _read_csv, "csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}[kind]
+    seen: dict[str, str] = {}
+    for record, (place, row) in enumerate(rows(url, kind, columns)):
+        entry = _entry(row, place, key.format(record=record), folder)
+        if seen.setdefault(entry.key, place) != place:
+            raise FormatError(
+                f"the key {entry.key!r} is used twice, first in {seen[entry.key]}",
+                Where(shard=place),
+                hint="make keys unique",
+            )
+        yield entry
+
+
+def _check_key(key: str) -> None:
+    try:
+        if key.format(record=0) == key.format(record=1):
+            raise ValueError("it has no {record}")
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
+        raise SpecError(f"{key!r} cannot make keys: {error}", hint=f"write {DEFAULT_KEY!r}") from error
+
+
+def _entry(row: Mapping[str, Any], place: str, key: str, folder: str | None) -> Entry:
+    fields: dict[str, Source] = {}
+    for column, value in row.items():
+        data = as_bytes(value)
+        if data is None:
+            continue
+        name = column.removeprefix("@").lower()
+        if column == "__key__":
+            key = str(value)
+        elif name in fields:
+            raise FormatError(f"the field {name!r} is given twice", Where(shard=place), hint="keep one of them")
+        elif column.startswith("@"):
+            fields[name] = _file(str(value), folder)
+        else:
+            fields[name] = Given(data)
+    if not key:
+        raise FormatError("the key is empty", Where(shard=place), hint="give every row a key")
+    if not fields:
+        raise FormatError("the row has no fields", Where(shard=place), hint="remove the row, or fill it")
+    return Entry(key, fields, place)
+
+
+def _file(text: str, folder: str | None) -> Source:
+    stores.refuse_untrusted(text)
+    path = stores.is_local(text)
+    if path is None:
+        return Address(text, trusted=False)
+    return LocalFile(os.path.join(folder, path) if folder else path)  # noqa: PTH118 - an address
+
+
+def _text(url: str) -> str:
+    with stores.open_read(url) as stream:
+        data: bytes = stream.read()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise FormatError("the table is not text", Where(shard=f"{url}, line {line}"), hint="write UTF-8") from error
+
+
+def _read_csv(url: str, kind: str, columns: Sequence[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    dialect: dict[str, Any] = {"delimiter": ","} if kind == "csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    reader = csv.reader(io.StringIO(_text(url), newline=""), strict=True, **dialect)
+    try:
+        header = list(columns) if columns is not None else next(reader, [])
+        if not header or len(set(header)) != len(header) or not all(header):
+            raise FormatError(
+                f"the header {header} does not name the columns", Where(shard=url), hint="name each column once"
+            )
+        for row in reader:
+            place = f"{url}, line {reader.line_num}"
+            if not row:
+                continue
+            if len(row) != len(header):
+                problem = f"expected {len(header)} columns, got {len(row)}"
+                raise FormatError(problem, Where(shard=place), hint="correct the row")
+            yield place, dict(zip(header, row, strict=True))
+    except csv.Error as error:
+        place = f"{url}, line {reader.line_num}"
+        raise FormatError(f"the table cannot be read: {error}", Where(shard=place), hint="correct the row") from error
+
+
+def _read_jsonl(url: str, _kind: str, _columns: Sequence[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(_text(url).split("\n"), 1):
+        if not line.strip():
+            continue
+        place = f"{url}, line {number}"
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise FormatError(f"the line is not JSON: {error}", Where(shard=place), hint="correct the line") from error
+        if not isinstance(row, dict):
+            raise FormatError(f"expected an object, got {type(row).__name__}", Where(shard=place), hint='{"txt": ...}')
+        yield place, row
+
+
+def _read_parquet(url: str, _kind: str, _columns: Sequence[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingDependency("pyarrow", extra="parquet", why="to read Parquet files") from error
+    path = stores.is_local(url)
+    try:
+        file = pq.ParquetFile(path if path is not None else pa.BufferReader(Address(url).load()))
+    except pa.ArrowInvalid as error:
+        raise FormatError(f"this is not a Parquet file: {error}", Where(shard=url)) from error
+    with file:
+        number = 0
+        for batch in file.iter_batches(batch_size=256):
+            for number, row in enumerate(_plain(batch.to_pylist()), number + 1):  # noqa: B020 - goes on counting
+                yield f"{url}, row {number}", row
+
+
+def _plain(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Rows in which images, as Hugging Face stores them, are their bytes."""
+    for row in rows:
+        yield {
+            name: value["bytes"] if isinstance(value, dict) and set(value) == {"bytes", "path"} else value
+            for name, value in row.items()
+        }

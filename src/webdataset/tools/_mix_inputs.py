@@ -1,0 +1,141 @@
+"""`mix`: several datasets as one, by weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webdataset import stores
+from webdataset.errors import FormatError, MissingDependency, SpecError, Where
+from webdataset.pipeline import DataPipeline, RandomMix
+from webdataset.pipeline import mix as mix_by_shares
+from webdataset.samples import ReadSamples
+from webdataset.shards import SimpleShardList
+
+from ._cat import Rekey
+from ._read_inputs import CountStage, Sample, expand_inputs
+from ._report import Report
+from ._target import OneArchive, PerShard, existing_outputs, parse_target, refuse_existing
+from ._transform import DEFAULTS, Options
+from ._write_samples import Writing, write_samples
+
+_EXHAUSTED = {"first": "stop", "all": "drop", "never": "repeat"}
+
+
+@dataclass(frozen=True)
+class MixSource:
+    """One dataset of a mix: its shards, in any form, and its weight."""
+
+    inputs: str
+    weight: float = 1.0
+
+
+def parse_mix_source(text: str) -> MixSource:
+    """A dataset and its weight, `2*a-{000..009}.tar`.
+
+    >>> parse_mix_source("2*a.tar"), parse_mix_source("b.tar")
+    (MixSource(inputs='a.tar', weight=2.0), MixSource(inputs='b.tar', weight=1.0))
+    """
+    weight, star, rest = text.partition("*")
+    try:
+        return MixSource(rest, float(weight)) if star and rest else MixSource(text)
+    except ValueError:
+        return MixSource(text)  # a glob
+
+
+def read_mix_sources(url: str) -> list[MixSource]:
+    r"""The datasets of a YAML file: `sources:`, each with `shards` and maybe a `weight`.
+
+    >>> with stores.open_write("memory://doc-mix/spec") as stream:
+    ...     _ = stream.write(b"sources:\n- shards: a.tar\n  weight: 2\n")
+    >>> read_mix_sources("memory://doc-mix/spec")
+    [MixSource(inputs='a.tar', weight=2.0)]
+    """
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingDependency("yaml", extra="formats", why="to read a YAML file") from error
+    with stores.open_read(url) as stream:
+        data = stream.read()
+    try:
+        spec = yaml.safe_load(data)
+        return [MixSource(str(source["shards"]), float(source.get("weight", 1))) for source in spec["sources"]]
+    except (yaml.YAMLError, TypeError, KeyError, ValueError, AttributeError) as error:
+        raise FormatError(
+            "the file does not list datasets", Where(shard=url), hint="sources: [{shards: a.tar, weight: 2}]"
+        ) from error
+
+
+def mix(
+    sources: Sequence[MixSource],
+    output: str | os.PathLike[str],
+    options: Options = DEFAULTS,
+    *,
+    stop: str = "first",
+    random: bool = False,
+    samples: int | None = None,
+    rekey: str | None = None,
+) -> Report:
+    """Write several datasets as one.
+
+    >>> from webdataset.testing import make_shard
+    >>> a = make_shard("memory://doc-mix/a.tar", [{"__key__": f"a{i}", "cls": i} for i in range(9)])
+    >>> b = make_shard("memory://doc-mix/b.tar", [{"__key__": f"b{i}", "cls": i} for i in range(9)])
+    >>> mix([MixSource(a, 2), MixSource(b)], "memory://doc-mix/c.tar").samples_out
+    14
+
+    Args:
+        sources: the datasets and their weights.
+        output: one archive, or a series.
+        options: how to write.
+        stop: the mix ends with the "first" dataset that ends, with "all" of them, or "never" (each begins again).
+        random: draw at random by the weights, decided by the seed; otherwise every stretch has the exact shares.
+        samples: end after so many samples.
+        rekey: number the keys in this format.
+    """
+    if stop not in _EXHAUSTED:
+        raise SpecError(f"stop={stop!r} is not known", hint=f"take one of {', '.join(_EXHAUSTED)}")
+    if stop == "never" and samples is None:
+        raise SpecError("a mix that never stops needs a number of samples", hint="give --samples")
+    target = parse_target(output)
+    if isinstance(target, PerShard):
+        raise SpecError("a mix is one stream of samples", hint="write -o 'out-%06d.tar' or -o out.tar")
+    if options.dry_run:
+        refuse_existing(existing_outputs(target), force=options.force)
+        return Report(outputs=(target.url if isinstance(target, OneArchive) else target.pattern,))
+    counter = CountStage()
+    stream = counter(_mixed(sources, stop, options.seed, samples, random=random))
+    if rekey is not None:
+        stream = Rekey(rekey)(stream)
+    writing = Writing(
+        target,
+        options.count,
+        options.size,
+        index=options.index,
+        description=options.description,
+        force=options.force,
+        post=options.post,
+    )
+    return replace(write_samples(stream, writing, advance=options.advance), samples_in=counter.count)
+
+
+def _mixed(
+    sources: Sequence[MixSource], stop: str, seed: int, samples: int | None, *, random: bool
+) -> Iterator[Sample]:
+    datasets = [DataPipeline(SimpleShardList(expand_inputs(source.inputs)), ReadSamples()) for source in sources]
+    weights = [source.weight for source in sources]
+    mixed: Any
+    if random:
+        if stop == "never":
+            raise SpecError("a random mix stops with the first or with all datasets", hint="leave out --random")
+        mixed = RandomMix(datasets, weights, longest=stop == "all", seed=seed)
+    else:
+        mixed = mix_by_shares(list(zip(datasets, weights, strict=True)), exhausted=_EXHAUSTED[stop])
+    with closing(mixed):
+        for number, sample in enumerate(mixed):
+            if samples is not None and number >= samples:
+                return
+            yield sample

@@ -1,0 +1,164 @@
+"""`partition`: train, validation and test parts of a dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from webdataset.errors import SpecError
+from webdataset.writers import ShardWriter
+
+from ._expression import Expression
+from ._read_inputs import CountStage, Inputs, Sample, expand_inputs, read_list, read_samples
+from ._report import Report
+from ._shares import Shares
+from ._target import Series, make_folder, parse_target, refuse_existing, series_members
+from ._transform import DEFAULTS, Failures, Options
+from ._write_samples import DEFAULT_COUNT, DEFAULT_SIZE, description_of, remove_stale
+
+Route = Callable[[Sample], str | None]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which part a sample goes to: by lists of keys, by expressions, then by random shares; None for none.
+
+    >>> parts = Parts(lists={"val": frozenset({"a"})}, shares={"train": 1.0})
+    >>> parts({"__key__": "a"}), parts({"__key__": "b"})
+    ('val', 'train')
+    """
+
+    lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    where: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
+    seed: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """All parts."""
+        return list(dict.fromkeys([*self.lists, *self.where, *self.shares]))
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise SpecError("nothing says what the parts are", hint="give shares: train=0.9 val=0.1")
+        for name in self.names:
+            if not name or "/" in name:
+                raise SpecError(f"{name!r} cannot name a part", hint="take a word, such as train")
+        _ = self._expressions, self._by_share  # what cannot divide a dataset fails here
+
+    @cached_property
+    def _expressions(self) -> dict[str, Expression]:
+        return {name: Expression(text) for name, text in self.where.items()}
+
+    @cached_property
+    def _by_share(self) -> Shares | None:
+        return Shares(self.shares, self.seed) if self.shares else None
+
+    def __call__(self, sample: Sample) -> str | None:
+        """The part of a sample."""
+        key: str = sample["__key__"]
+        for name, keys in self.lists.items():
+            if key in keys:
+                return name
+        for name, expression in self._expressions.items():
+            if expression(sample):
+                return name
+        return None if self._by_share is None else self._by_share.part(key)
+
+
+def read_lists(lists: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """The keys of each part, out of text files; a key in two of them is an error."""
+    found = {name: frozenset(read_list(url)) for name, url in lists.items()}
+    seen: dict[str, str] = {}
+    for name, keys in found.items():
+        for key in keys:
+            if seen.setdefault(key, name) != name:
+                raise SpecError(f"the key {key!r} is in the lists of {seen[key]!r} and {name!r}", hint="keep one")
+    return found
+
+
+def partition(
+    inputs: Inputs, output: str | os.PathLike[str], parts: Parts, options: Options = DEFAULTS
+) -> dict[str, Report]:
+    """Write every sample to the part it belongs to, in one pass; the report of each part.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-part/a.tar", [{"__key__": f"{n}", "cls": n} for n in range(100)])
+    >>> reports = partition(shard, "memory://doc-part/{part}-%d.tar", Parts(shares={"train": 0.8, "val": 0.2}))
+    >>> sum(report.samples_out for report in reports.values())
+    100
+
+    Args:
+        inputs: shards.
+        output: the names of the shards with `{part}` and a place for the number: "{part}-%06d.tar".
+        parts: which sample goes where.
+        options: how to write.
+    """
+    urls = expand_inputs(inputs)
+    source, failures = CountStage(), Failures(options.errors)
+    samples = read_samples(urls, [source], handler=failures.handler)
+    reports = write_parts(samples, os.fspath(output), parts, parts.names, options)
+    return {
+        name: replace(report, samples_in=source.count, failed=tuple(failures.found)) for name, report in reports.items()
+    }
+
+
+def write_parts(
+    samples: Iterable[Sample], output: str, route: Route, names: Iterable[str], options: Options
+) -> dict[str, Report]:
+    """Write samples to the series of the part that `route` names, each with its description `part.json`.
+
+    Samples of no part are left out.
+    """
+    patterns = {name: _pattern(output, name) for name in names}
+    before = {name: series_members(pattern) for name, pattern in patterns.items()}
+    refuse_existing((url for urls in before.values() for url in urls), force=options.force)
+    if options.dry_run:
+        return {name: Report(outputs=(pattern,)) for name, pattern in patterns.items()}
+    published: dict[str, list[str]] = {name: [] for name in patterns}
+    written = dict.fromkeys(patterns, 0)
+    with ExitStack() as stack:
+        sinks = {
+            name: stack.enter_context(_sink(pattern, published[name].append, options))
+            for name, pattern in patterns.items()
+        }
+        for sample in samples:
+            part = route(sample)
+            if part is not None:
+                sinks[part].write(sample)
+                written[part] += sum(len(data) for field, data in sample.items() if field[0] != "_")
+            if options.advance is not None:
+                options.advance(1)
+    for name, urls in before.items():
+        remove_stale(set(urls) - set(published[name]))
+    return {
+        name: Report(samples_out=sinks[name].total, bytes_out=written[name], done=len(urls), outputs=tuple(urls))
+        for name, urls in published.items()
+    }
+
+
+def _sink(pattern: str, post: Callable[[str], Any], options: Options) -> ShardWriter:
+    make_folder(pattern)
+    return ShardWriter(
+        pattern,
+        maxcount=options.count or DEFAULT_COUNT,
+        maxsize=options.size or (float("inf") if options.count else DEFAULT_SIZE),
+        post=post,
+        verbose=0,
+        encoder=False,
+        index=options.index,
+        description=description_of(Series(pattern)),
+    )
+
+
+def _pattern(output: str, part: str) -> str:
+    if "{part}" not in output:
+        raise SpecError(f"{output!r} has no place for the part's name", hint="write -o '{part}-%06d.tar'")
+    pattern = output.replace("{part}", part.replace("%", "%%"))
+    if not isinstance(parse_target(pattern), Series):
+        raise SpecError(f"{output!r} has no place for a number", hint="write -o '{part}-%06d.tar'")
+    return pattern

@@ -1,0 +1,290 @@
+"""`proc`: a command or a function on every sample, or on every shard."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
+
+from ._failures import check_policy, note_failure
+from ._file_tree import read_folder
+from ._read_inputs import Inputs, Sample
+from ._report import Report
+from ._target import PerShard, parse_target
+from ._transform import DEFAULTS, Options, transform
+
+_BASE = "sample"
+_KEY = f"{_BASE}.__key__"
+
+
+@dataclass(frozen=True)
+class RunCommand:
+    """A shell command on every sample; a stage.
+
+    >>> stage = RunCommand("tr a-z A-Z < sample.txt > new && mv new sample.txt")
+    >>> list(stage(iter([{"__key__": "1", "txt": b"hello"}])))
+    [{'__key__': '1', 'txt': b'HELLO'}]
+
+    The command runs in a temporary folder that holds the fields as `sample.FIELD` and the key as `sample.__key__`.
+    Afterwards all files `sample.*` are the new sample: a file that was removed is a field less, and a new key in
+    `sample.__key__` renames the sample. Without any field the sample is left out. What the command prints goes to
+    standard error.
+
+    Attributes:
+        command: a shell command, the user's own.
+        failed: a command that fails: "stop", "skip" the sample, or "keep" it unchanged; the last two are reported.
+        timeout: seconds after which a command is stopped and counts as failed.
+        threads: how many commands run at a time; the order of the samples stays.
+        folder: where temporary folders are made.
+    """
+
+    command: str
+    failed: str = "stop"
+    timeout: float | None = None
+    threads: int = 1
+    folder: str | None = None
+
+    def __post_init__(self) -> None:
+        check_policy(self.failed)
+
+    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """The samples that the command makes: this is a stage."""
+        for sample, made in _in_order(self._processed, samples, self.threads):
+            yield from _settled(sample, made, self.failed)
+
+    def _processed(self, sample: Sample) -> list[Sample]:
+        with tempfile.TemporaryDirectory(prefix="wds-proc-", dir=self.folder) as name:
+            folder = Path(name)
+            for field, data in sample.items():
+                if field[:1] != "_":
+                    (folder / f"{_BASE}.{field}").write_bytes(data)
+            (folder / _KEY).write_text(sample["__key__"], encoding="utf-8", errors="surrogateescape")
+            run_command(self.command, folder, self.timeout)
+            return _collected(folder, sample)
+
+
+@dataclass(frozen=True)
+class RunOnShard:
+    """A shell command on all samples of a shard at once; a stage.
+
+    The command runs in a temporary folder with all files of the shard under their names; afterwards all files in it
+    are the new samples, sorted by key.
+    """
+
+    command: str
+    timeout: float | None = None
+    folder: str | None = None
+
+    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """The samples that the command makes: this is a stage."""
+        with tempfile.TemporaryDirectory(prefix="wds-proc-", dir=self.folder) as name:
+            for sample in samples:
+                for field, data in sample.items():
+                    if field[:1] != "_":
+                        path = inside(Path(name), f"{sample['__key__']}.{field}")
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        path.write_bytes(data)
+            run_command(self.command, Path(name), self.timeout)
+            for entry in read_folder(name).entries:
+                yield entry.sample()
+
+
+@dataclass(frozen=True)
+class CallFunction:
+    """A Python function on every sample; a stage.
+
+    Attributes:
+        name: `module:function`. The function gets a sample of bytes and returns a sample, several, or None for none;
+            what it returns is encoded by extension.
+        failed: an exception: "stop", "skip" the sample, or "keep" it unchanged; the last two are reported.
+    """
+
+    name: str
+    failed: str = "stop"
+
+    def __post_init__(self) -> None:
+        check_policy(self.failed)
+        self.function()
+
+    def function(self) -> Callable[[Sample], Any]:
+        """The function itself."""
+        module, colon, name = self.name.partition(":")
+        if not colon:
+            raise SpecError(f"{self.name!r} does not name a function", hint="write module:function")
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.insert(0, here)  # as `python -m` does
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise SpecError(f"{self.name!r} cannot be loaded: {error}", hint="check the module's name") from error
+        if not callable(found):
+            raise SpecError(f"{self.name!r} is not a function", hint="write module:function")
+        function: Callable[[Sample], Any] = found
+        return function
+
+    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """The samples that the function makes: this is a stage."""
+        function = self.function()
+        for sample in samples:
+            made: list[Sample] | Exception
+            try:
+                result = function(dict(sample))
+                made = [] if result is None else [result] if isinstance(result, dict) else list(result)
+            except Exception as error:
+                made = error
+            yield from _settled(sample, made, self.failed)
+
+
+def _settled(sample: Sample, made: list[Sample] | Exception, policy: str) -> list[Sample]:
+    """What became of a sample, or what the policy says if its work failed."""
+    if not isinstance(made, Exception):
+        return made
+    if isinstance(made, WebDatasetError):
+        add_where(made, key=sample["__key__"], shard=sample.get("__url__"))
+    if policy == "stop":
+        raise made
+    note_failure(sample["__key__"], made)
+    return [sample] if policy == "keep" else []
+
+
+def _in_order(
+    work: Callable[[Sample], list[Sample]], samples: Iterator[Sample], threads: int
+) -> Iterator[tuple[Sample, list[Sample] | Exception]]:
+    """Each sample with its results, in order, worked on by several threads."""
+    if threads <= 1:
+        for sample in samples:
+            yield sample, _attempt(work, sample)
+        return
+    waiting: deque[tuple[Sample, Future[list[Sample] | Exception]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for sample in samples:
+                waiting.append((sample, pool.submit(_attempt, work, sample)))
+                if len(waiting) >= 2 * threads:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _attempt(work: Callable[[Sample], list[Sample]], sample: Sample) -> list[Sample] | Exception:
+    try:
+        return work(sample)
+    except Exception as error:
+        return error
+
+
+def run_command(command: str, folder: Path, timeout: float | None = None) -> None:
+    """Run a shell command in a folder; an error if it fails. Its output goes to standard error.
+
+    >>> run_command("exit 3", Path("."))
+    Traceback (most recent call last):
+    webdataset.errors.CommandFailed: the command ended with status 3 – stage 'exit 3'
+    """
+    shell = shutil.which("bash") or "/bin/sh"
+    process = subprocess.Popen(  # noqa: S603 - the user's own command
+        [shell, "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
+    )
+    try:
+        status = process.wait(timeout)
+    except subprocess.TimeoutExpired as error:
+        raise CommandFailed(
+            f"the command did not end in {timeout:g} seconds",
+            Where(stage=f"{command!r}"),
+            hint="allow more with --timeout",
+        ) from error
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # with all that it started
+            process.wait()
+    if status:
+        raise CommandFailed(f"the command ended with status {status}", Where(stage=f"{command!r}"))
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of a member in a folder; a name that leads out of it is refused.
+
+    >>> inside(Path("x"), "../a.txt")
+    Traceback (most recent call last):
+    webdataset.errors.UnsafeContent: the name '../a.txt' leads out of the folder – ...
+    """
+    if name.startswith("/") or ".." in Path(name).parts or "\0" in name:
+        raise UnsafeContent(f"the name {name!r} leads out of the folder", hint="rename such keys: wds rename --key")
+    return folder / name
+
+
+def _collected(folder: Path, sample: Sample) -> list[Sample]:
+    made: Sample = {field: value for field, value in sample.items() if field[:1] == "_"}
+    for path in sorted(folder.glob(f"{_BASE}.*")):
+        field = path.name.removeprefix(f"{_BASE}.")
+        if path.name == _KEY:
+            made["__key__"] = path.read_text(encoding="utf-8", errors="surrogateescape").strip("\n")
+        elif path.is_file() and not path.is_symlink():
+            made[field.lower()] = path.read_bytes()
+        else:
+            raise FormatError(f"the command left {path.name}, which is not a plain file", hint="leave files only")
+    return [made] if any(field[:1] != "_" for field in made) else []
+
+
+def proc(
+    inputs: Inputs,
+    output: str | os.PathLike[str],
+    options: Options = DEFAULTS,
+    *,
+    command: str | None = None,
+    function: str | None = None,
+    per_shard: bool = False,
+    failed: str = "stop",
+    timeout: float | None = None,
+    folder: str | None = None,
+) -> Report:
+    """Process every sample, or every shard, by a command or a function.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-proc/a.tar", [{"__key__": "1", "txt": "hello"}])
+    >>> proc(shard, "memory://doc-proc/b.tar", command="wc -c < sample.txt > sample.len").samples_out
+    1
+
+    Args:
+        inputs: shards.
+        output: one archive, a series, or a folder: one output for each input, in parallel.
+        options: how to write and run; `workers` of a single output are threads, the order stays.
+        command: a shell command: see `RunCommand`, or `RunOnShard` with `per_shard`.
+        function: `module:function`: see `CallFunction`.
+        per_shard: run the command once for each shard.
+        failed: samples that fail: "stop", "skip" or "keep".
+        timeout: seconds for each command.
+        folder: where temporary folders are made.
+    """
+    if (command is None) == (function is None):
+        raise SpecError("expected either a command or a function", hint="give --command or --python")
+    by_shard = isinstance(parse_target(output), PerShard)
+    threads = 1 if by_shard else options.workers
+    stage: RunCommand | RunOnShard | CallFunction
+    if function is not None:
+        stage = CallFunction(function, failed)
+    elif per_shard:
+        if not by_shard:
+            raise SpecError("a command per shard makes one output for each input", hint="write -o folder/")
+        stage = RunOnShard(str(command), timeout, folder)
+    else:
+        stage = RunCommand(str(command), failed, timeout, threads, folder)
+    if not by_shard and function is None:
+        options = replace(options, workers=1)
+    return transform([stage], inputs, output, options, job=f"proc {command} {function} {per_shard} {failed}")

@@ -1,0 +1,95 @@
+"""Input addresses → a stream of samples of bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+from webdataset import stores
+from webdataset.errors import SpecError, Where
+from webdataset.flow import Stage
+from webdataset.handlers import Handler, reraise_exception
+from webdataset.index import read_description
+from webdataset.pipeline import DataPipeline
+from webdataset.samples import ReadSamples
+from webdataset.shards import SimpleShardList, expand
+
+# A path that stands for itself, such as the many of a long list.
+_PLAIN = re.compile(r"[\w/.,+=@% -]+\.tar")
+
+Sample = dict[str, Any]
+Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class CountStage:
+    """Counts the samples that come in.
+
+    >>> stage = CountStage()
+    >>> len(list(stage(iter([{}, {}])))), stage.count
+    (2, 2)
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        for sample in samples:
+            self.count += 1
+            yield sample
+
+
+def expand_inputs(inputs: Inputs) -> list[str]:
+    """The shards that the inputs stand for: braces, globs, folders ending in `/`, descriptions ending in `.json`.
+
+    >>> expand_inputs(["a-{0..1}.tar", "-"])
+    ['a-0.tar', 'a-1.tar', '-']
+    """
+    given = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
+    found = []
+    for spec in given:
+        text = os.fspath(spec)
+        if _PLAIN.fullmatch(text):
+            found.append(text)
+        else:
+            found += read_description(text).urls if text.endswith(".json") else expand(text)
+    if found.count("-") > 1:
+        raise SpecError("standard input can be read once, and '-' is given twice", hint="give '-' once")
+    if not found:
+        raise SpecError("no input was given", hint="give at least one shard, or - for standard input")
+    return found
+
+
+def read_list(url: str) -> list[str]:
+    r"""The lines of a text file that are neither empty nor comments.
+
+    >>> with stores.open_write("memory://doc-tools/list") as stream:
+    ...     _ = stream.write(b"# shards\na.tar\n\nb.tar\n")
+    >>> read_list("memory://doc-tools/list")
+    ['a.tar', 'b.tar']
+    """
+    with stores.open_read(url) as stream:
+        data: bytes = stream.read()
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise SpecError("the list is not text", Where(shard=url, offset=error.start), hint="write UTF-8") from error
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def read_samples(
+    urls: Sequence[str], stages: Sequence[Stage] = (), *, handler: Handler = reraise_exception, seed: int = 0
+) -> Iterator[Sample]:
+    """The samples of shards, one after the other, through stages.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-tools/r.tar", [{"__key__": "0", "txt": "hello"}])
+    >>> [sample["txt"] for sample in read_samples([shard])]
+    [b'hello']
+    """
+    pipeline = DataPipeline(SimpleShardList(list(urls)), ReadSamples(handler=handler), *stages)
+    pipeline.seed = seed
+    with closing(pipeline):
+        yield from pipeline

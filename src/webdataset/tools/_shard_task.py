@@ -1,0 +1,88 @@
+"""The work on one shard: read it, take its samples through stages, publish the result. Runs on any worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from webdataset import stores
+from webdataset.errors import StoreError, located
+from webdataset.flow import Stage
+from webdataset.writers import Record, TarWriter
+
+from ._failures import collect_failures
+from ._read_inputs import CountStage, read_samples
+from ._target import make_folder
+
+
+class ShardResult(NamedTuple):
+    """What became of one shard: a line of the ledger."""
+
+    input: str
+    output: str
+    samples_in: int
+    samples_out: int
+    bytes_out: int
+    filesize: int
+    md5sum: str
+    input_size: int | None = None
+    failed: Sequence[tuple[str, str]] = ()  # samples that were left out or kept unchanged, and why
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """One input shard, one output shard, and the stages between them.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-task/a.tar", [{"__key__": "0", "txt": "hello"}])
+    >>> ShardTask((), shard, "memory://doc-task/b.tar", index=False).run().samples_out
+    1
+    """
+
+    stages: Sequence[Stage]
+    input: str
+    output: str
+    index: bool = True
+    seed: int = 0
+
+    def run(self) -> ShardResult:
+        """Do it. The output appears when it is complete and on its disk, or not at all."""
+        make_folder(self.output)
+        size = size_of(self.input)  # before it is read: a shard that is replaced meanwhile will be done again
+        counter = CountStage()
+        record, written = Record(), 0
+        with (
+            collect_failures() as failures,
+            located(shard=self.input),
+            TarWriter(self.output, index=self.index) as sink,
+        ):
+            sink.take_notes(record)
+            for sample in read_samples([self.input], [counter, *self.stages], seed=self.seed):
+                written += sink.write(sample)
+        entry = record.entry(self.output)
+        assert entry.filesize is not None
+        assert entry.md5sum is not None
+        return ShardResult(
+            self.input,
+            self.output,
+            counter.count,
+            sink.count,
+            written,
+            entry.filesize,
+            entry.md5sum,
+            size,
+            [(failure.item, failure.error) for failure in failures],
+        )
+
+
+def size_of(url: str) -> int | None:
+    """The size of a stored object, None where that is unknown.
+
+    >>> size_of("/nowhere/a.tar") is None
+    True
+    """
+    try:
+        return stores.stat(url).size
+    except StoreError:
+        return None

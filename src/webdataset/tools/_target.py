@@ -1,0 +1,169 @@
+"""What `-o` means: one archive, a numbered series, or one output shard per input shard."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from webdataset import stores
+from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
+
+_NUMBER = re.compile(r"%0?\d*d")
+_NAME = re.compile(r"\{(name|stem)\}")
+_SUFFIX = re.compile(r"(\.tar(\.\w+)?|\.tgz)$")
+
+
+@dataclass(frozen=True, slots=True)
+class OneArchive:
+    """Everything goes to one archive; `-` is standard output."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Numbered archives: `out-%06d.tar`."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class PerShard:
+    """One output for each input: `{name}` is the input's file name, `{stem}` the same without its extension."""
+
+    template: str
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """The output of each input.
+
+        >>> PerShard("out/{stem}-small.tar").names(["s3://b/a.tar", "b.tar.gz"])
+        ['out/a-small.tar', 'out/b-small.tar']
+        >>> PerShard("out/{name}").names(["x/a.tar", "y/a.tar"])
+        Traceback (most recent call last):
+        webdataset.errors.SpecError: x/a.tar and y/a.tar would both be written to out/a.tar – ...
+        """
+        outputs = [self._name(url) for url in inputs]
+        if len(set(outputs)) != len(outputs):
+            self._refuse(inputs, outputs)
+        return outputs
+
+    def _refuse(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        first: dict[str, str] = {}
+        for url, output in zip(inputs, outputs, strict=True):
+            other = first.setdefault(output, url)
+            if other != url:
+                raise SpecError(
+                    f"{other} and {url} would both be written to {output}",
+                    hint="process them in separate runs, or give inputs with different names",
+                )
+        raise SpecError("the same input is given twice", hint="give every shard once")
+
+    def _name(self, url: str) -> str:
+        name = (url.partition("?")[0] if "://" in url else url).rpartition("/")[2]
+        if not name or url == "-" or url.startswith("pipe:"):
+            raise SpecError(
+                f"{url!r} has no file name to name an output after", hint="write to one archive or to 'out-%06d.tar'"
+            )
+        output = self.template.replace("{name}", name)
+        return output.replace("{stem}", _SUFFIX.sub("", name)) if "{stem}" in self.template else output
+
+
+Target = OneArchive | Series | PerShard
+
+
+def parse_target(text: str | os.PathLike[str]) -> Target:
+    """The kind of output that a user's text asks for.
+
+    >>> parse_target("-"), parse_target("out-%06d.tar"), parse_target("out/")
+    (OneArchive(url='-'), Series(pattern='out-%06d.tar'), PerShard(template='out/{name}'))
+    """
+    url = os.fspath(text)
+    if not url:
+        raise SpecError("the output is empty", hint="give a path, a URL, 'out-%06d.tar', 'folder/', or - for stdout")
+    if _NUMBER.search(url):
+        return Series(url)
+    if _NAME.search(url):
+        return PerShard(url)
+    path = None if url == "-" else stores.is_local(url)
+    if url.endswith("/") or (path is not None and Path(path).is_dir()):
+        return PerShard(f"{url.rstrip('/')}/{{name}}")
+    return OneArchive(url)
+
+
+def make_folder(url: str) -> None:
+    """Create the folder of a local output, if there is none."""
+    path = None if url == "-" else stores.is_local(url)
+    if path is not None and (folder := os.path.dirname(path)):  # noqa: PTH120 - an address, not a Path
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"the folder cannot be created: {error.strerror}", Where(shard=folder), hint="write elsewhere"
+            ) from error
+
+
+def existing_outputs(target: Target) -> list[str]:
+    """The outputs of a target that exist, as far as their place can tell."""
+    if isinstance(target, Series):
+        return series_members(target.pattern)
+    return [target.url] if isinstance(target, OneArchive) and exists(target.url) else []
+
+
+def series_members(pattern: str) -> list[str]:
+    """The existing archives of a series, whatever their numbers.
+
+    >>> series_members("/nowhere/out-%06d.tar")
+    []
+    """
+    if pattern.startswith("pipe:"):
+        return []
+    try:
+        found = stores.list_urls(_NUMBER.sub("*", pattern).replace("%%", "%"))
+    except ShardNotFound:
+        return []
+    except StoreError:  # a place that cannot list its objects can at least be asked for the first one
+        return [pattern % 0] if exists(pattern % 0) else []
+    before, _, after = _NUMBER.sub("\0", pattern).replace("%%", "%").partition("\0")
+    named = re.compile(f"{re.escape(before)}(\\d+){re.escape(after)}")
+    numbers = ((url, match[1]) for url in found if (match := named.fullmatch(url)))
+    return [url for url, number in numbers if pattern % int(number) == url]
+
+
+def exists(url: str) -> bool:
+    """Whether something is stored at an address; False for what cannot be asked.
+
+    >>> exists("/nowhere/a.tar"), exists("-")
+    (False, False)
+    """
+    if url == "-" or url.startswith("pipe:"):
+        return False
+    path = stores.is_local(url)
+    if path is not None:
+        return Path(path).is_file()  # a device or a named pipe is written to, not replaced
+    try:
+        stores.stat(url)
+    except StoreError:
+        return False
+    return True
+
+
+def refuse_existing(outputs: Iterable[str], *, force: bool) -> None:
+    """Raise if outputs exist and may not be replaced.
+
+    >>> refuse_existing([], force=False)
+    >>> refuse_existing(["out-000000.tar"], force=False)
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: the output exists already – out-000000.tar – write elsewhere, or ...
+    """
+    found = list(outputs)
+    if not found or force:
+        return
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    raise SpecError(
+        f"the output exists already{more and ','}{more}",
+        Where(shard=found[0]),
+        hint="write elsewhere, or replace it with --force",
+    )

@@ -1,0 +1,363 @@
+"""How `wds` behaves: errors, exit codes, pipes, interrupts, progress, JSON, speed of starting."""
+
+import importlib
+import importlib.metadata
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.tools.datasets import digests, hidden, keys, read, write_numbers
+from webdataset.cli._main import VERBS, wds
+from webdataset.cli._output import BROKEN_PIPE, INTERRUPTED
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "webdataset"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def shards(here):
+    return write_numbers("data", shards=3, each=7)
+
+
+def invoke(*arguments, code=0):
+    result = CliRunner().invoke(wds, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def start(*arguments, **options):
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+ALL = [f"{n:06d}" for n in range(21)]
+
+
+# --- help --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_and_the_shared_options(verb):
+    text = invoke(verb, "--help").stdout
+    for option in ("--json", "--quiet", "--verbose", "--traceback"):
+        assert option in text
+
+
+def test_help_lists_every_verb():
+    text = invoke("--help").stdout
+    assert all(f"\n  {verb} " in text for verb in VERBS)
+    assert invoke("--version").stdout.strip() == importlib.metadata.version("webdataset")
+
+
+def test_a_wrong_verb_names_the_closest():
+    assert "'cat'" in invoke("kat", code=2).output
+    assert "--help" in invoke("zzz", code=2).output
+
+
+HEAVY = ["torch", "numpy", "PIL", "tqdm", "webdataset.tools", "webdataset.pipeline"]
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom webdataset.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        f"print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_verbs_do_not_import_torch(shards):
+    code = (
+        "import sys\nfrom webdataset.cli import main\n"
+        f"try: main(['select', '--where', 'cls > 1', '-o', 'o.tar', '{shards[0]}'])\nexcept SystemExit: pass\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_shell_completion(here):
+    environment = {**os.environ, "_WDS_COMPLETE": "bash_complete", "COMP_WORDS": "wds sp", "COMP_CWORD": "1"}
+    done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, check=False)
+    assert "split" in done.stdout
+
+
+# --- results and errors ------------------------------------------------------------------------------------------
+
+
+def test_json(shards):
+    result = json.loads(invoke("cat", *shards, "-o", "out.tar", "--json").stdout)
+    assert (result["samples_out"], result["failed"], result["outputs"]) == (21, [], ["out.tar"])
+
+
+def test_the_report_goes_to_stderr_and_quiet_is_quiet(shards):
+    result = invoke("cat", *shards, "-o", "out.tar")
+    assert result.stdout == ""
+    assert "21 samples" in result.stderr
+    assert invoke("cat", *shards, "-o", "out.tar", "--force", "-q").output == ""
+
+
+def test_json_does_not_mix_with_data_on_stdout(shards, here):
+    process = start("cat", *shards, "-o", "-", "--json")
+    data, errors = process.communicate(timeout=60)
+    (here / "piped.tar").write_bytes(data)
+    assert keys("piped.tar") == ALL
+    assert json.loads(errors)["samples_out"] == 21
+
+
+ERRORS = {
+    "no such file": (["cat", "nowhere.tar", "-o", "out.tar"], 1, "nowhere.tar"),
+    "no output": (["cat", "a.tar"], 2, "--output"),
+    "no input": (["cat", "-o", "out.tar"], 2, "INPUT"),
+    "expression": (["select", "--where", "key.__class__", "-o", "out.tar", "data/train-0.tar"], 1, "__class__"),
+    "size": (["split", "-s", "many", "-o", "out-%d.tar", "data/train-0.tar"], 2, "500MB"),
+    "share": (["partition", "-p", "train", "-o", "{part}-%d.tar", "data/train-0.tar"], 1, "train=0.9"),
+    "no place for the part": (["partition", "-p", "train=1", "-o", "t-%d.tar", "data/train-0.tar"], 1, "{part}"),
+    "parallel stream": (["select", "--where", "1", "-j", "2", "-o", "out.tar", "data/train-0.tar"], 1, "folder/"),
+    "unknown engine": (["select", "--where", "1", "--engine", "x", "-o", "out/", "data/train-0.tar"], 2, "dask"),
+    "two stdin": (["cat", "-", "-", "-o", "out.tar"], 1, "twice"),
+    "scheme": (["cat", "gopher://x/a.tar", "-o", "out.tar"], 1, "gopher"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_is_one_sentence_with_a_remedy(shards, here, name):
+    arguments, code, words = ERRORS[name]
+    result = invoke(*arguments, code=code)
+    assert words in result.output
+    assert "Traceback" not in result.output
+    if code == 1:
+        assert len(result.stderr.strip().splitlines()) == 1
+        assert result.stderr.startswith(f"wds {arguments[0]}: ")
+    assert not list(here.glob("out*"))
+
+
+def test_a_traceback_is_shown_when_asked_for(shards):
+    for flag in ("--traceback", "-vv"):
+        process = start("cat", "nowhere.tar", "-o", "out.tar", flag)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert b"Traceback" in errors
+
+
+def test_existing_outputs_are_refused(shards):
+    invoke("cat", *shards, "-o", "out.tar")
+    assert "--force" in invoke("cat", *shards, "-o", "out.tar", code=1).output
+    invoke("cat", *shards, "-o", "out.tar", "--force")
+
+
+@pytest.mark.parametrize("verb", ["cat", "split", "select", "sort", "shuffle", "rename", "proc", "create", "mix"])
+def test_dry_run_writes_nothing(shards, here, verb):
+    options = {"select": ["--where", "1"], "proc": ["-c", "true"]}.get(verb, [])
+    before = digests(here)
+    result = invoke(verb, *shards, "-o", "out-%d.tar", "--dry-run", *options)
+    assert "out-%d.tar" in result.stderr
+    assert digests(here) == before
+
+
+def test_what_fails_is_listed_and_the_exit_code_says_so(shards):
+    result = invoke("proc", "-c", "test $(cat sample.txt) != 5", "--failed", "skip", "-o", "out.tar", *shards, code=1)
+    assert "failed: 000005" in result.stderr
+    assert len(keys("out.tar")) == 20
+
+
+def test_progress_on_a_terminal(shards):
+    """A bar appears where stderr is a terminal, and nothing of it where it is not."""
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen([*COMMAND, "cat", *shards, "-o", "out.tar"], stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    try:
+        while data := os.read(controller, 1000):
+            shown += data
+    except OSError:  # the other end was closed
+        pass
+    os.close(controller)
+    assert process.wait(timeout=60) == 0
+    assert b"samples" in shown
+    assert b"\r" in shown
+
+
+# --- pipes and signals -------------------------------------------------------------------------------------------
+
+
+def test_the_pipe_of_the_seeds(shards, here):
+    command = f"{sys.executable} -m webdataset"
+    line = f"{command} cat {' '.join(shards)} -o - | {command} split -n 8 -o 'out-%06d.tar' -"
+    subprocess.run(["bash", "-o", "pipefail", "-c", line], check=True, capture_output=True)
+    assert [len(read(f"out-{n:06d}.tar")) for n in range(3)] == [8, 8, 5]
+    assert read(*[f"out-{n:06d}.tar" for n in range(3)]) == read(*shards)
+
+
+def test_number_of_shards_from_standard_input(shards):
+    process = start("split", "--shards", "4", "-o", "out-%d.tar", "-")
+    process.communicate(b"".join(Path(url).read_bytes() for url in shards), timeout=60)
+    assert process.returncode == 0
+    assert [len(read(f"out-{n}.tar")) for n in range(4)] == [5, 5, 5, 6]
+
+
+def test_a_reader_that_goes_away(shards):
+    big = [f"{n}.txt text:{'x' * 2000}" for n in range(2000)]
+    process = start("create", "-o", "-", "--format", "recipe", "-")
+    process.stdin.write("\n".join(big).encode())
+    process.stdin.close()
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(timeout=60) == BROKEN_PIPE
+    assert b"Traceback" not in process.stderr.read()
+    process.stderr.close()
+
+
+def test_a_truncated_pipe_is_an_error(shards):
+    data = Path(shards[0]).read_bytes()
+    process = start("split", "-n", "2", "-o", "out-%d.tar", "-")
+    _, errors = process.communicate(data[:1500], timeout=60)
+    assert process.returncode == 1
+    assert b"Traceback" not in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cat", "-", "-o", "out.tar"],
+        ["split", "-n", "2", "-o", "out-%d.tar", "-"],
+        ["sort", "-o", "out.tar", "--memory", "1", "--tmpdir", "tmp", "-"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_an_interrupt_leaves_nothing_half_written(shards, here, arguments, number):
+    """The verb waits for more input when it is interrupted: it has read some samples and written some."""
+    (here / "tmp").mkdir()
+    process = start(*arguments)
+    process.stdin.write(Path(shards[0]).read_bytes()[:-1024])  # no end of archive: it waits for more
+    process.stdin.flush()
+    wait_until_reading(process)
+    process.send_signal(number)
+    process.wait(timeout=60)
+    process.stdin.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    process.stdout.close()
+    assert process.returncode == {signal.SIGINT: INTERRUPTED, signal.SIGTERM: 143}[number]
+    assert b"Traceback" not in errors
+    assert hidden(here) == []
+    assert list((here / "tmp").iterdir()) == []
+    assert not (here / "out.tar").exists()
+    for path in here.glob("out-*.tar"):
+        assert len(read(path)) == 2
+
+
+def wait_until_reading(process):
+    """Until the process has taken all of its input, and sleeps in `read`."""
+    import fcntl
+    import termios
+
+    while process.poll() is None:
+        waiting = fcntl.ioctl(process.stdin, termios.FIONREAD, b"\0" * 4)
+        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if waiting == b"\0" * 4 and state == "S":
+            return
+
+
+def test_an_interrupt_of_parallel_work_ends_the_workers(shards, here):
+    import psutil
+
+    process = start(
+        "proc", "-c", "touch ../started; sleep 1000", "--tmpdir", str(here), "-j", "2", "-o", "out/", *shards
+    )
+    while not (here / "started").exists():
+        assert process.poll() is None
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
+    gone, alive = psutil.wait_procs(children, timeout=60)
+    assert alive == []
+    assert digests(here / "out") == {}
+    assert hidden(here / "out") == []
+    assert [path.name for path in here.iterdir() if path.name.startswith("wds-proc")] == []
+
+
+# --- older names -------------------------------------------------------------------------------------------------
+
+
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+
+def old(name, *arguments, data=None):
+    """Run an older command as its script would; its standard output."""
+    module, _, function = SCRIPTS[name].partition(":")
+    command = getattr(importlib.import_module(module), function)
+    result = CliRunner().invoke(command, [str(argument) for argument in arguments], input=data)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout_bytes
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_is_there(name):
+    module, _, function = SCRIPTS[name].partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_tarp(shards, here):
+    (here / "recipe").write_text("a.txt text:1\nb.txt text:2\n")
+    (here / "made.tar").write_bytes(old("tarp", "create", "-o", "-", "recipe"))
+    assert keys("made.tar") == ["a", "b"]
+    old("tarp", "cat", "-o", "cat.tar", "-f", "n:cls", "--slice", "1:3", *shards)
+    assert read("cat.tar") == {"000001": {"n": b"1"}, "000002": {"n": b"2"}}
+    old("tarp", "split", "-c", "10", "-o", "s-%d.tar", "-p", "echo %s >> names", *shards)
+    assert (here / "names").read_text().split() == ["s-0.tar", "s-1.tar", "s-2.tar"]
+    old("tarp", "proc", "-o", "proc.tar", "-c", "rm sample.json", shards[0])
+    assert "json" not in read("proc.tar")["000000"]
+    old("tarp", "sort", "-o", "sorted.tar", "-s", "cls", *shards)
+    assert len(keys("sorted.tar")) == 21
+    old("tarp", "sort", "-o", "shuffled.tar", *shards)
+    assert sorted(keys("shuffled.tar")) == ALL != keys("shuffled.tar")
+
+
+def test_tarscat_and_tarsplit(shards, here):
+    """`tarscat … | tarsplit -n 32`."""
+    for name in ("tarscat", "tarcats", "tarpcat"):
+        stream = old(name, *shards)
+        old("tarsplit", "-n", "9", "-o", f"{name}-out", data=stream)
+        assert [len(read(f"{name}-out-{n:06d}.tar")) for n in range(3)] == [9, 9, 3]
+    (here / "x.tar").write_bytes(old("tarcats", "-s", "2", "-c", "4", *shards))
+    assert keys("x.tar") == ["000002", "000003"]
+
+
+def test_the_other_tarproc_commands(shards, here):
+    data = b"".join(Path(url).read_bytes() for url in shards)
+    (here / "sorted.tar").write_bytes(old("tarsort", "-s", "cls", "-S", "int", data=data))
+    assert [s["cls"] for s in read("sorted.tar").values()] == sorted(s["cls"] for s in read(*shards).values())
+    (here / "proc.tar").write_bytes(old("tarproc", "-c", "rm sample.json", "-p", "2", data=data))
+    assert "json" not in read("proc.tar")["000003"]
+    (here / "mix.yaml").write_text(f"sources:\n- shards: {shards[0]}\n  weight: 2\n- shards: {shards[1]}\n")
+    (here / "mix.tar").write_bytes(old("tarmix", "mix.yaml", "-c", "5"))
+    assert len(keys("mix.tar")) == 5
+    (here / "plan.tsv").write_text("cls\t@bin\n3\tplan.tsv\n")
+    for name in ("tsv2tar", "tarcreate"):
+        (here / "made.tar").write_bytes(old(name, "plan.tsv"))
+        assert read("made.tar")["000000000"]["cls"] == b"3"
+    (here / "lines.tar").write_bytes(old("lines2tar", "-k", "txt cls", data=b"one\t1\ntwo\t2\n"))
+    assert read("lines.tar") == {"000000000": {"txt": b"one", "cls": b"1"}, "000000001": {"txt": b"two", "cls": b"2"}}

@@ -1,0 +1,402 @@
+"""Shards in parallel: the same bytes for any number of workers and any engine, resumed after anything."""
+
+import concurrent.futures as cf
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import webdataset as wds
+from tests.tools.datasets import digests, hidden, keys, read, write_shard
+from tests.tools.mapping import Upper
+from webdataset.errors import FormatError, SpecError, StateError, StoreError
+from webdataset.index import load_index, read_description
+from webdataset.tools import map_shards
+from webdataset.tools._ledger import Ledger
+
+PROGRAM = Path(__file__).with_name("mapping.py")
+
+
+def upper(samples):
+    for sample in samples:
+        yield {**sample, "txt": sample["txt"].upper()}
+
+
+def refuse_two(samples):
+    for sample in samples:
+        if sample["__key__"].startswith("2"):
+            raise ValueError("cannot do shard 2")
+        yield sample
+
+
+def die_on_two(samples):
+    for sample in samples:
+        if sample["__key__"].startswith("2"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield sample
+
+
+def write_inputs(folder, shards=5, each=4):
+    return [
+        write_shard(f"{folder}/in/{s}.tar", [{"__key__": f"{s}-{n}", "txt": f"text {s} {n}"} for n in range(each)])
+        for s in range(shards)
+    ]
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    return write_inputs(tmp_path)
+
+
+@pytest.fixture
+def out(tmp_path):
+    return f"{tmp_path}/out/"
+
+
+def test_the_public_name():
+    assert wds.map_shards is map_shards
+
+
+def test_every_shard_once(inputs, out):
+    seen = []
+    report = map_shards(upper, inputs, out, advance=seen.append, description=f"{out}all.json")
+    assert (report.done, report.skipped, report.failed) == (5, 0, ())
+    assert (report.samples_in, report.samples_out, sum(seen)) == (20, 20, 5)
+    assert [Path(url).name for url in report.outputs] == [f"{n}.tar" for n in range(5)]
+    assert read(*report.outputs) == {k: {"txt": v["txt"].upper()} for k, v in read(*inputs).items()}
+    assert [len(load_index(url)) for url in report.outputs] == [4] * 5
+    described = read_description(f"{out}all.json")
+    assert described.counts == [4] * 5
+    assert all(entry.filesize == Path(entry.url).stat().st_size for entry in described.shards)
+
+
+def test_stages_and_values_are_encoded(inputs, out):
+    stages = [
+        wds.map(lambda sample: {**sample, "json": {"n": len(sample["txt"])}}),
+        wds.select(lambda s: s["__key__"][-1] == "1"),
+    ]
+    report = map_shards(stages, inputs[:1], out)
+    assert (report.samples_in, report.samples_out) == (4, 1)
+    assert read(report.outputs[0])["0-1"]["json"] == b'{"n": 8}'
+
+
+class Later:
+    """An executor whose futures are not those of `concurrent.futures`, like those of submitit: they have `result`."""
+
+    def submit(self, fn, *args):
+        class Job:
+            def result(self):
+                return fn(*args)
+
+        return Job()
+
+
+@pytest.mark.parametrize("engine", ["1", "2", "threads", "pool", "later"])
+def test_any_executor_gives_the_same_bytes(inputs, tmp_path, engine):
+    plain, other = f"{tmp_path}/plain/", f"{tmp_path}/other/"
+    map_shards(upper, inputs, plain, description=f"{plain}all.json")
+    if engine in "12":
+        map_shards(upper, inputs, other, workers=int(engine), description=f"{other}all.json")
+    elif engine == "later":
+        map_shards(upper, inputs, other, executor=Later(), description=f"{other}all.json")
+    else:
+        pools = {"threads": cf.ThreadPoolExecutor, "pool": cf.ProcessPoolExecutor}
+        with pools[engine](2) as executor:
+            map_shards(upper, inputs, other, executor=executor, description=f"{other}all.json")
+    assert digests(plain) == digests(other)
+    assert len(digests(plain)) == 11
+
+
+def test_a_second_run_skips_and_a_lost_or_changed_file_is_made_again(inputs, out):
+    map_shards(upper, inputs, out)
+    before = digests(out)
+    times = {path: path.stat().st_mtime_ns for path in Path(out).glob("*.tar")}
+    report = map_shards(upper, inputs, out)
+    assert (report.done, report.skipped, len(report.outputs)) == (0, 5, 5)
+    assert times == {path: path.stat().st_mtime_ns for path in Path(out).glob("*.tar")}
+    Path(f"{out}1.tar").unlink()
+    Path(f"{out}3.tar").write_bytes(b"short")
+    report = map_shards(upper, inputs, out)
+    assert (report.done, report.skipped) == (2, 3)
+    assert digests(out) == before
+    write_shard(inputs[4], [{"__key__": "4-0", "txt": "another, and longer than before"} for _ in range(1)])
+    assert map_shards(upper, inputs, out).done == 1
+    assert keys(f"{out}4.tar") == ["4-0"]
+
+
+def test_more_inputs_later(inputs, out):
+    map_shards(upper, inputs[:2], out)
+    report = map_shards(upper, inputs, out)
+    assert (report.done, report.skipped) == (3, 2)
+
+
+def test_stop(inputs, out):
+    with pytest.raises(ValueError, match="cannot do shard 2"):
+        map_shards(refuse_two, inputs, out)
+    assert sorted(path.name for path in Path(out).glob("*.tar")) == ["0.tar", "1.tar"]
+    assert map_shards(upper, inputs, out, job="refuse_two").done == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_skip_is_tried_again(inputs, out, workers):
+    for _ in range(2):
+        report = map_shards(refuse_two, inputs, out, errors="skip", workers=workers)
+        assert [(failure.item, failure.error) for failure in report.failed] == [(inputs[2], "cannot do shard 2")]
+        assert len(report.outputs) == 4
+    report = map_shards(upper, inputs, out, job="refuse_two")
+    assert (report.done, report.skipped) == (1, 4)
+
+
+def test_quarantine_is_not_tried_again_unless_asked(inputs, out):
+    for done in (4, 0):
+        report = map_shards(refuse_two, inputs, out, errors="quarantine")
+        assert report.done == done
+        assert [failure.item for failure in report.failed] == [inputs[2]]
+    assert map_shards(upper, inputs, out, job="refuse_two", retry=True).done == 1
+    assert map_shards(upper, inputs, out, job="refuse_two").complete
+
+
+def test_a_damaged_input_is_quarantined(inputs, out):
+    data = Path(inputs[1]).read_bytes()
+    Path(inputs[1]).write_bytes(data[:700])
+    report = map_shards(upper, inputs, out, errors="quarantine")
+    assert [failure.item for failure in report.failed] == [inputs[1]]
+    assert inputs[1] in report.failed[0].error
+    assert report.done == 4
+    assert hidden(out) == []
+
+
+def test_a_lost_worker_costs_only_its_shard(inputs, out):
+    """The worker kills itself on shard 2, always: the others are done, and the culprit is named."""
+    report = map_shards(die_on_two, inputs, out, workers=2, errors="skip")
+    assert [failure.item for failure in report.failed] == [inputs[2]]
+    assert "died" in report.failed[0].error
+    assert report.done == 4
+    with pytest.raises(StoreError, match="worker process died.*2.tar"):
+        map_shards(die_on_two, inputs, out, workers=2)
+
+
+def test_an_executor_that_lost_a_worker_is_an_error(inputs, out):
+    with cf.ProcessPoolExecutor(2) as pool, pytest.raises(StoreError, match="run again"):
+        map_shards(die_on_two, inputs, out, executor=pool)
+    assert map_shards(upper, inputs, out, job="die_on_two").complete
+
+
+def test_names(inputs, out, tmp_path):
+    map_shards(upper, inputs, f"{tmp_path}/a/{{stem}}-small.tar")
+    assert Path(f"{tmp_path}/a/0-small.tar").exists()
+    map_shards(upper, inputs[:2], [f"{tmp_path}/b/x.tar", f"{tmp_path}/b/y.tar"])
+    map_shards(upper, inputs[:1], lambda url: url.replace("/in/", "/c/"))
+    assert Path(f"{tmp_path}/b/y.tar").exists()
+    assert Path(f"{tmp_path}/c/0.tar").exists()
+    for bad in ("one.tar", "many-%d.tar", ["only one"], ["same"] * 5):
+        with pytest.raises(SpecError):
+            map_shards(upper, inputs, bad)
+    other = write_shard(f"{tmp_path}/elsewhere/0.tar", [{"__key__": "x", "txt": "x"}])
+    with pytest.raises(SpecError, match="both"):
+        map_shards(upper, [*inputs, other], out)
+    with pytest.raises(SpecError, match="twice"):
+        map_shards(upper, [inputs[0], inputs[0]], out)
+
+
+def test_arguments(inputs, out):
+    with pytest.raises(SpecError, match="errors"):
+        map_shards(upper, inputs, out, errors="ignore")
+    with pytest.raises(SpecError, match="engine"):
+        map_shards(upper, inputs, out, executor="slurm")
+    with pytest.raises(SpecError, match="worker"):
+        map_shards(upper, inputs, out, workers=0)
+    with pytest.raises(SpecError, match="ledger"):
+        map_shards(upper, inputs, "memory://map/out/")
+
+
+def test_remote_outputs_need_a_ledger(inputs, tmp_path):
+    for done in (5, 0):
+        report = map_shards(upper, inputs, "memory://map-shards/out/", ledger=tmp_path / "job.jsonl")
+        assert report.done == done
+    assert len(keys(*report.outputs)) == 20
+
+
+def test_what_exists_is_refused_and_another_job_too(inputs, out):
+    write_shard(f"{out}3.tar", [{"__key__": "precious", "txt": "x"}])
+    with pytest.raises(SpecError, match="exists"):
+        map_shards(upper, inputs, out)
+    assert keys(f"{out}3.tar") == ["precious"]
+    with pytest.raises(SpecError, match="exists"):
+        map_shards(upper, inputs, out)
+    assert map_shards(upper, inputs, out, force=True).done == 5
+    with pytest.raises(SpecError, match="another job"):
+        map_shards(refuse_two, inputs, out)
+
+
+# --- the ledger --------------------------------------------------------------------------------------------------
+
+
+def test_a_torn_line_is_cut_off_wherever_it_was_torn(inputs, out):
+    map_shards(upper, inputs, out, description=f"{out}all.json")
+    expected = digests(out)
+    (ledger,) = Path(out).glob(".wds-*")
+    whole = ledger.read_bytes()
+    for end in range(len(whole), len(whole) - 400, -7):
+        ledger.write_bytes(whole[:end])
+        report = map_shards(upper, inputs, out, description=f"{out}all.json")
+        assert report.done + report.skipped == 5
+        assert digests(out) == expected
+
+
+@pytest.mark.parametrize("line", ["{", "3", "[]", "[1, 2]", '{"input": 3}', '{"x": 1}', "1], [2"])
+def test_a_damaged_ledger_is_an_error(inputs, out, line):
+    map_shards(upper, inputs, out)
+    (ledger,) = Path(out).glob(".wds-*")
+    lines = ledger.read_text().splitlines()
+    ledger.write_text("\n".join([lines[0], line, *lines[1:]]) + "\n")
+    with pytest.raises(FormatError, match="line 2"):
+        map_shards(upper, inputs, out)
+
+
+def test_two_drivers(tmp_path):
+    with Ledger(tmp_path / "ledger", "job"), pytest.raises(StateError, match="another process"):
+        Ledger(tmp_path / "ledger", "job")
+
+
+def test_a_file_that_is_no_ledger_is_kept(inputs, out, tmp_path):
+    (tmp_path / "precious").write_text('{"a": 1}\n')
+    with pytest.raises(SpecError, match="not a ledger"):
+        map_shards(upper, inputs, out, ledger=tmp_path / "precious")
+    assert (tmp_path / "precious").read_text() == '{"a": 1}\n'
+
+
+# --- kill -9 -----------------------------------------------------------------------------------------------------
+
+
+def run(folder, workers=1, engine="local", kill=0, **options):
+    command = [sys.executable, str(PROGRAM), str(folder), str(workers), engine, str(kill)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def finish(process):
+    stdout, stderr = process.communicate(timeout=300)
+    assert process.returncode == 0, stderr
+    return json.loads(stdout)
+
+
+@pytest.fixture
+def expected(tmp_path):
+    inputs = write_inputs(tmp_path)
+    map_shards(Upper(), inputs, f"{tmp_path}/out/", job="upper", description=f"{tmp_path}/out/all.json")
+    found = digests(tmp_path / "out")
+    assert len(found) == 11
+    shutil.rmtree(tmp_path / "out")
+    return found
+
+
+def leftovers_are_swept(folder, expected):
+    assert digests(folder / "out") == expected
+    assert hidden(folder / "out") == []
+
+
+def check_driver_killed_at(tmp_path, expected, points):
+    for point in points:
+        process = run(tmp_path, kill=point)
+        process.communicate(timeout=120)
+        died = process.returncode == -signal.SIGKILL
+        published = digests(tmp_path / "out")
+        assert all(expected[name] == digest for name, digest in published.items()), "something half-written"
+        finish(run(tmp_path))
+        leftovers_are_swept(tmp_path, expected)
+        for path in (tmp_path / "out").iterdir():
+            path.unlink()
+        if not died:
+            return point
+    return None
+
+
+def test_the_driver_is_killed_at_any_change_of_a_file(tmp_path, expected):
+    check_driver_killed_at(tmp_path, expected, [4, 23])
+
+
+@pytest.mark.long
+def test_the_driver_is_killed_at_every_change_of_a_file(tmp_path, expected):
+    assert check_driver_killed_at(tmp_path, expected, range(1, 1000)) is not None
+
+
+def check_random_kills(tmp_path, expected, times, rng):
+    """Kill the driver, or one of its workers, at a random moment, again and again, until the job is through."""
+    for path in (tmp_path / "out").glob("*"):
+        path.unlink()
+    kills = 0
+    while kills < times:
+        process = run(tmp_path, workers=2)
+        try:
+            process.wait(timeout=rng.uniform(0.2, 1.5))
+        except subprocess.TimeoutExpired:
+            victim = process.pid
+            if rng.random() < 0.5:
+                victim = rng.choice(workers_of(process.pid) or [process.pid])
+            kill(victim)
+            kills += 1
+        process.communicate(timeout=120)
+        assert all(expected[name] == digest for name, digest in digests(tmp_path / "out").items())
+        if process.returncode == 0:
+            for path in (tmp_path / "out").iterdir():
+                path.unlink()
+    finish(run(tmp_path, workers=2))
+    leftovers_are_swept(tmp_path, expected)
+
+
+def workers_of(pid):
+    import psutil
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children() if "spawn_main" in " ".join(child.cmdline())]
+    except psutil.Error:
+        return []
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def test_workers_and_driver_are_killed_at_random(tmp_path, expected):
+    check_random_kills(tmp_path, expected, 2, random.Random(0))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_workers_and_driver_are_killed_at_a_thousand_random_points(tmp_path, expected):
+    check_random_kills(tmp_path, expected, 1000, random.Random(1))
+
+
+def test_workers_end_with_their_driver(tmp_path, expected):
+    """No worker outlives a driver that was killed: nobody would ever end it."""
+    import psutil
+
+    process = run(tmp_path, workers=2)
+    children = []
+    while process.poll() is None and not children:
+        children = workers_of(process.pid)
+    kill(process.pid)
+    process.communicate(timeout=60)
+    gone, alive = psutil.wait_procs([psutil.Process(pid) for pid in children if psutil.pid_exists(pid)], timeout=60)
+    assert alive == []
+
+
+# --- engines -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_engines_give_the_same_bytes(tmp_path, expected, engine):
+    pytest.importorskip({"dask": "distributed", "ray": "ray"}[engine], reason=f"{engine} is not installed")
+    report = finish(run(tmp_path, workers=2, engine=engine, start_new_session=True))
+    assert (report["done"], report["samples_out"]) == (5, 20)
+    leftovers_are_swept(tmp_path, expected)
+    assert finish(run(tmp_path))["skipped"] == 5
