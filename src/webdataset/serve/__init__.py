@@ -1,0 +1,31 @@
+"""Serve: workers make the items of an indexed pipeline on request, trainers get them in the pipeline's own order.
+
+In: a pipeline, and addresses. Out: a dataset that yields what the pipeline would yield here, bit for bit, while workers
+come and go. There is no coordinator and no shared state: an item is determined by seed, epoch, rank and step.
+
+    _make_steps         the items of any steps          _serve_worker       answers requests, on threads
+    _made_items         items shared by several jobs    _offer              what a worker serves, compared by trainers
+    _messages           what is said                    _item_frames        items as frames, without pickle
+    _curve_keys         who may connect                 _serve_extra        the packages that this needs
+    _fleet              all workers of a trainer        _remote_worker      one of them, as a trainer sees it
+    _connected_dataset  `connect`
+"""
+
+from ._connected_dataset import ConnectedDataset, connect
+from ._curve_keys import Keys, write_keys
+from ._fleet import Fleet, FleetOptions
+from ._item_frames import WireOptions, decode_item, encode_item
+from ._serve_worker import Worker
+
+__all__ = [
+    "ConnectedDataset",
+    "Fleet",
+    "FleetOptions",
+    "Keys",
+    "WireOptions",
+    "Worker",
+    "connect",
+    "decode_item",
+    "encode_item",
+    "write_keys",
+]
