@@ -8,13 +8,14 @@ come and go. There is no coordinator and no shared state: an item is determined 
     _messages           what is said                    _item_frames        items as frames, without pickle
     _curve_keys         who may connect                 _serve_extra        the packages that this needs
     _fleet              all workers of a trainer        _remote_worker      one of them, as a trainer sees it
-    _connected_dataset  `connect`
+    _connected_dataset  `connect`                       _ray_workers        workers as actors of Ray
 """
 
 from ._connected_dataset import ConnectedDataset, connect
 from ._curve_keys import Keys, write_keys
 from ._fleet import Fleet, FleetOptions
 from ._item_frames import WireOptions, decode_item, encode_item
+from ._ray_workers import RayWorkers, serve_on_ray
 from ._serve_worker import Worker
 
 __all__ = [
@@ -22,10 +23,12 @@ __all__ = [
     "Fleet",
     "FleetOptions",
     "Keys",
+    "RayWorkers",
     "WireOptions",
     "Worker",
     "connect",
     "decode_item",
     "encode_item",
+    "serve_on_ray",
     "write_keys",
 ]

@@ -16,7 +16,7 @@ import numpy as np
 
 from webdataset import world
 from webdataset.errors import FormatError, SpecError, StageError
-from webdataset.flow import Pass, PerItem
+from webdataset.flow import Pass
 from webdataset.handlers import reraise_exception
 from webdataset.order import Reader, numbers_of
 from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, Identity, InPlan, Plannable
@@ -165,8 +165,8 @@ def _check(dataset: Any) -> ReadPlanned:
             "this pipeline has stages that hold samples between two items, so a step alone cannot be made",
             hint="serve the pipeline up to its batched(), and put shuffle, unbatched and others on the trainer",
         )
-    drops = [stage for stage in dataset.pipeline[1:] if isinstance(stage, PerItem) and stage.may_drop]
-    if may_drop(dataset.pipeline) or drops or plan.handler is not reraise_exception:
+    handlers = {getattr(stage, "handler", reraise_exception) for stage in dataset.pipeline}
+    if may_drop(dataset.pipeline) or handlers != {reraise_exception}:
         raise SpecError(
             "this pipeline may drop samples (select, or a handler that goes on), so a step alone cannot be made",
             hint="select on the trainer, after the batches; or write shards without these samples",
