@@ -181,7 +181,9 @@ def test_a_forked_child_writes_nothing_into_the_command_of_its_parent(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-@pytest.mark.parametrize("command", ["false | cat", "exit 3 | cat", "cat /no/such/file | cat | cat", "(echo x; exit 7) | cat"])
+@pytest.mark.parametrize(
+    "command", ["false | cat", "exit 3 | cat", "cat /no/such/file | cat | cat", "(echo x; exit 7) | cat"]
+)
 def test_a_failure_before_the_last_bar_is_a_failure(command):
     with stores.open_read(f"pipe:{command} 2>/dev/null") as stream, pytest.raises(CommandFailed, match="status"):
         stream.read()

@@ -81,9 +81,7 @@ def test_every_state_of_a_pass_resumes(monkeypatch):
     for item in loader:
         items.append(item)
         states.append(json.loads(json.dumps(loader.state_dict())))
-    assert any(
-        progress for state in states[1:] for progress in state["at"]["stages"][0]["$cursor"]["stages"][1:2]
-    )
+    assert any(progress for state in states[1:] for progress in state["at"]["stages"][0]["$cursor"]["stages"][1:2])
     for number, state in enumerate(states):
         dataset.set_epoch(0)
         again = threads(dataset, 2)

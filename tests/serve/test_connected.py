@@ -145,7 +145,7 @@ def test_a_trainer_that_does_not_read_holds_the_workers_back(shards):
         for _ in range(20):
             next(iter(connect(worker)))  # the worker is alive and has time
         # One was taken. Twice as many as threads are in flight at most: of 16 steps of the epoch 5 were made.
-        assert worker.stats()["items"] <= 5
+        assert worker.stats()["made"] <= 5
         items.close()
 
 

@@ -78,7 +78,9 @@ def steps_of(rank, steps, state=None):
 ENDED = (None, None)  # 2 steps are all that rank 1 has, but it does not know yet
 
 
-@pytest.mark.parametrize("steps", [(0, 0), (0, 1), (1, 0), (1, 1), (1, None), (None, 1), (2, 1), (1, 2), ENDED], ids=str)
+@pytest.mark.parametrize(
+    "steps", [(0, 0), (0, 1), (1, 0), (1, 1), (1, None), (None, 1), (2, 1), (1, 2), ENDED], ids=str
+)
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_filtered_ranks_merge_although_one_has_ended(steps, ranks):
     """Two ranks take different numbers of steps, one maybe all of its epoch; others go on with what both saved."""

@@ -95,10 +95,12 @@ def listening(caplog):
     caplog.set_level(logging.DEBUG)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield lambda: (
-            [record.getMessage() for record in caplog.records]
-            + [str(record.exc_info) for record in caplog.records]
-            + [str(each.message) for each in caught]
+        yield (
+            lambda: (
+                [record.getMessage() for record in caplog.records]
+                + [str(record.exc_info) for record in caplog.records]
+                + [str(each.message) for each in caught]
+            )
         )
 
 
@@ -288,7 +290,9 @@ def test_secrets_in_checkpoints(site, position, resampled):
     """And the checkpoint is as good as one with the secret: the dataset knows it."""
     needs_curl(position)
     url = address(position, site)
-    make = lambda: wds.WebDataset([url, url + "&x" if "?" in url else url], index=False, resampled=resampled, seed=3).shuffle(3)  # noqa: E501
+    make = lambda: wds.WebDataset(
+        [url, url + "&x" if "?" in url else url], index=False, resampled=resampled, seed=3
+    ).shuffle(3)  # noqa: E501
     dataset = make()
     rows = iter(dataset)
     head = [next(rows)["__key__"] for _ in range(3)]
@@ -325,7 +329,9 @@ def test_credentials_do_not_follow_a_redirect_to_clear_text():
     """Decided without a connection: what would be sent after a redirect, for every pair of origins."""
     from webdataset.stores._request import Request
 
-    start = Request("https://h/a", {"Authorization": "Basic x", "X-Own": "y", "Range": "bytes=0-"}, frozenset({"x-own"}))
+    start = Request(
+        "https://h/a", {"Authorization": "Basic x", "X-Own": "y", "Range": "bytes=0-"}, frozenset({"x-own"})
+    )
     kept = {
         "https://h/b": True, "/b": True, "https://h:443/b": True, "HTTPS://H/b": True,
         "http://h/b": False, "http://h:443/b": False, "https://h:444/b": False, "https://h.evil.org/b": False,
@@ -423,7 +429,12 @@ def test_the_sources_know_one_redactor():
 @pytest.mark.parametrize("position", POSITIONS)
 def test_secrets_in_representations(position):
     url = address(position, "h:80")
-    things = [shards.SimpleShardList(url), shards.ResampledShards(url), shards.MSSource(urls=[url]), wds.errors.Where(shard=url)]
+    things = [
+        shards.SimpleShardList(url),
+        shards.ResampledShards(url),
+        shards.MSSource(urls=[url]),
+        wds.errors.Where(shard=url),
+    ]
     if not url.startswith("pipe:"):
         things.append(read_description({"wids_version": 1, "shardlist": [{"url": url, "nsamples": 1}]}))
     assert_clean(map(repr, things))

@@ -342,7 +342,11 @@ def test_the_text_of_an_address_is_harmless_when_its_type_is_lost(scene):
 def test_environment_variables_do_not_leave_in_addresses(scene, monkeypatch):
     pytest.importorskip("yaml")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
-    for text in ("https://evil/$AWS_SECRET_ACCESS_KEY", "https://evil/${AWS_SECRET_ACCESS_KEY}/", "https://evil/$HF_TOKEN"):
+    for text in (
+        "https://evil/$AWS_SECRET_ACCESS_KEY",
+        "https://evil/${AWS_SECRET_ACCESS_KEY}/",
+        "https://evil/$HF_TOKEN",
+    ):
         for spec in ({"prefix": text}, {"buckets": [text]}, {}):
             spec = {**spec, "datasets": [{"shards": ["a.tar" if spec else text]}]}
             (scene.data / "s.yaml").write_text(json.dumps(spec))

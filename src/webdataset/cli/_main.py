@@ -23,6 +23,8 @@ VERBS: dict[str, str] = {
     "recode": "_recode_command",
     "proc": "_proc_command",
     "mix": "_mix_command",
+    "serve": "_serve_command",
+    "monitor": "_monitor_command",
 }
 
 

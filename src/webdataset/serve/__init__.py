@@ -9,26 +9,45 @@ come and go. There is no coordinator and no shared state: an item is determined 
     _curve_keys         who may connect                 _serve_extra        the packages that this needs
     _fleet              all workers of a trainer        _remote_worker      one of them, as a trainer sees it
     _connected_dataset  `connect`                       _ray_workers        workers as actors of Ray
+    _load_pipeline      pipelines of a command line     _watch_workers      what workers do, for a monitor
+Streams of arrays in the format of tensorcom, without order and checkpoints:
+    _tensorcom_connection   `Connection`, `TensorcomDataset`, `zconnect`
+    _array_converters       what becomes of arrays      _message_rates      counts and rates
 """
 
 from ._connected_dataset import ConnectedDataset, connect
 from ._curve_keys import Keys, write_keys
-from ._fleet import Fleet, FleetOptions
+from ._fleet import Fleet, FleetOptions, options_from
 from ._item_frames import WireOptions, decode_item, encode_item
+from ._load_pipeline import load_function, shard_pipeline
+from ._message_rates import Statistics
 from ._ray_workers import RayWorkers, serve_on_ray
 from ._serve_worker import Worker
+from ._tensorcom_connection import Connection, TensorcomDataset, zconnect
+from ._watch_workers import WorkerRates, bottleneck, look, rates
 
 __all__ = [
     "ConnectedDataset",
+    "Connection",
     "Fleet",
     "FleetOptions",
     "Keys",
     "RayWorkers",
+    "Statistics",
+    "TensorcomDataset",
     "WireOptions",
     "Worker",
+    "WorkerRates",
+    "bottleneck",
     "connect",
     "decode_item",
     "encode_item",
+    "load_function",
+    "look",
+    "options_from",
+    "rates",
     "serve_on_ray",
+    "shard_pipeline",
     "write_keys",
+    "zconnect",
 ]

@@ -64,9 +64,7 @@ def connect(
     found: Any = [addresses] if isinstance(addresses, str) else addresses if callable(addresses) else list(addresses)
     if not callable(found) and not found:
         raise SpecError("connect needs the address of a worker", hint="for example tcp://127.0.0.1:7880")
-    options = options_from(
-        keys, insecure=insecure, patience=patience, timeout=timeout, buffer=buffer
-    )
+    options = options_from(keys, insecure=insecure, patience=patience, timeout=timeout, buffer=buffer)
     with Fleet(found, options) as fleet:
         offer, digest = fleet.agree()
     link = Link(found, options, WireOptions(float16, zstd), offer, digest)
@@ -167,7 +165,15 @@ class RemotePlan(ReadPlanned):
             start = steps[first]
             stop = steps[min(first + together, len(steps)) - 1] + 1
             yield Request(
-                self.link.digest, at.during.epoch, remaining, mine.rank, mine.ranks, self.batch, start, stop, self.link.wire
+                self.link.digest,
+                at.during.epoch,
+                remaining,
+                mine.rank,
+                mine.ranks,
+                self.batch,
+                start,
+                stop,
+                self.link.wire,
             )
 
     def recall(self, origin: Json) -> Any:

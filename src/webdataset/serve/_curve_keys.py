@@ -110,8 +110,9 @@ def as_trainer(socket: Any, keys: Keys) -> None:
 
 def answer_zap(socket: Any, keys: Keys) -> None:
     """Answer one question of ZeroMQ (RFC 27) whether a peer may connect: the trainers' key may, no other."""
-    zmq = load_zmq()
+    from zmq.utils import z85
+
     version, number, *_, credentials = socket.recv_multipart()
-    allowed = zmq.utils.z85.encode(credentials).decode() == keys.other if len(credentials) == 32 else False
+    allowed = z85.encode(credentials).decode() == keys.other if len(credentials) == 32 else False
     verdict = (b"200", b"OK") if allowed else (b"400", b"this key is not allowed")
     socket.send_multipart([version, number, *verdict, b"trainer" if allowed else b"", b""])

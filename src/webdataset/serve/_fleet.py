@@ -92,6 +92,7 @@ class Fleet:
         self._spans: deque[float] = deque(maxlen=64)
         self._sizes: deque[int] = deque(maxlen=64)
         self._looked = 0.0
+        self._batch = 1
         self._context = load_zmq().Context()
         try:
             self._look_for_workers()
@@ -216,10 +217,6 @@ class Fleet:
             if worker.offer is None and worker.standing is not Standing.REFUSED and worker.tried == 0.0:
                 worker.find_out(self._batch)
 
-    @property
-    def _batch(self) -> int:
-        return next((slot.request.batch for slot in self._slots.values()), 1)
-
     def _read(self, worker: RemoteWorker) -> None:
         try:
             while (answer := worker.receive()) is not None:
@@ -299,8 +296,10 @@ class Fleet:
 
     def _give_back(self, worker: RemoteWorker) -> None:
         """Let others make what this worker was asked for."""
-        for number in worker.take_asked():
-            self._unask(worker, number)
+        worker.forget_asked()
+        for slot in self._slots.values():
+            if worker in slot.at:
+                slot.at.remove(worker)
 
     def _unask(self, worker: RemoteWorker, number: int) -> None:
         worker.asked.pop(number, None)
@@ -334,7 +333,7 @@ class Fleet:
             StoreTimeout: no worker can be reached.
             StateError: two of them serve different things.
         """
-        deadline, patience = _Deadline(self._options.timeout), _Deadline(self._options.patience)
+        deadline, patience, self._batch = _Deadline(self._options.timeout), _Deadline(self._options.patience), batch
         while True:
             self._talk(_TICK_MS)
             for worker in self._workers.values():
@@ -377,7 +376,9 @@ class Fleet:
         reasons = "; ".join(f"{worker.address} {worker.reason or worker.standing.value}" for worker in workers)
         if workers and all(worker.standing is Standing.REFUSED for worker in workers):
             return StateError(f"no worker can be used: {reasons}", hint="start workers with the same code and data")
-        return StoreTimeout(f"no worker answers: {reasons}", hint="are they running, and are the addresses and keys right?")
+        return StoreTimeout(
+            f"no worker answers: {reasons}", hint="are they running, and are the addresses and keys right?"
+        )
 
 
 @dataclass
@@ -413,7 +414,9 @@ def _as_error(header: dict[str, Any], address: str) -> Exception:
     """The error of a worker, as one of the same class here."""
     name, what = str(header.get("class")), str(header.get("what"))
     found = getattr(errors, name, None)
-    simple = isinstance(found, type) and issubclass(found, WebDatasetError) and found.__init__ is WebDatasetError.__init__
+    simple = (
+        isinstance(found, type) and issubclass(found, WebDatasetError) and found.__init__ is WebDatasetError.__init__
+    )
     kind = found if simple else StageError
     return kind(f"{what} (on the worker {address})")  # type: ignore[misc, operator, no-any-return]
 

@@ -97,7 +97,10 @@ class _Writer:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value) if len(value) <= _INLINE else ["bytes", self._add(value)]
         if isinstance(value, Mapping):
-            return ["dict", [[self._key(k, where), self.tree(v, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]]
+            return [
+                "dict",
+                [[self._key(k, where), self.tree(v, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()],
+            ]
         if isinstance(value, (list, tuple)):
             parts = [self.tree(part, f"{where}[{number}]", depth + 1) for number, part in enumerate(value)]
             return ["tuple" if isinstance(value, tuple) else "list", parts]
@@ -119,7 +122,12 @@ class _Writer:
         if not is_tensor and value.dtype.kind in "SUcMm":
             array = np.ascontiguousarray(value)
             shape = list(np.shape(value))
-            return ["raw", value.dtype.str, shape, self._add(array.reshape(-1).view(np.uint8).data if array.size else b"")]
+            return [
+                "raw",
+                value.dtype.str,
+                shape,
+                self._add(array.reshape(-1).view(np.uint8).data if array.size else b""),
+            ]
         if self._options.float16 and str(value.dtype) in {"float32", "torch.float32"}:
             half = value.half() if is_tensor else value.astype(np.float16)
             return ["half", self._tree_of_array(half, is_tensor=is_tensor)]

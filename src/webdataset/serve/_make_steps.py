@@ -68,18 +68,21 @@ class StepMaker:
         plan = _PlanUpTo(**values | {"batch": request.batch}, stop=request.stop * request.batch)
         cursor = Cursor(request.epoch, where=InPlan(PlanState(request.remaining, (reader,))))
         expected = (request.stop - request.start) * (1 if self.offer.batch else request.batch)
+        per_item = request.batch if self.offer.batch else 1
+        items, taken = [], request.start * request.batch
         with world.pretend(world.World(request.rank, request.ranks)):
             run = self._with_plan(plan).run(cursor)
             try:
-                items = list(islice(run.epoch(), expected))
+                for item in islice(run.epoch(), expected):
+                    items.append(item)
+                    taken += per_item
+                    if plan.dropped(taken, len(request.remaining)):
+                        raise StageError(
+                            f"a sample of the steps {request.start} to {request.stop - 1} was dropped",
+                            hint="a served pipeline keeps every sample: filter on the trainer, or write other shards",
+                        )
             finally:
                 run.close()
-        is_end = request.stop * request.batch * request.ranks >= len(request.remaining)
-        if plan.ended and not is_end:
-            raise StageError(
-                f"a sample of the steps {request.start} to {request.stop - 1} was dropped",
-                hint="a served pipeline keeps every sample: filter on the trainer, or write shards without them",
-            )
         return items
 
     def positions(self, request: Request) -> bytes:
@@ -115,31 +118,40 @@ class StepMaker:
 class _PlanUpTo(ReadPlanned):
     """A plan whose reader ends after some of its positions.
 
-    It is not asked for more unless a stage after it has dropped a sample: then `ended` is true before the last item.
+    It is not asked for more unless a stage after it has dropped a sample.
     """
 
     stop: int = 0
-    _ends: list[bool] = field(default_factory=list)
+    _begun: list[_ProgressUpTo] = field(default_factory=list)
 
-    @property
-    def ended(self) -> bool:
-        """Whether a stage asked for more than there was."""
-        return bool(self._ends)
+    def dropped(self, taken: int, samples: int) -> bool:
+        """Whether stages dropped a sample before they handed on an item that ends with this position.
+
+        In the last step of an epoch that changes nothing else: no batch comes after it.
+        """
+        at = self._begun[-1]
+        steps = -(-samples // (self.batch * at.during.world.ranks))
+        is_last = -(-taken // self.batch) >= steps
+        return not is_last and (at.taken != taken or at.ended)
 
     def start(self, during: Pass) -> PlanProgress:
         """Nothing taken."""
-        return _ProgressUpTo(self.stop, during, self.order(during), self.batch, self.last)
+        self._begun.append(_ProgressUpTo(self.stop, during, self.order(during), self.batch, self.last))
+        return self._begun[-1]
 
     def run(self, items: Iterator[Any], at: PlanProgress, /) -> Iterator[Any]:
         """My positions, up to the last one."""
+        assert isinstance(at, _ProgressUpTo)
         for sample in super().run(items, at):
             yield sample
             if at.taken >= self.stop:
                 break
-        self._ends.append(True)
+        at.ended = True
 
 
 class _ProgressUpTo(PlanProgress):
+    ended = False  # a stage asked for more than there was
+
     def __init__(self, stop: int, *args: Any) -> None:
         super().__init__(*args)
         self._stop = stop

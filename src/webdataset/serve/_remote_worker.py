@@ -164,13 +164,11 @@ class RemoteWorker:
                 lost = "the worker did not accept the keys, or has none"
         return lost
 
-    def take_asked(self) -> list[int]:
-        """Forget what it was asked for; returns that."""
-        asked = list(self.asked)
+    def forget_asked(self) -> None:
+        """Forget what it was asked for."""
         self.asked.clear()
         self._pings.clear()
         self.pinged = 0.0
-        return asked
 
     def refuse(self, reason: str) -> None:
         """Ask it no more."""

@@ -117,21 +117,26 @@ class Worker:
         for socket in (self._socket, self._woken, self._zap):
             if socket is not None:
                 poller.register(socket, zmq.POLLIN)
-        with ThreadPoolExecutor(self._threads, "webdataset-make") as self._pool:
-            try:
-                while not self._stopping.is_set():
-                    ready = dict(poller.poll(_LOOK_EVERY_MS))
-                    if self._zap in ready:
-                        answer_zap(self._zap, self._keys)  # type: ignore[arg-type]  # there is no socket without keys
-                    if self._woken in ready:
-                        self._send_answers()
-                    if self._socket in ready:
-                        self._receive()
-            finally:
-                self._stopping.set()
-                self._pool.shutdown(cancel_futures=True)
-        self._maker.close()
-        self._context.destroy(linger=0)
+        try:
+            with ThreadPoolExecutor(self._threads, "webdataset-make") as self._pool:
+                try:
+                    self._loop(poller)
+                finally:
+                    self._stopping.set()
+                    self._pool.shutdown(cancel_futures=True)
+        finally:
+            self._maker.close()
+            self._context.destroy(linger=0)
+
+    def _loop(self, poller: Any) -> None:
+        while not self._stopping.is_set():
+            ready = dict(poller.poll(_LOOK_EVERY_MS))
+            if self._zap in ready:
+                answer_zap(self._zap, self._keys)  # type: ignore[arg-type]  # there is no socket without keys
+            if self._woken in ready:
+                self._send_answers()
+            if self._socket in ready:
+                self._receive()
 
     def stop(self) -> None:
         """End `serve`; what is being made is finished, what waits is forgotten."""
@@ -214,6 +219,7 @@ class Worker:
     def _encode(self, request: Request) -> Made:
         tree, frames = encode_item(self._maker.make(request), request.wire)
         packed = load_msgpack().packb(tree)
+        self._count(made=request.stop - request.start)
         return Made(packed, frames, sum(memoryview(frame).nbytes for frame in frames) + len(packed))
 
     def _send_answers(self) -> None:
@@ -245,7 +251,7 @@ class Worker:
     def stats(self) -> dict[str, Any]:
         """Counters since the start; rates are differences of two of these."""
         return {
-            **{name: self._counts[name] for name in ("items", "bytes", "failures")},
+            **{name: self._counts[name] for name in ("items", "made", "bytes", "failures")},
             "seconds": time.monotonic() - self._began,
             "busy": self._busy,
             "threads": self._threads,
