@@ -1,6 +1,8 @@
 """Shards with indexes, and free ports."""
 
+import random
 import socket
+from contextlib import suppress
 
 import pytest
 
@@ -22,9 +24,12 @@ def few(tmp_path_factory):
 
 
 def free_address():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{found.getsockname()[1]}"
+    """A port that no connection of this machine is given by chance: those begin with 32768."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return f"tcp://127.0.0.1:{port}"
 
 
 @pytest.fixture

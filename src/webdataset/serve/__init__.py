@@ -7,7 +7,8 @@ come and go. There is no coordinator and no shared state: an item is determined 
     _made_items         items shared by several jobs    _offer              what a worker serves, compared by trainers
     _messages           what is said                    _item_frames        items as frames, without pickle
     _curve_keys         who may connect                 _serve_extra        the packages that this needs
-    _fleet              all workers of a trainer        _remote_worker      one of them, as a trainer sees it
+    _fleet              answers of workers, in order    _remote_worker      one worker, as a trainer sees it
+    _worker_roster      who is there and alive
     _connected_dataset  `connect`                       _ray_workers        workers as actors of Ray
     _load_pipeline      pipelines of a command line     _watch_workers      what workers do, for a monitor
 Streams of arrays in the format of tensorcom, without order and checkpoints:
@@ -17,7 +18,7 @@ Streams of arrays in the format of tensorcom, without order and checkpoints:
 
 from ._connected_dataset import ConnectedDataset, connect
 from ._curve_keys import Keys, write_keys
-from ._fleet import Fleet, FleetOptions, options_from
+from ._fleet import Fleet
 from ._item_frames import WireOptions, decode_item, encode_item
 from ._load_pipeline import load_function, shard_pipeline
 from ._message_rates import Statistics
@@ -25,6 +26,7 @@ from ._ray_workers import RayWorkers, serve_on_ray
 from ._serve_worker import Worker
 from ._tensorcom_connection import Connection, TensorcomDataset, zconnect
 from ._watch_workers import WorkerRates, bottleneck, look, rates
+from ._worker_roster import FleetOptions, options_from
 
 __all__ = [
     "ConnectedDataset",

@@ -38,7 +38,7 @@ def to_cuda(device: Any = None) -> Converters:
 
 
 def _signed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """torch has no whole numbers of 16 bits and more without sign that everything can use."""
+    """Whole numbers with a sign: those without one have few operations in torch."""
     return array.astype(np.int64) if array.dtype in {np.dtype("u2"), np.dtype("u4"), np.dtype("u8")} else array
 
 

@@ -20,10 +20,11 @@ from webdataset.plan import PlanProgress, ReadPlanned, is_even_chain, step_size
 from webdataset.stages import Batched, Listed
 
 from ._curve_keys import Keys
-from ._fleet import Fleet, FleetOptions, options_from
+from ._fleet import Fleet
 from ._item_frames import WireOptions
 from ._messages import Request
 from ._offer import Offer
+from ._worker_roster import FleetOptions, options_from
 
 # As many samples are asked for together as a plan looks up together.
 _SAMPLES_AT_A_TIME = 64
@@ -47,8 +48,8 @@ def connect(
     Items come in the order in which the pipeline itself would yield them on this rank, whichever workers make them.
 
     Args:
-        addresses: `tcp://host:port` of workers, some of which may not run yet; or a function that returns them, which is
-            called again and again.
+        addresses: `tcp://host:port` of workers, some of which may not run yet; or a function that returns them, which
+            is called again and again.
         keys: the file `trainer.key`, or its keys; needed for addresses that are not loopback.
         insecure: connect without keys.
         patience: a worker that does not answer for so many seconds is asked no more until it does.
@@ -203,7 +204,7 @@ class _RemoteProgress(PlanProgress):
 
 
 class _CountedProgress(_RemoteProgress):
-    """For stages that hold items: an item is not asked for alone, so it has no origin, and the pass counts its items."""
+    """For stages that hold items: an item has no origin that it could be made from alone, so the pass counts."""
 
     @property
     def origin(self) -> Json:
@@ -260,7 +261,7 @@ class ConnectedDataset(Plannable, DataPipeline, FluidInterface):
 
     def shuffle(self, size: int, *, buffer: bool = False, **kw: Any) -> Self:
         """Shuffle what comes in a buffer; the plan's own order is the workers'."""
-        return FluidInterface.shuffle(self, size, **kw)  # type: ignore[return-value]
+        return FluidInterface.shuffle(self, size, **kw)
 
     def _definition(self) -> Any:
         definition = super()._definition()

@@ -1,7 +1,7 @@
 """Keys of CURVE, ZeroMQ's encryption: who may connect, and who is believed.
 
-A worker has a key pair of its own and knows the public key of its trainers; a trainer has a key pair and knows the public
-key of its workers. Two files hold these: `worker.key` and `trainer.key`.
+A worker has a key pair of its own and knows the public key of its trainers; a trainer has a key pair and knows the
+public key of its workers. Two files hold these: `worker.key` and `trainer.key`.
 """
 
 from __future__ import annotations

@@ -88,14 +88,8 @@ class _Writer:
     def tree(self, value: Any, where: str, depth: int) -> Tree:
         if depth > _DEPTH:
             raise EncodingError(f"{where} is nested more than {_DEPTH} deep", hint="send a flatter item")
-        if value is None or isinstance(value, (bool, float)):
-            return value if value is None or isinstance(value, bool) else float(value)
-        if isinstance(value, str):
-            return str.__str__(value)
-        if isinstance(value, int):
-            return int(value) if -_LARGEST <= value < _LARGEST else ["int", str(int(value))]
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return bytes(value) if len(value) <= _INLINE else ["bytes", self._add(value)]
+        if value is None or isinstance(value, (bool, int, float, str, bytes, bytearray, memoryview)):
+            return self._plain(value)
         if isinstance(value, Mapping):
             return [
                 "dict",
@@ -105,6 +99,17 @@ class _Writer:
             parts = [self.tree(part, f"{where}[{number}]", depth + 1) for number, part in enumerate(value)]
             return ["tuple" if isinstance(value, tuple) else "list", parts]
         return self._array(value, where)
+
+    def _plain(self, value: Any) -> Tree:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, float):
+            return float(value)
+        if isinstance(value, str):
+            return str.__str__(value)
+        if isinstance(value, int):
+            return int(value) if -_LARGEST <= value < _LARGEST else ["int", str(int(value))]
+        return bytes(value) if len(value) <= _INLINE else ["bytes", self._add(value)]
 
     @staticmethod
     def _key(key: Any, where: str) -> Tree:
@@ -164,15 +169,18 @@ class _Reader:
             return tuple(parts) if tag == "tuple" else parts
         if tag == "dict":
             return {_scalar(key): self.item(value, depth + 1) for key, value in rest[0]}
+        if tag == "half":
+            half = self.item(rest[0], depth + 1)
+            return half.float() if hasattr(half, "float") else half.astype(np.float32)
+        return self._leaf(tag, rest)
+
+    def _leaf(self, tag: str, rest: list[Any]) -> Any:
         if tag == "int":
             return int(rest[0][:4300])
         if tag == "bytes":
             return bytes(self._data(rest[0]))
         if tag == "raw":
             return self._raw(*rest)
-        if tag == "half":
-            half = self.item(rest[0], depth + 1)
-            return half.float() if hasattr(half, "float") else half.astype(np.float32)
         if tag in {"array", "tensor", "scalar"}:
             return self._array(tag, rest[0])
         raise FormatError(f"not an item: the tag {tag!r:.20} is not known")

@@ -1,7 +1,7 @@
 """The items of any steps of an indexed pipeline, made on request and without a state.
 
-An item is determined by the pipeline's seed, the epoch, what remained of it when the rank began, the rank, and the step.
-So a worker runs the pipeline itself from that step on. There is no second implementation that could differ.
+An item is determined by the pipeline's seed, the epoch, what remained of it when the rank began, the rank, and the
+step. So a worker runs the pipeline itself from that step on. There is no second implementation that could differ.
 """
 
 from __future__ import annotations

@@ -164,8 +164,11 @@ class RemoteWorker:
                 lost = "the worker did not accept the keys, or has none"
         return lost
 
-    def forget_asked(self) -> None:
-        """Forget what it was asked for."""
+    def forget_asked(self, numbers: set[int] | None = None) -> None:
+        """Forget these requests; None forgets all, and the pings with them."""
+        if numbers is not None:
+            self.asked = {number: sent for number, sent in self.asked.items() if number not in numbers}
+            return
         self.asked.clear()
         self._pings.clear()
         self.pinged = 0.0

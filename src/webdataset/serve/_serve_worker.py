@@ -1,7 +1,7 @@
 """`Worker`: makes the items of any steps for any trainer that asks.
 
-One thread talks; a pool of threads makes items. Trainers are not known beforehand, and nothing is remembered of them but
-the requests that wait. How much may wait is bounded for each trainer and in all.
+One thread talks; a pool of threads makes items. Trainers are not known beforehand, and nothing is remembered of them
+but the requests that wait. How much may wait is bounded for each trainer and in all.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ class Worker:
         check_address(address, self._keys, insecure=insecure)
         if threads < 1 or queue < 1 or cache < 0:
             raise SpecError(f"threads={threads}, queue={queue}, cache={cache}", hint="at least one thread and request")
-        made = dataset if isinstance(dataset, DataPipeline) else dataset()
-        self._maker = StepMaker(made, None if made is dataset else dataset, threads)
+        if isinstance(dataset, DataPipeline):
+            self._maker = StepMaker(dataset, None, threads)
+        else:
+            self._maker = StepMaker(dataset(), dataset, threads)
         self._cache = MadeItems(cache)
         self._threads, self._queue = threads, queue
         self._waiting: Counter[bytes] = Counter()

@@ -1,4 +1,4 @@
-"""Streams of arrays over ZeroMQ as tensorcom sends them: whoever comes gets the next message, at least once, in no order.
+"""Streams of arrays over ZeroMQ as tensorcom sends them: who asks gets the next message; no order, no checkpoint.
 
     zpush connects   zpull binds   zpub binds   zsub connects      zr… reverses who binds
     zpush://host:port   zsub+ipc://path   zsub://127.0.0.1:788{0..3} is several endpoints of one socket
@@ -217,7 +217,8 @@ class Connection:
         return self.socket
 
     def _count(self, arrays: Sequence[Any], size: int) -> None:
-        samples = len(arrays[0]) if self.batch_count and arrays and getattr(arrays[0], "ndim", 0) else 1
+        counted = self.batch_count and len(arrays) > 0 and arrays[0].ndim > 0
+        samples = len(arrays[0]) if counted else 1
         self.stats.add(samples, size)
 
     def _report(self, every: float) -> None:

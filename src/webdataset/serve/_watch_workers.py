@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._fleet import Fleet, FleetOptions
+from ._fleet import Fleet
+from ._worker_roster import FleetOptions
 
 Counts = dict[str, Any]
 
