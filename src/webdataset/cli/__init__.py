@@ -12,6 +12,8 @@ One verb each:
     _create_command  _cat_command  _split_command  _select_command  _partition_command  _sort_command
     _shuffle_command  _join_command  _rename_command  _recode_command  _proc_command  _mix_command
     _serve_command  _monitor_command
+Streams of arrays:
+    _tensorcom_commands  `tensormon`, `tensorstat`, `tensorshow`, `serve-imagenet-shards`
 """
 
 from ._main import main

@@ -14,6 +14,7 @@ come and go. There is no coordinator and no shared state: an item is determined 
 Streams of arrays in the format of tensorcom, without order and checkpoints:
     _tensorcom_connection   `Connection`, `TensorcomDataset`, `zconnect`
     _array_converters       what becomes of arrays      _message_rates      counts and rates
+    _stream_contents        what is in them
 """
 
 from ._connected_dataset import ConnectedDataset, connect
@@ -24,6 +25,7 @@ from ._load_pipeline import load_function, shard_pipeline
 from ._message_rates import Statistics
 from ._ray_workers import RayWorkers, serve_on_ray
 from ._serve_worker import Worker
+from ._stream_contents import array_statistics, imagenet_batches
 from ._tensorcom_connection import Connection, TensorcomDataset, zconnect
 from ._watch_workers import WorkerRates, bottleneck, look, rates
 from ._worker_roster import FleetOptions, options_from
@@ -40,10 +42,12 @@ __all__ = [
     "WireOptions",
     "Worker",
     "WorkerRates",
+    "array_statistics",
     "bottleneck",
     "connect",
     "decode_item",
     "encode_item",
+    "imagenet_batches",
     "load_function",
     "look",
     "options_from",

@@ -20,7 +20,7 @@ import numpy as np
 
 from webdataset.codecs import tenbin
 from webdataset.decompress import load_zstd
-from webdataset.errors import EncodingError, FormatError
+from webdataset.errors import EncodingError, FormatError, WebDatasetError
 
 Buffer = Any
 Tree = Any
@@ -74,9 +74,9 @@ def decode_item(tree: Tree, frames: Sequence[Buffer], options: WireOptions | Non
     """
     try:
         return _Reader(frames, options or WireOptions()).item(tree, 0)
-    except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
-        if isinstance(error, FormatError):
-            raise
+    except WebDatasetError:
+        raise
+    except Exception as error:  # of NumPy, torch and zstd, which have kinds of their own
         raise FormatError(f"not an item: {error}") from error
 
 
