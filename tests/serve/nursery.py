@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,6 @@ def main():
     import zmq  # noqa: F401
 
     from tests.serve.pipelines import batches
-    from webdataset.serve import Worker
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # killed workers leave nothing behind
     children = []
@@ -29,7 +29,7 @@ def main():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             sys.stdin.close()
             try:
-                Worker(batches(**options), address).serve()
+                listen(batches(**options), address).serve()
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -39,6 +39,18 @@ def main():
     for child in children:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
+
+
+def listen(dataset, address):
+    """A worker, as soon as the one before it, which was killed just now, has left its port."""
+    import webdataset as wds
+    from webdataset.serve import Worker
+
+    while True:
+        try:
+            return Worker(dataset, address)
+        except wds.StoreError:
+            time.sleep(0.01)
 
 
 class Nursery:

@@ -28,6 +28,8 @@ from ._worker_roster import FleetOptions, options_from
 
 # As many samples are asked for together as a plan looks up together.
 _SAMPLES_AT_A_TIME = 64
+# But not more bytes than this, if they are more than one step.
+_BYTES_AT_A_TIME = 8 << 20
 
 Addresses = str | Sequence[str] | Callable[[], Sequence[str]]
 
@@ -46,6 +48,16 @@ def connect(
     """The pipeline that the workers at these addresses serve, as a dataset.
 
     Items come in the order in which the pipeline itself would yield them on this rank, whichever workers make them.
+
+    >>> import webdataset as wds
+    >>> from webdataset.serve import Worker
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-connect/a.tar", [{"__key__": str(n), "cls": n} for n in range(4)])
+    >>> def make():
+    ...     return wds.WebDataset(shard, index=True).decode().to_tuple("cls").batched(2)
+    >>> with Worker(make) as worker:
+    ...     [labels.tolist() for (labels,) in connect(worker.address)]
+    [[0, 1], [2, 3]]
 
     Args:
         addresses: `tcp://host:port` of workers, some of which may not run yet; or a function that returns them, which
@@ -147,34 +159,40 @@ class RemotePlan(ReadPlanned):
         if mine.ranks == 1:
             last_turn = min(last_turn, _turns_of_one_rank(at, mine.worker, mine.workers, self.batch))
         with self.link.open() as fleet:
-            for items in fleet.ordered(self._requests(at)):
+            for items in self._answers(fleet, at):
                 skipped, at.inside = at.inside, 0
                 for item in items[skipped:]:
                     at.note(min(per_item, last_turn - at.taken))
                     yield item
 
-    def _requests(self, at: _RemoteProgress) -> Iterator[Request]:
-        """The steps that are mine and not taken; consecutive ones together, if I am the only worker of my rank."""
-        mine, remaining, offer = at.during.world, at.remaining, self.link.offer
-        last = "pad" if mine.ranks == 1 else self.last or "pad"
-        steps = remaining.steps(self.batch, mine.ranks, last).of_worker(mine.worker, mine.workers)
-        done, at.inside = divmod(at.taken, self.batch)
-        if offer.batch:
-            at.inside = 0
+    def _answers(self, fleet: Fleet, at: _RemoteProgress) -> Iterator[list[Any]]:
+        """The answers to all requests. The first step says how large steps are, so how many are asked for together."""
+        mine, last = at.during.world, "pad" if at.during.world.ranks == 1 else self.last or "pad"
+        steps = at.remaining.steps(self.batch, mine.ranks, last).of_worker(mine.worker, mine.workers)
+        done, inside = divmod(at.taken, self.batch)
+        at.inside = 0 if self.link.offer.batch else inside
         together = max(1, _SAMPLES_AT_A_TIME // self.batch) if mine.workers == 1 else 1
-        for first in range(done, len(steps), together):
-            start = steps[first]
-            stop = steps[min(first + together, len(steps)) - 1] + 1
+        if together > 1:
+            yield from fleet.ordered(self._requests(at, steps[done : done + 1], 1))
+            done += 1
+            together = max(1, min(together, _BYTES_AT_A_TIME // max(1, fleet.last_size)))
+        yield from fleet.ordered(self._requests(at, steps[done:], together))
+
+    def _requests(self, at: _RemoteProgress, steps: range, together: int) -> Iterator[Request]:
+        """So many steps at a time; more than one only where they are consecutive."""
+        mine, link = at.during.world, self.link
+        for first in range(0, len(steps), together):
+            some = steps[first : first + together]
             yield Request(
-                self.link.digest,
-                at.during.epoch,
-                remaining,
-                mine.rank,
-                mine.ranks,
-                self.batch,
-                start,
-                stop,
-                self.link.wire,
+                expects=link.digest,
+                epoch=at.during.epoch,
+                remaining=at.remaining,
+                rank=mine.rank,
+                ranks=mine.ranks,
+                batch=self.batch,
+                start=some[0],
+                stop=some[-1] + 1,
+                wire=link.wire,
             )
 
     def recall(self, origin: Json) -> Any:

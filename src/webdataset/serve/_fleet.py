@@ -47,6 +47,7 @@ class Fleet(Roster):
     def __init__(self, *args: Any) -> None:
         self._slots: dict[int, _Slot] = {}
         self._next = 0
+        self.last_size = 0  # of the answer that was handed on last, in bytes
         self._spans: deque[float] = deque(maxlen=64)
         self._sizes: deque[int] = deque(maxlen=64)
         super().__init__(*args)
@@ -79,6 +80,7 @@ class Fleet(Roster):
             if slot.error is not None:
                 raise slot.error
             assert slot.items is not None
+            self.last_size = slot.size
             yield slot.items
 
     def _wait_for(self, first: int) -> None:
@@ -139,7 +141,7 @@ class Fleet(Roster):
             worker.is_slow = False
             return
         if answer.kind == b"made":
-            slot.items = _decoded(answer, slot.request)
+            slot.items, slot.size = _decoded(answer, slot.request), answer.size
             self._spans.append(time.monotonic() - asked)
             self._sizes.append(answer.size)
             worker.is_slow = False

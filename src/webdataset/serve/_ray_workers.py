@@ -74,6 +74,9 @@ def serve_on_ray(
 ) -> RayWorkers:
     """Start workers on a Ray cluster.
 
+    >>> with serve_on_ray(make, workers=8, keys="worker.key") as workers:  # doctest: +SKIP
+    ...     dataset = wds.connect(workers.addresses, keys="trainer.key")
+
     Args:
         make: a function without arguments that makes the pipeline.
         workers: how many actors.
