@@ -79,6 +79,6 @@ def _pipeline(words: tuple[str, ...], options: dict[str, Any]) -> Any:
 def _send(make: Any, urls: tuple[str, ...]) -> None:
     from webdataset.serve import Connection
 
-    with Connection(list(urls)) as connection:
-        console().say(f"sending to {' '.join(urls)}, at least once")
+    with Connection(list(urls), allow64=True) as connection:
+        console().say(f"sending to {' '.join(urls)}: no order, no checkpoint, no keys")
         connection.serve(make())

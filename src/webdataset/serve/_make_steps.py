@@ -26,7 +26,9 @@ from webdataset.stages import Batched, Listed
 from ._messages import Request
 from ._offer import Offer, describe_code
 
-_REMEDY = "a stream without an index cannot be asked for a step; wds serve --to zpush://… sends one, at least once"
+_REMEDY = (
+    "a stream without an index cannot be asked for a step; wds serve --to zpush://… sends one, without order or resume"
+)
 
 
 class StepMaker:

@@ -66,6 +66,7 @@ class Roster(ABC):
         self._looked = 0.0
         self._batch = 1
         self._context = load_zmq().Context()
+        self._context.max_sockets = 1 << 16  # three for each worker; the limit of descriptors comes first
         try:
             self._look_for_workers()
         except BaseException:
