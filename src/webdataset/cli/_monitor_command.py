@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Show what workers do: rates, queues, how busy they are, and which side is the bottleneck.
 
-    Example: wds monitor tcp://a:7880 tcp://b:7880 --keys keys/trainer.key
+    Example: wds monitor tcp://127.0.0.1:7880 --interval 1 --count 1
     """
     from webdataset.serve import bottleneck, look, options_from, rates
 

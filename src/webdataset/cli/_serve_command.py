@@ -35,7 +35,9 @@ def command(pipeline: tuple[str, ...], *, new_keys: str | None, urls: tuple[str,
     PIPELINE is module:function or file.py:function, which returns the dataset; or shards. Start it on as many machines
     as needed, with the same arguments: workers do not know of each other, and a trainer notices if they differ.
 
-    Example: wds serve data.py:make --bind tcp://0.0.0.0:7880 --keys keys/worker.key -j 8
+    For other machines make keys first, then: wds serve data.py:make --bind tcp://0.0.0.0:7880 --keys keys/worker.key
+
+    Example: wds serve --new-keys keys
     """
     from webdataset.serve import Worker, write_keys
 
