@@ -23,9 +23,9 @@ EncodingError FakeLength FileCache FormatError IndexedDataset MissingDependency 
 PytorchShardList ResampledShardList ResizedDataset SampleEqually ShardList ShardNotFound Shorthands SpecError
 SplitSample StageError StaleIndex StateError StoreError StoreTimeout StreamingOpen TruncatedShard UnknownScheme
 UnsafeContent UnsupportedMember WebDatasetError bucketed cached_tarfile_samples cached_tarfile_to_samples
-cached_url_opener cbors2_to_samples cbors_to_samples dali decode_image default_collation_fn from_hf group_by_keys handlers
+cached_url_opener cbors2_to_samples cbors_to_samples connect dali decode_image default_collation_fn from_hf group_by_keys handlers
 index_shards interop iterators join_columns listed log_keys lru_cleanup map_shards maybe_cached_tarfile_to_samples merge_states packed
-padded_collation profile progress rng tar_file_expander to_hf unlisted unsafe_pickle url_opener
+padded_collation profile progress rng serve_on_ray tar_file_expander to_hf unlisted unsafe_pickle url_opener
 """.split()
 
 

@@ -120,6 +120,8 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.pipeline import merge_states as merge_states
     from webdataset.pipeline import with_epoch as with_epoch
     from webdataset.pipeline import with_length as with_length
+    from webdataset.serve import connect as connect
+    from webdataset.serve import serve_on_ray as serve_on_ray
     from webdataset.shards import DirectoryShardList as DirectoryShardList
     from webdataset.shards import MultiShardSample as MultiShardSample
     from webdataset.shards import ResampledShardList as ResampledShardList
@@ -201,6 +203,7 @@ _HOME = {
         "ArrayBatches DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix "
         "RoundRobin WebDataset merge_states with_epoch with_length"
     ),
+    "webdataset.serve": ("connect serve_on_ray"),
     "webdataset.shards": (
         "DirectoryShardList MultiShardSample ResampledShardList ResampledShards SimpleShardList non_empty "
         "resampled shardspec single_node_only split_by_node split_by_worker"

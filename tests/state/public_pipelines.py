@@ -275,7 +275,7 @@ OTHER = frozenset(
     unsafe_pickle pytorch_weights_only __version__
     ignore_and_continue ignore_and_stop reraise_exception warn_and_continue warn_and_stop
     autodecode cache compat extradatasets filters gopen handlers iterators pipeline pytorch shardlists tariterators
-    tenbin utils writer interop dali from_hf to_hf map_shards
+    tenbin utils writer interop dali from_hf to_hf map_shards connect serve_on_ray
     """.split()
 )
 

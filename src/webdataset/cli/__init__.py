@@ -16,6 +16,9 @@ One verb each:
     _check_command  _ls_command  _show_command  _get_command  _first_command  _grep_command  _stats_command
     _diff_command  _index_command  _query_command  _bench_command  _simulate_command  _doctor_command
     _convert_command
+    _serve_command  _monitor_command
+Streams of arrays:
+    _tensorcom_commands  `tensormon`, `tensorstat`, `tensorshow`, `serve-imagenet-shards`
 """
 
 from ._main import main

@@ -37,6 +37,8 @@ VERBS: dict[str, str] = {
     "proc": "_proc_command",
     "mix": "_mix_command",
     "convert": "_convert_command",
+    "serve": "_serve_command",
+    "monitor": "_monitor_command",
 }
 
 

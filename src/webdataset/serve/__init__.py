@@ -1,0 +1,59 @@
+"""Serve: workers make the items of an indexed pipeline on request, trainers get them in the pipeline's own order.
+
+In: a pipeline, and addresses. Out: a dataset that yields what the pipeline would yield here, bit for bit, while workers
+come and go. There is no coordinator and no shared state: an item is determined by seed, epoch, rank and step.
+
+    _make_steps         the items of any steps          _serve_worker       answers requests, on threads
+    _made_items         items shared by several jobs    _offer              what a worker serves, compared by trainers
+    _messages           what is said                    _item_frames        items as frames, without pickle
+    _curve_keys         who may connect                 _serve_extra        the packages that this needs
+    _fleet              answers of workers, in order    _remote_worker      one worker, as a trainer sees it
+    _worker_roster      who is there and alive
+    _connected_dataset  `connect`                       _ray_workers        workers as actors of Ray
+    _load_pipeline      pipelines of a command line     _watch_workers      what workers do, for a monitor
+Streams of arrays in the format of tensorcom, without order and checkpoints:
+    _tensorcom_connection   `Connection`, `TensorcomDataset`, `zconnect`
+    _array_converters       what becomes of arrays      _message_rates      counts and rates
+    _stream_contents        what is in them
+"""
+
+from ._connected_dataset import ConnectedDataset, connect
+from ._curve_keys import Keys, write_keys
+from ._fleet import Fleet
+from ._item_frames import WireOptions, decode_item, encode_item
+from ._load_pipeline import load_function, shard_pipeline
+from ._message_rates import Statistics
+from ._ray_workers import RayWorkers, serve_on_ray
+from ._serve_worker import Worker
+from ._stream_contents import array_statistics, imagenet_batches
+from ._tensorcom_connection import Connection, TensorcomDataset, zconnect
+from ._watch_workers import WorkerRates, bottleneck, look, rates
+from ._worker_roster import FleetOptions, options_from
+
+__all__ = [
+    "ConnectedDataset",
+    "Connection",
+    "Fleet",
+    "FleetOptions",
+    "Keys",
+    "RayWorkers",
+    "Statistics",
+    "TensorcomDataset",
+    "WireOptions",
+    "Worker",
+    "WorkerRates",
+    "array_statistics",
+    "bottleneck",
+    "connect",
+    "decode_item",
+    "encode_item",
+    "imagenet_batches",
+    "load_function",
+    "look",
+    "options_from",
+    "rates",
+    "serve_on_ray",
+    "shard_pipeline",
+    "write_keys",
+    "zconnect",
+]

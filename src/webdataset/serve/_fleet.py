@@ -1,0 +1,194 @@
+"""`Fleet`: all workers of a trainer. Requests go in, answers come out in the order of the requests.
+
+Requests in flight are bounded: for each worker by what it can make at a time, in all by their bytes. A worker that is
+gone, silent, faulty or late loses its requests to others. Which worker makes an item does not change the item.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from webdataset import errors
+from webdataset.errors import FormatError, StageError, WebDatasetError
+
+from ._item_frames import decode_item
+from ._messages import Request
+from ._remote_worker import Answer, RemoteWorker, Standing
+from ._serve_extra import load_msgpack
+from ._worker_roster import TICK_MS, Deadline, Roster
+
+# A request is late when it takes so many times as long as usual, and at least so many seconds.
+_LATE_FACTOR, _LATE_SECONDS = 4.0, 1.0
+
+
+@dataclass(eq=False)
+class _Slot:
+    """A request, who was asked, and what came of it."""
+
+    request: Request
+    at: list[RemoteWorker] = field(default_factory=list)
+    failed_at: set[str] = field(default_factory=set)
+    items: list[Any] | None = None
+    error: Exception | None = None
+    size: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.items is not None or self.error is not None
+
+
+class Fleet(Roster):
+    """All workers of a trainer: requests go in, answers come out in the order of the requests."""
+
+    def __init__(self, *args: Any) -> None:
+        self._slots: dict[int, _Slot] = {}
+        self._next = 0
+        self.last_size = 0  # of the answer that was handed on last, in bytes
+        self._spans: deque[float] = deque(maxlen=64)
+        self._sizes: deque[int] = deque(maxlen=64)
+        super().__init__(*args)
+
+    # --- answers in order -----------------------------------------------------------------------------------------
+
+    def ordered(self, requests: Iterable[Request]) -> Iterator[list[Any]]:
+        """The items of each request, in the order of the requests.
+
+        Raises:
+            WebDatasetError: a step cannot be made, or there is no worker.
+        """
+        waiting, first = iter(requests), self._next
+        more = True
+        while True:
+            while more and len(self._slots) < self._most_slots():
+                request = next(waiting, None)
+                more = request is not None
+                if request is not None:
+                    self._slots[self._next] = _Slot(request)
+                    self._next += 1
+            if first == self._next and not more:
+                return
+            self._talk(0)
+            self._assign()
+            if self._slots and not self._slots[first].is_done:
+                self._wait_for(first)
+            slot = self._slots.pop(first)
+            first += 1
+            if slot.error is not None:
+                raise slot.error
+            assert slot.items is not None
+            self.last_size = slot.size
+            yield slot.items
+
+    def _wait_for(self, first: int) -> None:
+        deadline = Deadline(self._options.timeout)
+        last = len(self._slots)
+        while not self._slots[first].is_done:
+            self._talk(TICK_MS)
+            self._check_lives()
+            self._ask_again_if_late(first)
+            self._assign()
+            done = sum(slot.is_done for slot in self._slots.values())
+            if done != last:
+                last, deadline = done, Deadline(self._options.timeout)
+            if deadline.is_over:
+                raise self._no_answer()
+
+    def _most_slots(self) -> int:
+        """How many requests may be open: as many as workers can make, within the bytes that may be held."""
+        most = sum(_credit(worker) for worker in self._ready()) or 1
+        if not self._sizes:
+            return max(1, min(most, 2 * len(self._ready())))
+        return max(2, min(most, int(self._options.buffer * len(self._sizes) / max(1, sum(self._sizes)))))
+
+    # --- who is asked ---------------------------------------------------------------------------------------------
+
+    def _assign(self) -> None:
+        """Ask for what is not being made, the earliest first, the worker with the fewest requests first."""
+        for number, slot in self._slots.items():
+            if slot.is_done or slot.at:
+                continue
+            if not self._ask(number, slot):
+                return
+
+    def _ask(self, number: int, slot: _Slot) -> bool:
+        able = [worker for worker in self._ready() if len(worker.asked) < _credit(worker) and worker not in slot.at]
+        able.sort(key=lambda worker: (worker.address in slot.failed_at, len(worker.asked) / _credit(worker)))
+        for worker in able:
+            if worker.ask(number, slot.request):
+                slot.at.append(worker)
+                return True
+        return False
+
+    def _ask_again_if_late(self, first: int) -> None:
+        """If what comes next is late, ask another worker too, and expect less of the late one."""
+        slot, now = self._slots[first], time.monotonic()
+        usual = sum(self._spans) / len(self._spans) if self._spans else self._options.patience
+        for worker in slot.at:
+            since = now - worker.asked.get(first, now)
+            if since > max(_LATE_SECONDS, _LATE_FACTOR * usual) and len(slot.at) < 2 and self._ask(first, slot):
+                worker.is_slow = True
+                return
+
+    def _answered(self, worker: RemoteWorker, answer: Answer) -> None:
+        asked, slot = worker.asked.pop(answer.number, None), self._slots.get(answer.number)
+        if asked is None:  # it was given up
+            return
+        if slot is None or slot.is_done:  # another worker was quicker
+            worker.is_slow = False
+            return
+        if answer.kind == b"made":
+            slot.items, slot.size = _decoded(answer, slot.request), answer.size
+            self._spans.append(time.monotonic() - asked)
+            self._sizes.append(answer.size)
+            worker.is_slow = False
+            return
+        if worker in slot.at:
+            slot.at.remove(worker)
+        if answer.kind == b"refused":
+            worker.offer, worker.standing, worker.reason, worker.tried = None, Standing.SILENT, "it changed", 0.0
+            self._take_back(worker)
+        elif answer.kind == b"failed":
+            slot.failed_at.add(worker.address)
+            if not [other for other in self._ready() if other.address not in slot.failed_at]:
+                slot.error = _as_error(answer.header, worker.address)
+
+    def _take_back(self, worker: RemoteWorker, numbers: set[int] | None = None) -> None:
+        """Let others make what this worker was asked for."""
+        worker.forget_asked(numbers)
+        for number, slot in self._slots.items():
+            if worker in slot.at and (numbers is None or number in numbers):
+                slot.at.remove(worker)
+
+
+def _credit(worker: RemoteWorker) -> int:
+    """How many requests a worker may have at a time: twice what it makes at a time, so that it never waits."""
+    return 1 if worker.is_slow or worker.offer is None else 2 * max(1, min(worker.offer.threads, 256))
+
+
+def _decoded(answer: Answer, request: Request) -> list[Any]:
+    packed = answer.header.get("items")
+    if not isinstance(packed, bytes):
+        raise FormatError("an answer has no items")
+    try:
+        tree = load_msgpack().unpackb(packed, strict_map_key=False)
+    except Exception as error:  # it raises several kinds, also of its own
+        raise FormatError(f"the items cannot be read: {error}") from error
+    items = decode_item(tree, answer.frames, request.wire)
+    if not isinstance(items, list):
+        raise FormatError("an answer is not a list of items")
+    return items
+
+
+def _as_error(header: dict[str, Any], address: str) -> Exception:
+    """The error of a worker, as one of the same class here."""
+    name, what = str(header.get("class")), str(header.get("what"))
+    found = getattr(errors, name, None)
+    simple = (
+        isinstance(found, type) and issubclass(found, WebDatasetError) and found.__init__ is WebDatasetError.__init__
+    )
+    kind = found if simple else StageError
+    return kind(f"{what} (on the worker {address})")  # type: ignore[misc]

@@ -1,0 +1,202 @@
+"""One worker as a trainer sees it: its socket, what it offered, what it was asked for, and whether it is alive."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from webdataset.errors import FormatError, SpecError
+
+from ._curve_keys import Keys, as_trainer
+from ._messages import LARGEST_HEADER, Request, checked, pack, unpack
+from ._offer import Offer
+from ._serve_extra import load_zmq
+
+logger = logging.getLogger(__name__)
+
+
+class Standing(Enum):
+    """Whether a worker is asked."""
+
+    SILENT = "has not answered"
+    READY = "is ready"
+    REFUSED = "is refused"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker said about a request."""
+
+    kind: bytes
+    number: int
+    header: dict[str, Any]
+    frames: Any
+    size: int
+
+
+@dataclass(eq=False)
+class RemoteWorker:
+    """A worker at an address.
+
+    Attributes:
+        address: where it listens.
+        standing: whether it is asked.
+        reason: why it is not.
+        offer: what it serves, once it has said so.
+        asked: the requests that it has not answered, and when they were sent.
+        is_slow: it is asked for one thing at a time, until it has answered.
+    """
+
+    address: str
+    standing: Standing = Standing.SILENT
+    reason: str = "no connection"
+    offer: Offer | None = None
+    digest: str = ""
+    asked: dict[int, float] = field(default_factory=dict)
+    is_slow: bool = False
+    pinged: float = 0.0  # when the oldest ping without an answer was sent
+    tried: float = 0.0  # when anything was last sent to find out whether it is there
+    stats: dict[str, Any] = field(default_factory=dict)
+    socket: Any = None
+    monitor: Any = None
+    _pings: dict[int, int] = field(default_factory=dict)
+    _numbers: Any = field(default_factory=itertools.count)
+
+    def open(self, context: Any, keys: Keys | None, largest: int) -> None:
+        """Begin to connect; that goes on in the background for ever."""
+        zmq = load_zmq()
+        self.socket = context.socket(zmq.DEALER)
+        if keys is not None:
+            as_trainer(self.socket, keys)
+        self.socket.linger = 0
+        self.socket.immediate = 1  # nothing is sent before there is a connection
+        self.socket.rcvhwm = 0  # requests bound what comes
+        self.socket.maxmsgsize = max(largest, LARGEST_HEADER)
+        self.socket.reconnect_ivl, self.socket.reconnect_ivl_max = 50, 2000
+        self.socket.ipv6 = "[" in self.address
+        self.monitor = self.socket.get_monitor_socket(
+            zmq.EVENT_HANDSHAKE_SUCCEEDED
+            | zmq.EVENT_DISCONNECTED
+            | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+            | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+            | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+        )
+        try:
+            self.socket.connect(self.address)
+        except zmq.ZMQError as error:
+            raise SpecError(f"cannot connect to {self.address}: {error}", hint="for example tcp://host:7880") from error
+
+    def ask(self, number: int, request: Request) -> bool:
+        """Ask for steps; False if there is no connection."""
+        if not self.send(b"make", {**request.to_json(), "number": number}):
+            return False
+        self.asked[number] = time.monotonic()
+        return True
+
+    def find_out(self, batch: int = 1) -> None:
+        """Ask whether it is there: what it offers if that is not known, else a ping."""
+        self.tried = time.monotonic()
+        number = next(self._numbers)
+        kind = b"hello" if self.offer is None else b"ping"
+        newest = max(self.asked, default=-1)
+        if self.send(kind, {"number": number, "batch": batch}):
+            self._pings[number] = newest
+            self.pinged = self.pinged or self.tried
+
+    def send(self, kind: bytes, header: dict[str, Any]) -> bool:
+        """Send; False if there is no connection."""
+        zmq = load_zmq()
+        try:
+            self.socket.send_multipart(pack(kind, header), flags=zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def receive(self) -> Answer | None:
+        """The next message, if one is there.
+
+        Raises:
+            FormatError: it is not one.
+        """
+        zmq = load_zmq()
+        try:
+            message = [frame.buffer for frame in self.socket.recv_multipart(flags=zmq.NOBLOCK, copy=False)]
+        except zmq.Again:
+            return None
+        kind, header, frames = unpack(message)
+        (number,) = checked(header, number=int)
+        self.pinged = 0.0
+        return Answer(kind, number, header, frames, sum(part.nbytes for part in message))
+
+    def answered_ping(self, answer: Answer) -> list[int]:
+        """Note an answer to a ping; returns the requests that the worker has lost.
+
+        What a worker sends comes in order. A request that was sent before the ping, that has no answer when the ping
+        has, and that the worker does not hold, was lost with an earlier connection.
+        """
+        newest = self._pings.pop(answer.number, None)
+        held, stats = checked(answer.header, held=list, stats=dict)
+        self.stats = stats
+        if newest is None:
+            return []
+        return [number for number in self.asked if number <= newest and number not in set(held)]
+
+    def note_events(self) -> str | None:
+        """Read what happened to the connection; returns why it is lost, if it is."""
+        zmq = load_zmq()
+        from zmq.utils.monitor import parse_monitor_message
+
+        lost = None
+        while self.monitor.poll(0):
+            event = parse_monitor_message(self.monitor.recv_multipart())["event"]
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self.tried = 0.0
+                self.offer = None  # another process may listen there now
+                if self.standing is Standing.REFUSED:
+                    self.standing, self.reason = Standing.SILENT, "it has come back"
+            elif event == zmq.EVENT_DISCONNECTED:
+                lost = lost or "the connection was closed"
+            else:
+                lost = "the worker did not accept the keys, or has none"
+        return lost
+
+    def forget_asked(self, numbers: set[int] | None = None) -> None:
+        """Forget these requests; None forgets all, and the pings with them."""
+        if numbers is not None:
+            self.asked = {number: sent for number, sent in self.asked.items() if number not in numbers}
+            return
+        self.asked.clear()
+        self._pings.clear()
+        self.pinged = 0.0
+
+    def refuse(self, reason: str) -> None:
+        """Ask it no more."""
+        if self.standing is not Standing.REFUSED:
+            logger.warning("the worker %s is not used: %s", self.address, reason)
+        self.standing, self.reason = Standing.REFUSED, reason
+
+    def close(self) -> None:
+        """Say goodbye and close the socket."""
+        if self.socket is not None:
+            if self.asked:
+                self.send(b"bye", {"number": next(self._numbers)})
+            self.socket.disable_monitor()
+            self.monitor.close(0)
+            self.socket.close(linger=100)
+
+
+def offer_of(answer: Answer) -> tuple[Offer, str]:
+    """The offer in an answer, and its digest.
+
+    Raises:
+        FormatError: it is not one.
+        SpecError: it is one of another version.
+    """
+    if answer.kind != b"offer":
+        raise FormatError(f"expected an offer, got {answer.kind!r}")
+    (digest,) = checked(answer.header, digest=str)
+    return Offer.from_json(answer.header), digest

@@ -1,0 +1,68 @@
+"""What is sent over streams of arrays, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from webdataset.pipeline import DataPipeline, WebDataset
+
+_SIDE = 224
+
+
+def array_statistics(messages: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """For each place of a message: count, min, max, mean, std, number of values, and the set of types and shapes.
+
+    >>> found = array_statistics([[np.array([1, 3], "u1")], [np.array([5, 7], "u1")]])
+    >>> found[0]["mean"], found[0]["kinds"]
+    (4.0, ['uint8[2]'])
+    """
+    sums: list[dict[str, Any]] = []
+    for message in messages:
+        while len(sums) < len(message):
+            sums.append({"count": 0, "min": np.inf, "max": -np.inf, "n": 0, "sum": 0.0, "squares": 0.0, "kinds": set()})
+        for each, array in zip(sums, message, strict=False):
+            values = np.asarray(array, np.float64)
+            each["count"] += 1
+            each["kinds"].add(f"{array.dtype}{list(array.shape)}".replace(" ", ""))
+            if values.size:
+                each["min"], each["max"] = min(each["min"], values.min()), max(each["max"], values.max())
+                each["n"] += values.size
+                each["sum"] += values.sum()
+                each["squares"] += (values**2).sum()
+    return [_finished(each) for each in sums]
+
+
+def _finished(sums: dict[str, Any]) -> dict[str, Any]:
+    n = max(1, sums["n"])
+    mean = sums["sum"] / n
+    return {
+        "count": sums["count"],
+        "min": float(sums["min"]),
+        "max": float(sums["max"]),
+        "mean": float(mean),
+        "std": float(max(0.0, sums["squares"] / n - mean**2) ** 0.5),
+        "n": sums["n"],
+        "kinds": sorted(sums["kinds"]),
+    }
+
+
+def imagenet_batches(shards: str, batch: int, *, shuffle: bool = False) -> DataPipeline:
+    """Batches of images of one size (uint8) and labels (int32) of shards with `jpg` and `cls`."""
+    dataset: Any = WebDataset(shards, shardshuffle=shuffle)
+    if shuffle:
+        dataset = dataset.shuffle(1000)
+    result: DataPipeline = dataset.decode("rgb8").to_tuple("jpg;png;jpeg cls").map(_fit).batched(batch)
+    return result
+
+
+def _fit(sample: Sequence[Any]) -> tuple[Any, Any]:
+    """The middle of the image, in the size that all images of a batch have."""
+    image = np.asarray(sample[0])
+    side = min(image.shape[:2])
+    top, left = (image.shape[0] - side) // 2, (image.shape[1] - side) // 2
+    rows = top + (np.arange(_SIDE) * side) // _SIDE
+    columns = left + (np.arange(_SIDE) * side) // _SIDE
+    return image[rows][:, columns], np.int32(sample[1])

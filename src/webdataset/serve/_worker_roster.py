@@ -1,0 +1,263 @@
+"""`Roster`: the workers that a trainer knows: connected, compared, alive or not.
+
+There is no thread. Whoever takes an answer does the talking, so a worker loses time only while a trainer waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from webdataset.errors import FormatError, SpecError, StateError, StoreTimeout, WebDatasetError
+
+from ._curve_keys import Keys, as_keys, check_address
+from ._offer import Offer
+from ._remote_worker import Answer, RemoteWorker, Standing, offer_of
+from ._serve_extra import load_zmq
+
+logger = logging.getLogger(__name__)
+
+# How long a trainer waits for messages before it looks after its workers.
+TICK_MS = 100
+
+Addresses = Sequence[str] | Callable[[], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """How a trainer talks to its workers.
+
+    Attributes:
+        keys: this trainer's keys.
+        insecure: connect without keys to addresses that are not loopback.
+        patience: a worker that does not answer a ping for so many seconds is silent.
+        timeout: an error is raised after so many seconds without any answer; None waits for ever.
+        buffer: how many bytes may be in flight and waiting for their turn.
+        largest: the largest frame that is accepted, in bytes.
+    """
+
+    keys: Keys | None = None
+    insecure: bool = False
+    patience: float = 10.0
+    timeout: float | None = 300.0
+    buffer: int = 1 << 30
+    largest: int = 1 << 32
+
+
+class Roster(ABC):
+    """The workers at some addresses.
+
+    Args:
+        addresses: of workers, or a function that returns them; it is called again and again, so workers come and go.
+        options: how to talk to them.
+        expects: what they must serve; None accepts anything.
+        digest: the digest of that.
+    """
+
+    def __init__(
+        self, addresses: Addresses, options: FleetOptions, expects: Offer | None = None, digest: str | None = None
+    ) -> None:
+        self._addresses, self._options, self._expects, self._digest = addresses, options, expects, digest
+        self._workers: dict[str, RemoteWorker] = {}
+        self._looked = 0.0
+        self._batch = 1
+        self._context = load_zmq().Context()
+        self._context.max_sockets = 1 << 16  # three for each worker; the limit of descriptors comes first
+        try:
+            self._look_for_workers()
+        except BaseException:
+            self.close()
+            raise
+
+    @abstractmethod
+    def _answered(self, worker: RemoteWorker, answer: Answer) -> None:
+        """A worker answered a request."""
+
+    @abstractmethod
+    def _take_back(self, worker: RemoteWorker, numbers: set[int] | None = None) -> None:
+        """A worker does not make these requests any more; None is all that it was asked for."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+        self._context.destroy(linger=100)
+
+    def _ready(self) -> list[RemoteWorker]:
+        return [worker for worker in self._workers.values() if worker.standing is Standing.READY]
+
+    # --- talking --------------------------------------------------------------------------------------------------
+
+    def _talk(self, wait_ms: int) -> None:
+        """Read all messages and events; wait for one if there is none."""
+        zmq = load_zmq()
+        self._look_for_workers()
+        poller = zmq.Poller()
+        for worker in self._workers.values():
+            poller.register(worker.socket, zmq.POLLIN)
+            poller.register(worker.monitor, zmq.POLLIN)
+        ready = dict(poller.poll(wait_ms))
+        for worker in self._workers.values():
+            if worker.socket in ready:
+                self._read(worker)
+            if worker.monitor in ready:
+                lost = worker.note_events()
+                if lost is not None:
+                    self._lose(worker, lost)
+            if worker.offer is None and worker.standing is not Standing.REFUSED and worker.tried == 0.0:
+                worker.find_out(self._batch)
+
+    def _read(self, worker: RemoteWorker) -> None:
+        try:
+            while (answer := worker.receive()) is not None:
+                self._note(worker, answer)
+        except (WebDatasetError, ValueError, TypeError, KeyError) as error:
+            worker.refuse(f"it answered something that is not understood: {error}")
+            self._take_back(worker)
+
+    def _note(self, worker: RemoteWorker, answer: Answer) -> None:
+        if answer.kind == b"offer":
+            self._welcome(worker, answer)
+        elif answer.kind == b"pong":
+            self._take_back(worker, set(worker.answered_ping(answer)))
+            if worker.standing is Standing.SILENT and worker.offer is not None:
+                worker.standing = Standing.READY
+        elif answer.kind in {b"made", b"failed", b"refused", b"busy"}:
+            self._answered(worker, answer)
+        else:
+            raise FormatError(f"the kind {answer.kind!r} is not known")
+
+    def _welcome(self, worker: RemoteWorker, answer: Answer) -> None:
+        try:
+            offer, digest = offer_of(answer)
+        except SpecError as error:
+            worker.refuse(error.what)
+            return
+        worker.offer, worker.digest = offer, digest
+        if self._expects is not None and digest != self._digest:
+            difference = self._expects.difference(offer) or "its code or options differ"
+            worker.refuse(f"it serves something else: {difference}")
+            return
+        worker.standing, worker.reason = Standing.READY, ""
+
+    # --- who is alive ---------------------------------------------------------------------------------------------
+
+    def _check_lives(self) -> None:
+        """Ping, while a trainer waits; a worker that does not answer in time loses its requests."""
+        now, patience = time.monotonic(), self._options.patience
+        for worker in self._workers.values():
+            if worker.standing is Standing.REFUSED:
+                continue
+            if now - worker.tried > patience / 4:
+                worker.find_out(self._batch)
+            if worker.pinged and now - worker.pinged > patience:
+                self._lose(worker, f"no answer for {patience:g} s")
+
+    def _lose(self, worker: RemoteWorker, reason: str) -> None:
+        if worker.standing is not Standing.REFUSED:
+            if worker.standing is Standing.READY:
+                logger.info("the worker %s is gone: %s", worker.address, reason)
+            worker.standing, worker.reason = Standing.SILENT, reason
+        self._take_back(worker)
+
+    def _look_for_workers(self) -> None:
+        now = time.monotonic()
+        if self._workers and (not callable(self._addresses) or now - self._looked < self._options.patience / 4):
+            return
+        self._looked = now
+        found = list(self._addresses() if callable(self._addresses) else self._addresses)
+        for address in found:
+            if address not in self._workers:
+                check_address(address, self._options.keys, insecure=self._options.insecure)
+                worker = RemoteWorker(address)
+                worker.open(self._context, self._options.keys, self._options.largest)
+                self._workers[address] = worker
+        for address in self._workers.keys() - set(found):
+            worker = self._workers.pop(address)
+            self._take_back(worker)
+            worker.close()
+
+    # --- the handshake --------------------------------------------------------------------------------------------
+
+    def agree(self, batch: int = 1) -> tuple[Offer, str]:
+        """What all workers that can be reached serve, and its digest.
+
+        Raises:
+            StoreTimeout: no worker can be reached.
+            StateError: two of them serve different things.
+        """
+        deadline, patience, self._batch = Deadline(self._options.timeout), Deadline(self._options.patience), batch
+        while True:
+            self._talk(TICK_MS)
+            for worker in self._workers.values():
+                if worker.offer is None and time.monotonic() - worker.tried > self._options.patience / 4:
+                    worker.find_out(batch)
+            open_ones = [w for w in self._workers.values() if w.standing is Standing.SILENT]
+            if not open_ones or (self._ready() and patience.is_over):
+                break
+            if deadline.is_over or (patience.is_over and all("keys" in w.reason for w in open_ones)):
+                raise self._no_answer()
+        ready = self._ready()
+        if not ready:
+            raise self._no_answer()
+        for other in ready[1:]:
+            if other.digest != ready[0].digest:
+                assert ready[0].offer is not None
+                assert other.offer is not None
+                difference = ready[0].offer.difference(other.offer) or "their options differ"
+                raise StateError(
+                    f"the worker {other.address} differs from {ready[0].address}: {difference}",
+                    hint="start all workers with the same arguments, code and packages",
+                )
+        assert ready[0].offer is not None
+        return ready[0].offer, ready[0].digest
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """What each worker counted, or why it does not answer."""
+        deadline = Deadline(self._options.timeout)
+        pending = set(self._workers)
+        while pending and not deadline.is_over:
+            for worker in self._workers.values():
+                if worker.address in pending and time.monotonic() - worker.tried > self._options.patience / 4:
+                    worker.find_out()
+            self._talk(TICK_MS)
+            pending = {w.address for w in self._workers.values() if not w.stats and w.standing is not Standing.REFUSED}
+        return {w.address: w.stats or {"unreachable": w.reason} for w in self._workers.values()}
+
+    def _no_answer(self) -> WebDatasetError:
+        workers = self._workers.values()
+        reasons = "; ".join(f"{worker.address} {worker.reason or worker.standing.value}" for worker in workers)
+        if workers and all(worker.standing is Standing.REFUSED for worker in workers):
+            return StateError(f"no worker can be used: {reasons}", hint="start workers with the same code and data")
+        return StoreTimeout(
+            f"no worker answers: {reasons}", hint="are they running, and are the addresses and keys right?"
+        )
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """So many seconds from now; None is never."""
+
+    seconds: float | None
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether they are over."""
+        return self.seconds is not None and time.monotonic() - self.began > self.seconds
+
+
+def options_from(keys: Any, **given: Any) -> FleetOptions:
+    """Options, with keys also from the name of a file."""
+    return FleetOptions(keys=as_keys(keys), **given)
