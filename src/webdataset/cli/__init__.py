@@ -15,7 +15,7 @@ One verb each:
     _shuffle_command  _join_command  _rename_command  _recode_command  _proc_command  _mix_command
     _check_command  _ls_command  _show_command  _get_command  _first_command  _grep_command  _stats_command
     _diff_command  _index_command  _query_command  _bench_command  _simulate_command  _doctor_command
-    _convert_command
+    _convert_command  _view_command
 """
 
 from ._main import main

@@ -37,6 +37,7 @@ VERBS: dict[str, str] = {
     "proc": "_proc_command",
     "mix": "_mix_command",
     "convert": "_convert_command",
+    "view": "_view_command",
 }
 
 
