@@ -71,7 +71,6 @@ class Catalog:
     def __init__(self, inputs: str | Sequence[str], index: str | None = None) -> None:
         given = [inputs] if isinstance(inputs, str) else list(inputs)
         self._place = index
-        self._learned = tempfile.TemporaryDirectory(prefix="wds-view-")
         self._lock = threading.RLock()
         self._counted = threading.Condition(self._lock)
         self._closed = False
@@ -84,6 +83,7 @@ class Catalog:
         else:
             self.urls = expand_inputs(given)
             self._counts = [None] * len(self.urls)
+        self._learned = tempfile.TemporaryDirectory(prefix="wds-view-")
         self._todo = iter([shard for shard, count in enumerate(self._counts) if count is None])
         self._count_starts()
         self._threads = [

@@ -60,7 +60,7 @@ def _json(view: ShardView, number: int, member: Member) -> dict[str, Any]:
     try:
         return {"value": json.loads(data, parse_constant=str)}
     except (ValueError, RecursionError) as error:
-        problem = DecodingError(f"this is not JSON: {error}", hint="run `wds check` on the shard")
+        problem = DecodingError(what=f"this is not JSON: {error}", hint="run `wds check` on the shard")
         return {"text": data[:_MOST_TEXT].decode("utf-8", "replace"), "problem": error_words(problem)}
 
 
@@ -91,7 +91,9 @@ def waveform(file: MemberFile) -> dict[str, Any]:
             values = np.abs(sound.read(frames, dtype="float32", always_2d=True)).max(axis=1, initial=0.0)
             rate, channels, total = sound.samplerate, sound.channels, sound.frames
     except (soundfile.SoundFileError, RuntimeError, TypeError) as error:
-        raise DecodingError(f"the sound cannot be decoded: {error}", hint="run `wds check` on the shard") from error
+        raise DecodingError(
+            what=f"the sound cannot be decoded: {error}", hint="run `wds check` on the shard"
+        ) from error
     edges = np.linspace(0, len(values), min(_PEAKS, max(1, len(values))) + 1).astype(int)[:-1]
     peaks = np.maximum.reduceat(values, edges) if len(values) else np.zeros(0)
     return {

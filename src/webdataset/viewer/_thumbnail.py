@@ -44,7 +44,9 @@ def shrink_image(data: bytes, edge: int) -> tuple[bytes, str]:
             image.draft("RGB", (edge, edge))
             return _encoded(image, edge)
         except (OSError, ValueError, SyntaxError, MemoryError, EOFError) as error:
-            raise DecodingError(f"the image cannot be decoded: {error}", hint="run `wds check` on the shard") from error
+            raise DecodingError(
+                what=f"the image cannot be decoded: {error}", hint="run `wds check` on the shard"
+            ) from error
 
 
 def checked_image(data: bytes) -> bytes:
@@ -70,8 +72,8 @@ def first_frame(file: MemberFile, edge: int) -> tuple[bytes, str]:
     except (av.error.FFmpegError, IndexError, ValueError) as error:
         if isinstance(error, FormatError):
             raise
-        raise DecodingError(f"the film cannot be decoded: {error}", hint="run `wds check` on the shard") from error
-    raise DecodingError("the film has no frame", hint="run `wds check` on the shard")
+        raise DecodingError(what=f"the film cannot be decoded: {error}", hint="run `wds check` on the shard") from error
+    raise DecodingError(what="the film has no frame", hint="run `wds check` on the shard")
 
 
 def array_picture(array: Any, edge: int) -> tuple[bytes, str] | None:
@@ -131,11 +133,14 @@ def _opened(data: bytes) -> Any:
             warnings.simplefilter("ignore")  # our own limit follows
             image = pil.open(io.BytesIO(data))
     except pil.DecompressionBombError as error:
-        raise FormatError(
-            f"the image is not decoded: {error}", hint="download it instead"
-        ) from error
+        what = f"the picture has more than {MOST_PIXELS:,} pixels and is not decoded"
+        raise FormatError(what, hint="download it instead") from error
+    except pil.UnidentifiedImageError as error:
+        hint = "run `wds check` on the shard"
+        raise DecodingError(what="this is not an image, or of an unknown format", hint=hint) from error
     except Exception as error:  # Pillow's plugins raise whatever they like about bad data
-        raise DecodingError(f"this is not an image: {error}", hint="run `wds check` on the shard") from error
+        hint = "run `wds check` on the shard"
+        raise DecodingError(what=f"the image cannot be decoded: {error}", hint=hint) from error
     if image.width * image.height > MOST_PIXELS:
         image.close()
         raise _bomb(image.width, image.height)

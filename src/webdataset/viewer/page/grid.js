@@ -220,7 +220,7 @@ function cellContent(data, wide) {
   if (data.problem) box.append(problemBox(data.problem));
   else if (main && main.kind === "audio") sound(box, data, main);
   else if (main) picture(box, data, main, wide);
-  else box.append(h("div", { class: "snippet" }, textOf(data) || "no picture, no text"));
+  else box.append(h("div", { class: "snippet" }, textOf(data) || data.fields.map((field) => `${field.name} · ${bytes(field.size)}`).join("\n")));
   const label = data.fields.find((field) => field.kind === "label");
   const total = data.fields.reduce((sum, field) => sum + field.size, 0);
   return [box, h("div", { class: "caption" },

@@ -29,7 +29,7 @@ export class Panels {
       name, number, filter: labelFilter(field, name) }))));
     panel.replaceChildren(h("div", { class: "cards" },
       this.bars("Fields", found.fields.map((field) => ({ name: field.name, number: field.count, more: bytes(field.bytes), filter: `has(${fieldName(field.name)})` }))),
-      this.bars("Samples without a field", found.fields.filter((field) => field.count < found.samples).map((field) => ({ name: `no ${field.name}`, number: found.samples - field.count, filter: `not has(${fieldName(field.name)})` }))),
+      this.bars("Samples without a field", found.fields.filter((field) => field.count < found.samples && 2 * field.count > found.samples).map((field) => ({ name: `no ${field.name}`, number: found.samples - field.count, filter: `not has(${fieldName(field.name)})` }))),
       ...labels,
       this.bars("Bytes of a sample", found.sizes.map(([low, high, number]) => ({ name: `${bytes(low)} – ${bytes(high + 1)}`, number }))),
       this.bars(`Resolutions${some}`, found.shapes.map(([name, number]) => ({ name, number }))),

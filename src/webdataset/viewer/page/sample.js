@@ -49,7 +49,7 @@ export class SampleDialog {
       fact("number", count(data.number), String(data.number)), fact("key", data.key, data.key), fact("shard", data.shard, data.shard),
       data.inside === undefined ? null : fact("in the shard", `sample ${count(data.inside)}`, null));
     const body = h("div", { class: "fields-list" }, data.problem ? problemBox(data.problem) : null,
-      data.fields.map((field) => fieldSection(data, field, this.version)));
+      inOrder(data.fields).map((field) => fieldSection(data, field, this.version)));
     this.dialog.replaceChildren(bar, facts, body);
     if (!this.dialog.open) this.dialog.showModal();
     title.focus({ preventScroll: true });
@@ -102,6 +102,10 @@ function fieldSection(data, field, version) {
   if (field.hex !== undefined && field.hex) section.append(hexDump(field));
   return section;
 }
+
+const ORDER = ["image", "video", "audio", "label", "text", "json", "array"];
+const rank = (field) => (ORDER.includes(field.kind) ? ORDER.indexOf(field.kind) : ORDER.length);
+const inOrder = (fields) => [...fields].sort((one, two) => rank(one) - rank(two));
 
 const SHOWN = { image: zoomable, audio: audioPlayer, video: videoPlayer, array: arrays };
 
