@@ -484,6 +484,19 @@ def test_a_preview_in_a_notebook(shards):
         assert status == 200 and "frame-ancestors 'self' http://localhost:*" in headers["content-security-policy"]
 
 
+def test_a_dataset_and_a_loader_preview_themselves(shards):
+    import webdataset as wds
+
+    dataset = wds.WebDataset(shards, shardshuffle=False).decode("rgb8").map(lambda sample: sample["__key__"] + "<b>")
+    assert "<b>" not in dataset._repr_html_() and "train-000.tar" in dataset._repr_html_()
+    with dataset.preview() as shown:
+        client = Client(shown._server)
+        assert client.ready()["samples"] == 20
+        assert client.get("/api/model/3")["draws"][0][0]["text"] == "'photo/00003<b>'"
+    with wds.WebLoader(dataset, batch_size=None).preview() as shown:
+        assert Client(shown._server).get("/api/dataset")["pipeline"]
+
+
 def test_a_sample_as_html_is_escaped():
     markup = sample_html({SCRIPT: SCRIPT, "n": 3})
     assert "<script" not in markup and "<img src=x" not in markup

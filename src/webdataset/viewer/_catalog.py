@@ -12,7 +12,7 @@ from operator import sub
 from typing import NamedTuple, Self
 
 from webdataset import config, stores, tar
-from webdataset.errors import ShardNotFound, SpecError, WebDatasetError, Where, located
+from webdataset.errors import EncodingError, ShardNotFound, SpecError, WebDatasetError, Where, located
 from webdataset.index import (
     IndexBuilder,
     ShardIndex,
@@ -76,6 +76,7 @@ class Catalog:
         self._closed = False
         self._views: OrderedDict[int, ShardView] = OrderedDict()
         self._streamed: dict[int, StreamedShard] = {}
+        self._unsaved: dict[str, ShardIndex] = {}
         self.problems: dict[int, Problem] = {}
         if len(given) == 1 and given[0].endswith(".json"):
             description = read_description(given[0])
@@ -193,7 +194,8 @@ class Catalog:
     def _index(self, shard: int) -> ShardIndex:
         url = self.urls[shard]
         with located(shard=url):
-            index = load_index(url, self._place) or load_index(url, self._learned.name) or self._built(url)
+            index = load_index(url, self._place) or self._unsaved.get(url)
+            index = index or load_index(url, self._learned.name) or self._built(url)
         expected = self._counts[shard]
         if expected is not None and len(index) != expected:
             raise SpecError(
@@ -276,7 +278,11 @@ class Catalog:
     def _built(self, url: str) -> ShardIndex:
         """The index of a shard that has none."""
         index = build_index(url) if stores.is_local(url) is not None else self._read_headers(url)
-        save_index(index, url, self._learned.name)
+        try:
+            save_index(index, url, self._learned.name)
+        except EncodingError:  # names with blanks have no place in an index file
+            with self._lock:
+                self._unsaved[url] = index
         return index
 
     def _read_headers(self, url: str) -> ShardIndex:

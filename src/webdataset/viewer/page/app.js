@@ -9,6 +9,7 @@ import { SampleDialog } from "./sample.js";
 const element = (id) => document.getElementById(id);
 let dataset = { samples: 0 };
 let filterJob = null;
+let filterRun = 0; // the newest filter; older ones no longer touch the page
 
 const dialog = new SampleDialog(element("sample"), numberAt, () => grid.total, (place) => { if (place !== undefined) { grid.moveTo(place); } });
 const grid = new Grid(element("grid"), element("canvas"), (place) => dialog.openPlace(place));
@@ -119,11 +120,12 @@ async function filter(expression) {
   status.hidden = false;
   status.className = "";
   status.textContent = "Filtering …";
+  const run = filterRun += 1;
   let mine = null;
   try {
     await runJob("filter", expression, (job) => {
+      if (filterRun !== run) return false;
       if (mine === null) { mine = filterJob = job.job; grid.show(0, mine); element("filter-clear").hidden = false; }
-      if (filterJob !== mine) return false;
       const found = job.result || { matches: 0, failed: 0 };
       if (job.state !== "failed") {
         if (grid.total !== found.matches) { grid.show(found.matches, mine); grid.redraw(); grid.draw(); }
@@ -134,13 +136,14 @@ async function filter(expression) {
       return true;
     });
   } catch (error) {
-    if (filterJob !== mine) return;
+    if (filterRun !== run) return;
     status.className = "problem";
     status.textContent = `${error.words ? error.words.error : error}${error.words && error.words.remedy ? ` – ${error.words.remedy}` : ""}`;
   }
 }
 
 function clearFilter() {
+  filterRun += 1;
   filterJob = null;
   element("filter").value = "";
   element("filter-clear").hidden = true;
