@@ -22,7 +22,7 @@ from webdataset.index import (
     read_description,
     save_index,
 )
-from webdataset.tools import expand_inputs
+from webdataset.shards import expand
 
 from ._shard_view import IndexedShard, ShardView, StreamedShard
 
@@ -82,7 +82,7 @@ class Catalog:
             description = read_description(given[0])
             self.urls, self._counts = description.urls, list[int | None](description.counts)
         else:
-            self.urls = expand_inputs(given)
+            self.urls = [url for spec in given for url in _expanded(spec)]
             self._counts = [None] * len(self.urls)
         self._learned = tempfile.TemporaryDirectory(prefix="wds-view-")
         self._todo = iter([shard for shard, count in enumerate(self._counts) if count is None])
@@ -294,3 +294,10 @@ class Catalog:
                     raise ClosedError
                 builder.add_run(run.names, [run.base + start for start in run.starts], map(sub, run.stops, run.starts))
         return builder.finish()
+
+
+def _expanded(spec: str) -> list[str]:
+    """The shards of one input. `tools.expand_inputs` does the same, and its package loads the training pipeline."""
+    if spec.endswith(".json"):
+        return read_description(spec).urls
+    return [spec] if spec == "-" else expand(spec)

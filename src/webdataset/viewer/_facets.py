@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset import stores
 from webdataset.errors import WebDatasetError
-from webdataset.tools import Distribution
 
 from ._catalog import Catalog
 from ._cells import shown_text
@@ -18,6 +17,9 @@ from ._field_kind import FieldKind, field_kind
 from ._jobs import Job
 from ._shard_view import IndexedShard, Member, ShardView
 from ._thumbnail import image_size
+
+if TYPE_CHECKING:
+    from webdataset.tools import Distribution
 
 # Labels and resolutions need bytes of samples: so many samples, evenly spread.
 _LOOKED_AT = 1500
@@ -39,6 +41,8 @@ def count_facets(catalog: Catalog) -> Callable[[Job], dict[str, Any]]:
     """
 
     def run(job: Job) -> dict[str, Any]:
+        from webdataset.tools import Distribution
+
         catalog.wait()
         shards = len(catalog.urls)
         looked_at = min(_LOOKED_AT, len(catalog))

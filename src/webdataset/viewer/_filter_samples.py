@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError, WebDatasetError
-from webdataset.tools import Expression, query
 
 from ._catalog import Catalog
 from ._field_kind import FieldKind, field_kind
 from ._jobs import Job
 from ._shard_view import ShardView
+
+if TYPE_CHECKING:
+    from webdataset.tools import Expression
 
 _AT_A_TIME = 500
 _MOST_ROWS = 1000
@@ -56,6 +58,8 @@ def filter_samples(catalog: Catalog, where: str) -> Callable[[Job], Matches]:
     ...     filter_samples(catalog, "cls > 2")(Job(1, "filter")).numbers.tolist()
     [3, 4]
     """
+    from webdataset.tools import Expression  # here, and not before the first page is shown
+
     expression = Expression(where)
     words = set(re.findall(r"\w+", where.lower()))
 
@@ -117,6 +121,8 @@ def ask_sql(catalog: Catalog, sql: str, index: str | None) -> Callable[[Job], di
     """The work of answering a query in SQL, which sees the table of samples and no file and no network."""
 
     def run(job: Job) -> dict[str, Any]:
+        from webdataset.tools import query
+
         job.advance(0, len(catalog.urls))
         locked = f"set enable_external_access=false; set lock_configuration=true; {sql}"
         with query(locked, catalog.urls, index=index, advance=job.advance) as answer:

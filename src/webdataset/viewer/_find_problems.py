@@ -9,7 +9,6 @@ from typing import Any
 
 from webdataset import stores
 from webdataset.errors import WebDatasetError
-from webdataset.tools import CheckOptions, ShardReport, check, diff
 
 from ._catalog import Catalog
 from ._cells import shown_text
@@ -32,9 +31,11 @@ def check_dataset(catalog: Catalog, index: str | None) -> Callable[[Job], dict[s
     """The work of `wds check`, decoding included."""
 
     def run(job: Job) -> dict[str, Any]:
+        from webdataset.tools import CheckOptions, check
+
         job.advance(0, len(catalog.urls))
 
-        def on_shard(_report: ShardReport) -> None:
+        def on_shard(_report: object) -> None:
             job.advance()
 
         report = check(catalog.urls, CheckOptions(index=index), on_shard=on_shard)
@@ -135,6 +136,8 @@ def compare(left: Catalog, right: Catalog) -> Callable[[Job], dict[str, Any]]:
     """The work of comparing two datasets by key."""
 
     def run(job: Job) -> dict[str, Any]:
+        from webdataset.tools import diff
+
         left.wait()
         right.wait()
         job.advance(0, len(left) + len(right))
