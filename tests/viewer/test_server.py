@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -111,7 +110,9 @@ def test_a_foreign_origin_is_refused(client, origin):
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_a_request_for_another_site_is_refused(client, site):
-    assert client.raw("GET", "/api/field/0/jpg", {"Sec-Fetch-Site": site, "Sec-Fetch-Dest": "image"})[0] == 403
+    for use in ("image", "iframe", "document", "empty"):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Dest": use}
+        assert client.raw("GET", "/api/field/0/jpg", headers)[0] == 403
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
@@ -333,15 +334,20 @@ def test_nothing_hostile_has_a_type_that_runs(tmp_path):
 
 
 def test_a_shard_that_vanishes(client, shards):
-    save = Path(shards[1]).read_bytes()
-    os.unlink(shards[1])
+    Path(shards[1]).unlink()
     cells = client.get("/api/cells?start=8&count=4")["cells"]
-    assert ["problem" in cell for cell in cells[:2]] == [False, False]
-    lost = client.raw("GET", "/api/field/12/jpg")
-    assert lost[0] in {200, 404, 502}  # it may still be open
-    Path(shards[0]).unlink()
-    Path(shards[1]).write_bytes(save[:4096])
-    assert client.get("/api/dataset")["samples"] == 20
+    assert ["problem" in cell for cell in cells] == [False, False, True, True]
+    assert "not found" in cells[2]["problem"]["error"] and cells[2]["problem"]["remedy"]
+    assert client.get("/api/field/12/jpg", status=404)["remedy"]
+    assert client.get("/api/picture/12/jpg", status=404)["remedy"]
+    assert client.raw("GET", "/api/picture/2/jpg")[0] == 200
+
+
+def test_a_shard_that_is_replaced_while_it_is_shown(client, shards):
+    assert client.raw("GET", "/api/field/12/jpg")[0] == 200
+    make_shard(shards[1], [{"__key__": f"other-{number}", "jpg": picture(90 + number)} for number in range(10)])
+    save = client.raw("GET", "/api/field/12/jpg")
+    assert save[0] in {422, 502} or save[2] == picture(12)  # never bytes of another sample
 
 
 def test_broken_and_missing_shards_do_not_stop_the_others(tmp_path):
@@ -353,6 +359,18 @@ def test_broken_and_missing_shards_do_not_stop_the_others(tmp_path):
         found = Client(server).ready()
     assert found["samples"] == 5 and found["problem_count"] == 3
     assert all(problem["remedy"] for problem in found["problems"])
+
+
+def test_an_unreachable_server_does_not_hold_the_viewer(tmp_path, shards):
+    """Its requests are repeated for a while; the other shards are shown meanwhile, and the end does not wait."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        gone = f"http://127.0.0.1:{taken.getsockname()[1]}/a.tar"
+        with ViewServer([*shards, gone]) as server:
+            client = Client(server)
+            while client.get("/api/dataset")["samples"] < 20:
+                pass
+            assert client.raw("GET", "/api/picture/3/jpg")[0] == 200
 
 
 def test_a_stale_index_is_an_error_in_its_cells(tmp_path):

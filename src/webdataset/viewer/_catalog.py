@@ -73,7 +73,7 @@ class Catalog:
         self._place = index
         self._lock = threading.RLock()
         self._counted = threading.Condition(self._lock)
-        self._closed = False
+        self._closed = threading.Event()
         self._views: OrderedDict[int, ShardView] = OrderedDict()
         self._streamed: dict[int, StreamedShard] = {}
         self._unsaved: dict[str, ShardIndex] = {}
@@ -176,7 +176,7 @@ class Catalog:
 
     def close(self) -> None:
         """End counting, close shards, remove temporary files."""
-        self._closed = True
+        self._closed.set()
         self.wait()
         with self._lock:
             for view in self._views.values():
@@ -213,13 +213,14 @@ class Catalog:
 
     def _count_shards(self) -> None:
         """What each thread does: take the next shard until there is none."""
-        while not self._closed:
+        while not self._closed.is_set():
             with self._lock:
                 shard = next(self._todo, None)
             if shard is None:
                 return
             try:
-                self._count_shard(shard)
+                with stores.abandonable(self._closed):
+                    self._count_shard(shard)
             except ClosedError:
                 return
             except WebDatasetError as error:
@@ -290,7 +291,7 @@ class Catalog:
         builder = IndexBuilder()
         with located(shard=url), stores.open_read(url) as stream:
             for run in tar.read_runs(stream, limit=config.read("WDS_DECOMPRESS_LIMIT")):
-                if self._closed:
+                if self._closed.is_set():
                     raise ClosedError
                 builder.add_run(run.names, [run.base + start for start in run.starts], map(sub, run.stops, run.starts))
         return builder.finish()

@@ -84,7 +84,7 @@ class CheckedApp:
     """
 
     def __init__(self, app: App, tokens: Tokens, port: int, *, embedded: bool = False) -> None:
-        self._app, self._tokens = app, tokens
+        self._app, self._tokens, self._embedded = app, tokens, embedded
         self._hosts = {f"{name}:{port}" for name in _NAMES}
         self._origins = {f"http://{host}" for host in self._hosts}
         self._cookie = f"wds_view_{port}"  # cookies do not know ports
@@ -124,7 +124,7 @@ class CheckedApp:
             await self._exchange(token[0], headers, send_checked)
         elif not self._tokens.knows(self._session(headers)):
             await _answer(send_checked, 401, "Open the address that `wds view` printed: it contains a token.")
-        elif headers.get("sec-fetch-site", "") not in _SAME_SITE and headers.get("sec-fetch-dest") != "iframe":
+        elif self._is_foreign(headers):
             await _answer(send_checked, 403, "Requests of other sites are refused.")
         else:
             await self._app(scope, receive, send_checked)
@@ -138,6 +138,11 @@ class CheckedApp:
         if headers.get("origin") not in {None, *self._origins}:
             return "Requests of other sites are refused."
         return None
+
+    def _is_foreign(self, headers: dict[str, str]) -> bool:
+        """Whether a browser sends the request for another site; a notebook's frame is one, where that is allowed."""
+        framed = self._embedded and headers.get("sec-fetch-dest") == "iframe"
+        return headers.get("sec-fetch-site", "") not in _SAME_SITE and not framed
 
     async def _exchange(self, token: str, headers: dict[str, str], send: Send) -> None:
         """Give a cookie for a token and go to the page without it, so that it stays in no history."""
