@@ -19,6 +19,7 @@ One verb each:
     _serve_command  _monitor_command
 Streams of arrays:
     _tensorcom_commands  `tensormon`, `tensorstat`, `tensorshow`, `serve-imagenet-shards`
+    _view_command
 """
 
 from ._main import main

@@ -39,6 +39,7 @@ VERBS: dict[str, str] = {
     "convert": "_convert_command",
     "serve": "_serve_command",
     "monitor": "_monitor_command",
+    "view": "_view_command",
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import html
+import importlib
 import operator
 import warnings
 from collections.abc import Iterator
@@ -368,6 +370,19 @@ class DataPipeline(GoesToSpawned, TorchIterable):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(fingerprint(self.pipeline))})"
+
+    def preview(self, **options: Any) -> Any:
+        """Show the shards and the items of this dataset in a notebook; needs `pip install 'webdataset[view]'`.
+
+        Args:
+            options: what `webdataset.viewer.preview` takes: `height`, `index`.
+        """
+        # By name: the viewer is a layer above this one.
+        return importlib.import_module("webdataset.viewer").preview(self, **options)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<li><code>{html.escape(stage)}</code></li>" for stage in fingerprint(self.pipeline))
+        return f"<strong>{html.escape(type(self).__name__)}</strong><ol>{rows}</ol>"
 
 
 def _whole(method: str, value: Any) -> int:

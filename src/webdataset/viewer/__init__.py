@@ -1,0 +1,41 @@
+"""The viewer: a dataset in the browser. Shards come in; a page and its JSON endpoints on the loopback interface go out.
+
+It only reads. It runs no code out of the data: no pickle is loaded, no markup is rendered, no address out of the data
+is opened beyond what `stores` permits.
+
+The server:
+    _view_server       a socket, the page, an end
+    _request_checks    who may ask: token, cookie, Host, Origin; security headers
+    _endpoints         JSON, pictures and bytes; `docs/viewer.md` describes them
+    _range_answer      HTTP Range, straight from the offsets in a shard
+    _jobs              work that takes longer than a request
+The data:
+    _catalog           all samples by number; counts shards in the background
+    _shard_view        the samples of one shard, through its index or out of a stream
+    _cells             cells of the grid, the page of a sample
+    _field_kind        what a field is, by its name
+    _field_content     the content of a field as JSON
+    _thumbnail         pictures of a bounded size
+    _filter_samples    expressions and SQL
+    _facets            counts of fields, labels, sizes, resolutions
+    _find_problems     checks, near duplicates, differences
+    _model_input       what the model sees
+    _notebook_preview  the page in a notebook
+The page itself is in `page/`: one HTML file, its style, and ES modules.
+"""
+
+from ._catalog import Catalog
+from ._model_input import ModelInput, load_function, read_checkpoint
+from ._notebook_preview import Preview, preview, sample_html
+from ._view_server import ViewServer
+
+__all__ = [
+    "Catalog",
+    "ModelInput",
+    "Preview",
+    "ViewServer",
+    "load_function",
+    "preview",
+    "read_checkpoint",
+    "sample_html",
+]

@@ -1,0 +1,304 @@
+"""All samples of a dataset by number. Without an index the shards are counted in the background."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from operator import sub
+from typing import NamedTuple, Self
+
+from webdataset import config, stores, tar
+from webdataset.errors import EncodingError, ShardNotFound, SpecError, WebDatasetError, Where, located
+from webdataset.index import (
+    IndexBuilder,
+    ShardIndex,
+    build_index,
+    load_count,
+    load_index,
+    read_description,
+    save_index,
+)
+from webdataset.shards import expand
+
+from ._shard_view import IndexedShard, ShardView, StreamedShard
+
+_THREADS = 4
+_OPEN_SHARDS = 32
+_PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
+
+
+class Problem(NamedTuple):
+    """A shard that cannot be shown, or not wholly."""
+
+    shard: str
+    what: str
+    remedy: str
+
+
+class Found(NamedTuple):
+    """A sample: the shard that holds it, and its number there."""
+
+    number: int
+    shard: int
+    inside: int
+    view: ShardView
+
+
+class ClosedError(Exception):
+    """The catalog was closed while a shard was read."""
+
+
+class Catalog:
+    """The samples of some shards, by number; more of them as shards are counted.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-catalog/a.tar", [{"__key__": f"{n}", "txt": "hello"} for n in range(3)])
+    >>> with Catalog(shard) as catalog:
+    ...     catalog.wait()
+    ...     len(catalog), catalog.find("2"), catalog.at(1).view.key(1)
+    (3, 2, '1')
+
+    Args:
+        inputs: shards in any form, or a description, which knows how many samples each shard has.
+        index: where indexes are kept; None looks next to the shards. Nothing is written there: indexes that had to be
+            built are kept in a temporary folder.
+    """
+
+    def __init__(self, inputs: str | Sequence[str], index: str | None = None) -> None:
+        given = [inputs] if isinstance(inputs, str) else list(inputs)
+        self._place = index
+        self._lock = threading.RLock()
+        self._counted = threading.Condition(self._lock)
+        self._closed = threading.Event()
+        self._views: OrderedDict[int, ShardView] = OrderedDict()
+        self._streamed: dict[int, StreamedShard] = {}
+        self._unsaved: dict[str, ShardIndex] = {}
+        self.problems: dict[int, Problem] = {}
+        if len(given) == 1 and given[0].endswith(".json"):
+            description = read_description(given[0])
+            self.urls, self._counts = description.urls, list[int | None](description.counts)
+        else:
+            self.urls = [url for spec in given for url in _expanded(spec)]
+            self._counts = [None] * len(self.urls)
+        self._learned = tempfile.TemporaryDirectory(prefix="wds-view-")
+        self._todo = iter([shard for shard, count in enumerate(self._counts) if count is None])
+        self._count_starts()
+        self._threads = [
+            threading.Thread(target=self._count_shards, name=f"wds-view-count-{number}", daemon=True)
+            for number in range(min(_THREADS, self._counts.count(None)))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __len__(self) -> int:
+        """How many samples are known by now, without a gap."""
+        return self._starts[-1]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all shards are counted."""
+        return self.shards_counted == len(self.urls)
+
+    @property
+    def shards_counted(self) -> int:
+        """How many shards are counted."""
+        with self._lock:
+            return sum(
+                count is not None and shard not in self._streamed_now for shard, count in enumerate(self._counts)
+            )
+
+    @property
+    def _streamed_now(self) -> set[int]:
+        """Shards of which only the first samples are known by now, and more will come."""
+        return {shard for shard in self._streamed if self._counts[shard] is None}
+
+    def first_number(self, shard: int) -> int:
+        """The number of the first sample of a shard that is counted."""
+        with self._lock:
+            if not 0 <= shard < len(self._starts) - 1:
+                raise IndexError(f"shard {shard} is not counted yet, or there is none: there are {len(self.urls)}")
+            return self._starts[shard]
+
+    def count(self, shard: int) -> int | None:
+        """How many samples a shard has; None if it is not counted yet."""
+        return self._counts[shard]
+
+    def at(self, number: int) -> Found:
+        """A sample by number."""
+        with self._lock:
+            if not 0 <= number < self._starts[-1]:
+                raise IndexError(f"there is no sample {number:,}: {self._starts[-1]:,} are known")
+            shard = bisect_right(self._starts, number) - 1
+            return Found(number, shard, number - self._starts[shard], self.view(shard))
+
+    def view(self, shard: int) -> ShardView:
+        """The samples of a shard."""
+        with self._lock:
+            found = self._views.get(shard) or self._streamed.get(shard)
+            if found is not None:
+                return found
+        view = IndexedShard(self.urls[shard], self._index(shard))
+        self._keep(shard, view)
+        return view
+
+    def views(self) -> Iterator[tuple[int, int, ShardView | WebDatasetError]]:
+        """All shards that are counted: their number, the number of their first sample, and their samples."""
+        for shard in range(len(self._starts) - 1):
+            try:
+                yield shard, self._starts[shard], self.view(shard)
+            except WebDatasetError as error:
+                yield shard, self._starts[shard], error
+
+    def find(self, key: str) -> int:
+        """The number of the sample with this key."""
+        for _, start, view in self.views():
+            if isinstance(view, WebDatasetError):
+                continue
+            for number in range(len(view)) if isinstance(view, StreamedShard) else ():
+                if view.key(number) == key:
+                    return start + number
+            if isinstance(view, IndexedShard):
+                for number, each in enumerate(view.index.keys):
+                    if each == key:
+                        return start + number
+        raise ShardNotFound(
+            f"there is no sample {key!r} among {len(self):,}", hint="keys are compared whole; filter for a part of one"
+        )
+
+    def wait(self) -> None:
+        """Wait until all shards are counted."""
+        for thread in self._threads:
+            thread.join()
+
+    def close(self) -> None:
+        """End counting, close shards, remove temporary files."""
+        self._closed.set()
+        self.wait()
+        with self._lock:
+            for view in self._views.values():
+                view.close()
+            self._views.clear()
+            self._streamed.clear()
+        self._learned.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _index(self, shard: int) -> ShardIndex:
+        url = self.urls[shard]
+        with located(shard=url):
+            index = load_index(url, self._place) or self._unsaved.get(url)
+            index = index or load_index(url, self._learned.name) or self._built(url)
+        expected = self._counts[shard]
+        if expected is not None and len(index) != expected:
+            raise SpecError(
+                f"the description counts {expected} samples, the index {len(index)}",
+                Where(shard=url),
+                hint="describe the dataset again with `wds index create`",
+            )
+        return index
+
+    def _keep(self, shard: int, view: ShardView) -> None:
+        with self._lock:
+            self._views[shard] = view
+            while len(self._views) > _OPEN_SHARDS:
+                self._views.popitem(last=False)  # not closed: a request may be reading; it goes with its last reference
+
+    def _count_shards(self) -> None:
+        """What each thread does: take the next shard until there is none."""
+        while not self._closed.is_set():
+            with self._lock:
+                shard = next(self._todo, None)
+            if shard is None:
+                return
+            try:
+                with stores.abandonable(self._closed):
+                    self._count_shard(shard)
+            except ClosedError:
+                return
+            except WebDatasetError as error:
+                self._note(shard, error.what, error.hint or "run `wds check` on the shard")
+                self._set_count(shard, 0)
+            except Exception as error:  # whatever a store or a user's opener raises: the other shards go on
+                self._note(shard, f"{type(error).__name__}: {error}", "run `wds check` on the shard")
+                self._set_count(shard, 0)
+
+    def _count_shard(self, shard: int) -> None:
+        url = self.urls[shard]
+        if url == "-" or stores.scheme_of(url) == "pipe" or url.lower().endswith(_PACKED):
+            self._stream_only(shard)
+            return
+        count = load_count(url, self._place)
+        if count is None:
+            if shard == 0 and stores.is_local(url) is None:
+                self._show_first(url)
+            index = self._built(url)
+            count = len(index)
+            self._keep(shard, IndexedShard(url, index))
+        self._set_count(shard, count)
+
+    def _show_first(self, url: str) -> None:
+        """The first samples of the dataset, at once."""
+        first = StreamedShard(url)
+        with self._lock:
+            self._streamed[0] = first
+            self._starts = [0, len(first)]
+
+    def _stream_only(self, shard: int) -> None:
+        view = StreamedShard(self.urls[shard])
+        if not view.complete:
+            remedy = "decompress it, or copy it to a store with random access, to see all"
+            self._note(shard, f"only the first {len(view)} samples are shown: the shard has no random access", remedy)
+        with self._lock:
+            self._streamed[shard] = view
+        self._set_count(shard, len(view))
+
+    def _note(self, shard: int, what: str, remedy: str) -> None:
+        with self._lock:
+            self.problems[shard] = Problem(stores.redacted(self.urls[shard]), what, remedy)
+
+    def _set_count(self, shard: int, count: int) -> None:
+        with self._counted:
+            self._counts[shard] = count
+            if isinstance(self._views.get(shard), IndexedShard):
+                self._streamed.pop(shard, None)
+            if shard == 0 or self._counts[0] is not None:
+                self._count_starts()
+
+    def _count_starts(self) -> None:
+        known = next((shard for shard, count in enumerate(self._counts) if count is None), len(self._counts))
+        self._starts = [0, *accumulate(count or 0 for count in self._counts[:known])]
+
+    def _built(self, url: str) -> ShardIndex:
+        """The index of a shard that has none."""
+        index = build_index(url) if stores.is_local(url) is not None else self._read_headers(url)
+        try:
+            save_index(index, url, self._learned.name)
+        except EncodingError:  # names with blanks have no place in an index file
+            with self._lock:
+                self._unsaved[url] = index
+        return index
+
+    def _read_headers(self, url: str) -> ShardIndex:
+        """The index of a shard in another store: it is read once, unless the catalog is closed meanwhile."""
+        builder = IndexBuilder()
+        with located(shard=url), stores.open_read(url) as stream:
+            for run in tar.read_runs(stream, limit=config.read("WDS_DECOMPRESS_LIMIT")):
+                if self._closed.is_set():
+                    raise ClosedError
+                builder.add_run(run.names, [run.base + start for start in run.starts], map(sub, run.stops, run.starts))
+        return builder.finish()
+
+
+def _expanded(spec: str) -> list[str]:
+    """The shards of one input. `tools.expand_inputs` does the same, and its package loads the training pipeline."""
+    if spec.endswith(".json"):
+        return read_description(spec).urls
+    return [spec] if spec == "-" else expand(spec)

@@ -1,0 +1,77 @@
+"""What a field is, by the end of its name: how it is shown, and which media type a browser may be told."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class FieldKind(StrEnum):
+    """How a field is shown."""
+
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    JSON = "json"
+    TEXT = "text"
+    LABEL = "label"
+    ARRAY = "array"
+    PICKLE = "pickle"
+    BINARY = "binary"
+
+
+_ENDINGS: Final[dict[FieldKind, str]] = {
+    FieldKind.IMAGE: "jpg jpeg png gif webp bmp tif tiff ppm pgm pbm pnm",
+    FieldKind.AUDIO: "wav flac mp3 ogg oga opus m4a aac",
+    FieldKind.VIDEO: "mp4 m4v webm mkv mov avi mpg mpeg ogv",
+    FieldKind.JSON: "json jsn",
+    # Markup is text here: it is shown as it is written, never rendered.
+    FieldKind.TEXT: "txt text transcript jsonl csv tsv yaml yml md html htm xhtml svg xml srt vtt js css log",
+    FieldKind.LABEL: "cls cls2 index inx id",
+    FieldKind.ARRAY: "npy npz ten tb",
+    FieldKind.PICKLE: "pyd pkl pickle pth pt",
+}
+_KINDS: Final = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
+
+# The only types that a browser is told. None of them can contain a script that it would run.
+_MEDIA_TYPES: Final = {
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "png": "image/png",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "bmp": "image/bmp",
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+    "mp3": "audio/mpeg",
+    "ogg": "audio/ogg",
+    "oga": "audio/ogg",
+    "opus": "audio/ogg",
+    "m4a": "audio/mp4",
+    "aac": "audio/aac",
+    "mp4": "video/mp4",
+    "m4v": "video/mp4",
+    "mov": "video/mp4",
+    "webm": "video/webm",
+    "mkv": "video/x-matroska",
+    "ogv": "video/ogg",
+}
+OCTETS: Final = "application/octet-stream"
+
+
+def field_kind(field: str) -> FieldKind:
+    """How a field is shown.
+
+    >>> field_kind("left.JPG"), field_kind("svg"), field_kind("x")
+    (<FieldKind.IMAGE: 'image'>, <FieldKind.TEXT: 'text'>, <FieldKind.BINARY: 'binary'>)
+    """
+    return _KINDS.get(field.rpartition(".")[2].lower(), FieldKind.BINARY)
+
+
+def media_type(field: str) -> str:
+    """The media type of a field; bytes without a type for all that is not a picture, sound or film.
+
+    >>> media_type("png"), media_type("html"), media_type("svg")
+    ('image/png', 'application/octet-stream', 'application/octet-stream')
+    """
+    return _MEDIA_TYPES.get(field.rpartition(".")[2].lower(), OCTETS)

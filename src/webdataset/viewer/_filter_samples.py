@@ -1,0 +1,136 @@
+"""Samples for which an expression is true, found in the background; only the fields that it names are read."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import SpecError, WebDatasetError
+
+from ._catalog import Catalog
+from ._field_kind import FieldKind, field_kind
+from ._jobs import Job
+from ._shard_view import ShardView
+
+if TYPE_CHECKING:
+    from webdataset.tools import Expression
+
+_AT_A_TIME = 500
+_MOST_ROWS = 1000
+_PLAIN = frozenset({FieldKind.TEXT, FieldKind.LABEL, FieldKind.JSON})
+_MOST_PLAIN = 1_000_000
+
+
+class Matches:
+    """The numbers of the samples that match, while they are found.
+
+    Attributes:
+        numbers: sorted.
+        failed: samples for which the expression could not be computed.
+        reason: why not, for the first of them.
+    """
+
+    def __init__(self) -> None:
+        self.numbers = array("q")
+        self.failed = 0
+        self.reason = ""
+
+
+class _Sized:
+    """A field of which only the size is known: what `size(jpg)` and `has(jpg)` need."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def filter_samples(catalog: Catalog, where: str) -> Callable[[Job], Matches]:
+    """The work of finding matching samples, for a job; `partial` grows.
+
+    >>> from webdataset.testing import make_shard
+    >>> shard = make_shard("memory://doc-filter/a.tar", [{"__key__": f"{n}", "cls": n} for n in range(5)])
+    >>> with Catalog(shard) as catalog:
+    ...     catalog.wait()
+    ...     filter_samples(catalog, "cls > 2")(Job(1, "filter")).numbers.tolist()
+    [3, 4]
+    """
+    from webdataset.tools import Expression  # here, and not before the first page is shown
+
+    expression = Expression(where)
+    words = set(re.findall(r"\w+", where.lower()))
+
+    def run(job: Job) -> Matches:
+        catalog.wait()
+        matches = job.partial = Matches()
+        job.advance(0, len(catalog))
+        for _, start, view in catalog.views():
+            if isinstance(view, WebDatasetError):
+                matches.failed += 1
+                matches.reason = matches.reason or str(view)
+                continue
+            for first in range(0, len(view), _AT_A_TIME):
+                numbers = range(first, min(first + _AT_A_TIME, len(view)))
+                _match(view, start, numbers, words, expression, matches)
+                job.advance(len(numbers))
+        return matches
+
+    return run
+
+
+def _match(
+    view: ShardView, start: int, numbers: range, words: set[str], expression: Expression, matches: Matches
+) -> None:
+    try:
+        samples = _samples(view, numbers, words)
+    except WebDatasetError as error:
+        matches.failed += len(numbers)
+        matches.reason = matches.reason or str(error)
+        return
+    for number, sample in zip(numbers, samples, strict=True):
+        try:
+            if expression(sample):
+                matches.numbers.append(start + number)
+        except SpecError as error:
+            matches.failed += 1
+            matches.reason = matches.reason or str(error)
+
+
+def _samples(view: ShardView, numbers: range, words: set[str]) -> list[dict[str, Any]]:
+    """Samples as an expression sees them: bytes of the plain fields that it names, sizes of the others."""
+    members = [view.members(number) for number in numbers]
+    read = {
+        each.field
+        for some in members
+        for each in some
+        if field_kind(each.field) in _PLAIN and each.size <= _MOST_PLAIN and words & set(re.findall(r"\w+", each.field))
+    }
+    known = view.samples(numbers, sorted(read)) if read else [{} for _ in numbers]
+    return [
+        {each.field: _Sized(each.size) for each in some}
+        | {"__key__": view.key(number), "__url__": view.url}
+        | {name: data for name, data in sample.items() if name in read}
+        for number, some, sample in zip(numbers, members, known, strict=True)
+    ]
+
+
+def ask_sql(catalog: Catalog, sql: str, index: str | None) -> Callable[[Job], dict[str, Any]]:
+    """The work of answering a query in SQL, which sees the table of samples and no file and no network."""
+
+    def run(job: Job) -> dict[str, Any]:
+        from webdataset.tools import query
+
+        job.advance(0, len(catalog.urls))
+        locked = f"set enable_external_access=false; set lock_configuration=true; {sql}"
+        with query(locked, catalog.urls, index=index, advance=job.advance) as answer:
+            rows: list[list[str | None]] = []
+            for row in answer.rows():
+                if len(rows) == _MOST_ROWS:
+                    break
+                rows.append([str(value) if value is not None else None for value in row])
+            return {"columns": list(answer.columns), "rows": rows, "most": _MOST_ROWS}
+
+    return run

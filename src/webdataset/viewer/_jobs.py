@@ -1,0 +1,151 @@
+"""Work that takes longer than a request: started once, watched, cancelled."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from webdataset.errors import ShardNotFound, SpecError, WebDatasetError
+
+_MOST_KEPT = 24
+_MOST_RUNNING = 4
+
+
+class JobState(StrEnum):
+    """What has become of a job."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class CancelledError(Exception):
+    """The job was cancelled."""
+
+
+class Job:
+    """One piece of work. Its function calls `advance`, which raises an error once the job is cancelled.
+
+    Attributes:
+        number: its number.
+        partial: what is known so far; the function may replace it.
+        result: what the function returned.
+    """
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number, self.name = number, name
+        self.state = JobState.RUNNING
+        self.done = self.total = 0
+        self.error: dict[str, str] | None = None
+        self.partial: Any = None
+        self.result: Any = None
+        self._cancelled = threading.Event()
+
+    def advance(self, count: int = 1, total: int | None = None) -> None:
+        """More is done."""
+        if self._cancelled.is_set():
+            raise CancelledError
+        self.done += count
+        self.total = self.total if total is None else total
+
+    def cancel(self) -> None:
+        """Stop at the next call of `advance`."""
+        self._cancelled.set()
+
+    def run(self, function: Callable[[Job], Any]) -> None:
+        """Run the function and keep what it returns or raises."""
+        try:
+            self.result = function(self)
+            self.state = JobState.DONE
+        except CancelledError:
+            self.state = JobState.CANCELLED
+        except Exception as error:  # shown in the page
+            self.error = error_words(error)
+            self.state = JobState.FAILED
+
+    def words(self) -> dict[str, Any]:
+        """The job as JSON."""
+        return {
+            "job": self.number,
+            "name": self.name,
+            "state": self.state.value,
+            "done": self.done,
+            "total": self.total,
+            "error": self.error,
+        }
+
+
+class Jobs:
+    """The jobs of a server. The same work is started once; old results are dropped.
+
+    >>> jobs = Jobs()
+    >>> job = jobs.start("sum", ("sum", 3), lambda job: 1 + 2)
+    >>> jobs.close()
+    >>> job.result, jobs.get(job.number) is job
+    (3, True)
+    """
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._jobs: OrderedDict[int, Job] = OrderedDict()
+        self._keys: dict[Any, int] = {}
+        self._threads: dict[int, threading.Thread] = {}
+        self._lock = threading.Lock()
+
+    def start(self, name: str, key: Any, function: Callable[[Job], Any]) -> Job:
+        """The job for `key`: one that runs or is done, or a new one."""
+        with self._lock:
+            known = self._jobs.get(self._keys.get(key, 0))
+            if known is not None and known.state in {JobState.RUNNING, JobState.DONE}:
+                return known
+            running = [job for job in self._jobs.values() if job.state is JobState.RUNNING]
+            if len(running) >= _MOST_RUNNING:
+                raise SpecError(f"{len(running)} jobs are running", hint="wait for one, or cancel one")
+            job = Job(next(self._numbers), name)
+            self._jobs[job.number], self._keys[key] = job, job.number
+            self._drop_old()
+            thread = threading.Thread(target=job.run, args=(function,), name=f"wds-view-{name}", daemon=True)
+            self._threads[job.number] = thread
+            thread.start()
+        return job
+
+    def get(self, number: int) -> Job:
+        """A job by number."""
+        job = self._jobs.get(number)
+        if job is None:
+            raise ShardNotFound(f"there is no job {number}", hint="start it again: results are dropped after a while")
+        return job
+
+    def close(self) -> None:
+        """Cancel all jobs and wait for them."""
+        for job in list(self._jobs.values()):
+            if job.state is JobState.RUNNING:
+                job.cancel()
+        for thread in list(self._threads.values()):
+            thread.join()
+
+    def _drop_old(self) -> None:
+        for number, job in list(self._jobs.items()):
+            if len(self._jobs) <= _MOST_KEPT:
+                return
+            if job.state is not JobState.RUNNING:
+                del self._jobs[number]
+                self._threads.pop(number, None)
+
+
+def error_words(error: BaseException) -> dict[str, str]:
+    """An error as JSON: what happened, where, what to do.
+
+    >>> error_words(ValueError("expected 3"))
+    {'kind': 'ValueError', 'error': 'expected 3', 'where': '', 'remedy': ''}
+    """
+    kind = type(error).__name__
+    if isinstance(error, WebDatasetError):
+        return {"kind": kind, "error": error.what, "where": str(error.where), "remedy": error.hint or ""}
+    text = str(error.args[0]) if error.args else kind
+    return {"kind": kind, "error": text, "where": "", "remedy": ""}

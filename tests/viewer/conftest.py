@@ -1,0 +1,4 @@
+import pytest
+
+pytest.importorskip("starlette", reason="the viewer needs webdataset[view]")
+pytest.importorskip("uvicorn", reason="the viewer needs webdataset[view]")
