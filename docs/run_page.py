@@ -128,7 +128,7 @@ class Page:
 
     def _run(self, block: Block, *, write: bool) -> str:
         if block.language == "python":
-            code = compile("\n" * (block.line - 1) + block.source, str(self.path), "exec")
+            code = compile("\n" * (block.line - 1) + block.source, str(self.path), "exec", dont_inherit=True)
             with contextlib.redirect_stdout(io.StringIO()) as stream:
                 exec(code, self.namespace)
             return stream.getvalue()
