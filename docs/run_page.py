@@ -111,6 +111,7 @@ class Page:
         self.path = path
         self.text = path.read_text()
         self.namespace: dict[str, object] = {"__name__": "__page__"}
+        self.shell = shell
         self.replaced = self.text
 
     def run(self, *, write: bool = False) -> None:
@@ -133,12 +134,12 @@ class Page:
                 exec(code, self.namespace)
             return stream.getvalue()
         if block.language == "console":
-            got = [(command, expected, shell(command)) for command, expected in commands(block.source)]
+            got = [(command, expected, self.shell(command)) for command, expected in commands(block.source)]
             new = "".join(f"$ {command}\n{output}" for command, _, output in got).rstrip("\n") + "\n"
             if not all(matches(expected, output) for _, expected, output in got):
                 self._compare(block, block.source, new, new, write=write)
             return new
-        return shell("set -e\n" + block.source)
+        return self.shell("set -e\n" + block.source)
 
     def _compare(self, block: Block, expected: str, got: str, new: str, *, write: bool) -> None:
         if matches(expected, got):
