@@ -32,10 +32,21 @@ def parameters(function: griffe.Function) -> list[str]:
     """Names in their order; `=` after those that have a default."""
     marks = {"variadic positional": "*", "variadic keyword": "**"}
     return [
-        f"{marks.get(parameter.kind.value, '')}{parameter.name}{'=' if parameter.default is not None else ''}"
+        f"{marks.get(parameter.kind.value, '')}{parameter.name}{_default(parameter, marks)}"
         for parameter in function.parameters
         if parameter.name != "self"
     ]
+
+
+def _default(parameter: griffe.Parameter, marks: dict[str, str]) -> str:
+    return "=" if parameter.default is not None and parameter.kind.value not in marks else ""
+
+
+def followed(found: griffe.Object | griffe.Alias) -> griffe.Object | griffe.Alias:
+    """What `shuffle = Shuffle` stands for."""
+    while found.is_alias or (found.is_attribute and isinstance(found.value, griffe.ExprName)):
+        found = found.final_target if found.is_alias else found.parent[found.value.name]
+    return found
 
 
 def described(found: griffe.Object | griffe.Alias) -> dict[str, object]:
@@ -57,7 +68,7 @@ def api() -> dict[str, object]:
     known = {}
     for name in public_names():
         try:
-            known[name] = described(package[name].final_target if package[name].is_alias else package[name])
+            known[name] = described(followed(package[name]))
         except (KeyError, griffe.AliasResolutionError):
             known[name] = {}  # a value or module that is made at run time
     return known
@@ -86,9 +97,9 @@ def lost_parameters(name: str, old: list[str], new: list[str]) -> list[str]:
 
 
 def unexplained(names: list[str], fragments: list[str]) -> list[str]:
-    """Those that no fragment mentions by their last part."""
-    text = "\n".join(fragments)
-    return [name for name in names if not re.search(rf"\b{re.escape(re.findall(r'\w+', name)[-1])}\b", text)]
+    """Those whose last part no fragment mentions."""
+    mentioned = set(re.findall(r"\w+", "\n".join(fragments)))
+    return [name for name in names if re.findall(r"\w+", name)[-1] not in mentioned]
 
 
 def removal_notes() -> list[str]:

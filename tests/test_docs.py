@@ -165,3 +165,8 @@ def test_pages_are_in_plain_english(path):
     for pattern, instead in PLAIN.items():
         found = re.search(pattern, path.read_text(), re.IGNORECASE)
         assert not found, f"{found[0]!r}: write {instead!r}"
+
+
+def test_the_terminal_of_the_readme_is_that_of_the_tutorial():
+    """`python docs/draw_demo.py` draws it anew."""
+    assert (DOCS / "demo.svg").read_text() == load("draw_demo").picture()
