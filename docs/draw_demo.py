@@ -39,7 +39,9 @@ def picture() -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
         'aria-label="Make shards, check them, train, kill, resume, resume on two processes">'
-        f'<style>{style}</style><rect width="{WIDTH}" height="{height}" rx="8" fill="#1a1b26"/>\n' + "\n".join(rows) + "\n</svg>\n"
+        f'<style>{style}</style><rect width="{WIDTH}" height="{height}" rx="8" fill="#1a1b26"/>\n'
+        + "\n".join(rows)
+        + "\n</svg>\n"
     )
 
 

@@ -68,7 +68,9 @@ def topologies(urls: list[str]) -> str:
         for position, sample in enumerate(order(urls, order="random")[:40]):
             colour = COLOURS[owner[f"{sample:06d}"]]
             parts.append(f'<rect x="{position * 20}" y="{top}" width="19" height="20" fill="{colour}"/>')
-            parts.append(f'<text x="{position * 20 + 1}" y="{top + 14}" style="fill:white;font-size:9px">{sample}</text>')
+            parts.append(
+                f'<text x="{position * 20 + 1}" y="{top + 14}" style="fill:white;font-size:9px">{sample}</text>'
+            )
     return "\n".join([*parts, "</svg>\n"])
 
 

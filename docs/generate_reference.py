@@ -1,8 +1,8 @@
 """Writes the generated pages of the reference: `python docs/generate_reference.py`; tests compare them with the code.
 
-    reference/api-*.md     every public name, from its docstring (the directives of autodoc)
-    reference/errors.md    every error class: meaning and remedy
-    reference/settings.md  the table of environment variables
+reference/api-*.md     every public name, from its docstring (the directives of autodoc)
+reference/errors.md    every error class: meaning and remedy
+reference/settings.md  the table of environment variables
 """
 
 from __future__ import annotations

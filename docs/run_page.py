@@ -146,7 +146,9 @@ class Page:
             return
         if not write:
             raise AssertionError(f"{self.path}:{block.line}: expected\n{expected}\ngot\n{got}")
-        self.replaced = self.replaced.replace(f"```{block.language}\n{expected}```", f"```{block.language}\n{new}```", 1)
+        self.replaced = self.replaced.replace(
+            f"```{block.language}\n{expected}```", f"```{block.language}\n{new}```", 1
+        )
 
 
 def make_data(folder: Path) -> None:

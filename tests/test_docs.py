@@ -103,7 +103,9 @@ def test_a_how_to_is_short_and_runs_something(path):
 def test_every_public_name_is_in_the_reference_once():
     listed = [name for page in generate_reference.PAGES for name in generate_reference.names_of(page)]
     assert sorted(listed) == sorted(set(listed))
-    assert sorted({*listed, *generate_reference.error_names()}) == sorted({*wds.__all__, *generate_reference.error_names()})
+    assert sorted({*listed, *generate_reference.error_names()}) == sorted(
+        {*wds.__all__, *generate_reference.error_names()}
+    )
 
 
 def test_every_error_has_a_remedy():
@@ -134,7 +136,9 @@ def test_links_between_documents_lead_somewhere(path):
         assert (path.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("path", **named([DOCS / "pains.md", DOCS / "explanation" / "guarantees.md", ROOT / "SECURITY.md"]))
+@pytest.mark.parametrize(
+    "path", **named([DOCS / "pains.md", DOCS / "explanation" / "guarantees.md", ROOT / "SECURITY.md"])
+)
 def test_tests_that_a_page_names_exist(path):
     """`tests/x/test_y.py` is a file or folder, and `::test_z` a function in it."""
     files = re.findall(r"(tests/[\w/.]*\w)(?:::(\w+))?", path.read_text())
@@ -160,7 +164,9 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("path", **named([p for p in PAGES if "decisions" not in p.parts and not p.name.startswith("api-")]))
+@pytest.mark.parametrize(
+    "path", **named([p for p in PAGES if "decisions" not in p.parts and not p.name.startswith("api-")])
+)
 def test_pages_are_in_plain_english(path):
     for pattern, instead in PLAIN.items():
         found = re.search(pattern, path.read_text(), re.IGNORECASE)

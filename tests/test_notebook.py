@@ -1,6 +1,6 @@
 """The notebook runs from its first cell to its last, without an error, and shows pictures.
 
-    python tests/test_notebook.py        runs it and stores the outputs
+python tests/test_notebook.py        runs it and stores the outputs
 """
 
 import os
