@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import webdataset as wds
+from webdataset import stores
 from webdataset.config import VARIABLES
 
 ROOT = Path(__file__).parents[1]
@@ -44,8 +45,11 @@ def workplace(tmp_path, monkeypatch):
     """A directory with a small dataset of the shape that the documents speak of; the environment is restored."""
     run_page.make_data(tmp_path)
     monkeypatch.chdir(tmp_path)
-    environment, safety = dict(os.environ), wds.config.safety
+    environment, safety, schemes = dict(os.environ), wds.config.safety, dict(stores.schemes)
     yield tmp_path
+    for scheme in set(stores.schemes) - set(schemes):
+        del stores.schemes[scheme]
+    stores.schemes.update(schemes)
     os.environ.clear()
     os.environ.update(environment)
     safety.enforce = safety.weights_only = None
