@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(VENV)/node/node_modules/.bin:$(PATH)
 
-.PHONY: demo test test-long lint bench clean
+.PHONY: demo test test-long lint docs bench clean
 
 $(VENV)/.core: pyproject.toml requirements/core.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,8 +34,17 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+$(VENV)/.docs: $(VENV)/.core requirements/docs.txt
+	$(BIN)/python -m pip install --quiet -r requirements/docs.txt
+	touch $@
+
+# -W: a warning is an error, a broken link between pages among them.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bench.py
 
 clean:
-	rm -rf $(VENV) demo-data bench-data
+	rm -rf $(VENV) demo-data bench-data docs/_build

@@ -1,70 +1,125 @@
-"""The documents tell the truth: every Python block of the README and of docs/ runs.
+"""The documents tell the truth: every block of code in them runs, and prints what they say it prints.
 
-The blocks of one document share a namespace and run in order, in a directory with a small dataset of the shape that the
-documents speak of. A block that cannot run here stands behind a comment that says why:
+`docs/run_page.py` explains the kinds of blocks. A block that cannot run here has a comment that says why:
 `<!-- not run: needs a bucket -->`.
 """
 
-import io
+import importlib.util
 import os
 import re
-from collections.abc import Mapping
+import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import webdataset as wds
+from webdataset import stores
 from webdataset.config import VARIABLES
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md"]
-DOCUMENTS = [path for path in DOCUMENTS if path.exists()]
-BLOCK = re.compile(r"(<!-- not run: ([^\n]+?) -->\s*)?^```python\n(.*?)^```", re.S | re.M)
+DOCS = ROOT / "docs"
+PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES, ROOT / "benchmarks" / "README.md"]
+HOWTOS = sorted((DOCS / "howto").glob("*.md"))
+
+# Pages whose shell commands a test of their own runs; here their Python blocks run.
+SHELL_ELSEWHERE = {ROOT / "README.md", DOCS / "commands.md", DOCS / "checking.md", ROOT / "CONTRIBUTING.md"}
+LANGUAGES = {"python", "console", "bash", "sh", "text", "json", "yaml", "toml", "", "mermaid"}
 
 
-def blocks(path):
-    """(line, reason for not running, source) of every Python block."""
-    text = path.read_text()
-    for match in BLOCK.finditer(text):
-        yield text[: match.start(3)].count("\n") + 1, match.group(2), match.group(3)
+def load(name):
+    """A program of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+run_page = load("run_page")
+generate_reference = load("generate_reference")
 
 
 @pytest.fixture
-def dataset(tmp_path, monkeypatch):
-    """`data/train-000000.tar` … `data/train-000007.tar`: eight shards of images, labels and notes."""
-    (tmp_path / "data").mkdir()
-    rng = np.random.default_rng(0)
-    for shard in range(8):
-        with wds.TarWriter(str(tmp_path / f"data/train-{shard:06d}.tar")) as sink:
-            for number in range(10):
-                image = rng.integers(0, 255, (16, 20, 3), dtype=np.uint8)
-                sample = {
-                    "jpg": image,
-                    "cls": number,
-                    "json": {"n": number},
-                    "txt": f"number {number}",
-                    "npy": np.arange(3),
-                }
-                sink.write({"__key__": f"{shard:02d}{number:02d}", **sample})
+def workplace(tmp_path, monkeypatch):
+    """A directory with a small dataset of the shape that the documents speak of; the environment is restored."""
+    run_page.make_data(tmp_path)
     monkeypatch.chdir(tmp_path)
-    environment, safety = dict(os.environ), wds.config.safety
+    environment, safety, schemes = dict(os.environ), wds.config.safety, dict(stores.schemes)
     yield tmp_path
+    for scheme in set(stores.schemes) - set(schemes):
+        del stores.schemes[scheme]
+    stores.schemes.update(schemes)
     os.environ.clear()
     os.environ.update(environment)
     safety.enforce = safety.weights_only = None
 
 
+def named(paths):
+    return {"argvalues": paths, "ids": [str(path.relative_to(ROOT)) for path in paths]}
+
+
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
-@pytest.mark.parametrize("path", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
-def test_every_python_block_runs(path, dataset, monkeypatch):
-    monkeypatch.setattr("sys.stdout", io.StringIO())
-    namespace = {"__name__": "document"}
-    for line, reason, source in blocks(path):
-        if reason is None:
-            code = compile("\n" * line + source, str(path), "exec")
-            exec(code, namespace)
-    namespace.clear()
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("path", **named(DOCUMENTS))
+def test_every_block_runs_and_prints_what_the_page_says(path, workplace):
+    page = run_page.Page(path)
+    if path in SHELL_ELSEWHERE:
+        page.shell = lambda command: ""
+    page.run()
+
+
+def test_a_wrong_output_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    for source in (
+        "```python\nprint(1)\n```\n\n<!-- output -->\n```text\n2\n```\n",
+        "```console\n$ echo 1\n2\n```\n",
+        "```bash\nfalse\ntrue\n```\n",
+    ):
+        page.write_text(source)
+        with pytest.raises(AssertionError):
+            run_page.Page(page).run()
+    page.write_text("```console\n$ echo 1 2\n1 ...\n```\n<!-- file: a.py -->\n```python\nx = 1\n```\n")
+    run_page.Page(page).run()
+    assert (tmp_path / "a.py").read_text() == "x = 1\n"
+
+
+@pytest.mark.parametrize("path", **named(PAGES))
+def test_every_block_has_a_language_that_is_run_or_known(path):
+    for block in run_page.blocks(path.read_text()):
+        assert block.language in LANGUAGES or block.language.startswith("{"), f"{path.name}:{block.line}"
+        assert block.word != "output" or block.source.strip(), f"{path.name}:{block.line}: an output is missing"
+
+
+@pytest.mark.parametrize("path", **named(HOWTOS))
+def test_a_how_to_is_short_and_runs_something(path):
+    text = path.read_text()
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert len(lines) <= 65, "a how-to is one task"
+    assert path.name in {"index.md", "migrate.md"} or any(block.runs for block in run_page.blocks(text))
+
+
+# --- names and tables ---------------------------------------------------------------------------------------------
+
+
+def test_every_public_name_is_in_the_reference_once():
+    listed = [name for page in generate_reference.PAGES for name in generate_reference.names_of(page)]
+    assert sorted(listed) == sorted(set(listed))
+    assert sorted({*listed, *generate_reference.error_names()}) == sorted(
+        {*wds.__all__, *generate_reference.error_names()}
+    )
+
+
+def test_every_error_has_a_remedy():
+    assert sorted(generate_reference.REMEDIES) == sorted(generate_reference.error_names())
+
+
+@pytest.mark.parametrize("path", **named(sorted(generate_reference.pages())))
+def test_generated_pages_are_up_to_date(path):
+    """`python docs/generate_reference.py` writes them anew."""
+    assert path.read_text() == generate_reference.pages()[path]
 
 
 def test_every_public_name_that_a_document_uses_exists():
@@ -73,37 +128,55 @@ def test_every_public_name_that_a_document_uses_exists():
             assert hasattr(wds, name), f"{path.name}: wds.{name}"
 
 
-SETTINGS = ROOT / "docs" / "settings.md"
-
-
-def settings_table():
-    """The table of the settings page, made from the table that is used."""
-    for variable in VARIABLES.values():
-        default = dict(variable.default) if isinstance(variable.default, Mapping) else variable.default
-        meaning = variable.meaning.replace("|", "\\|")
-        yield f"| `{variable.name}` | {meaning} | {'–' if default is None or default == '' else f'`{default!r}`'} |"
-
-
-def test_every_environment_variable_is_documented():
-    """`python tests/test_docs.py` writes the table anew."""
-    rows = [line for line in SETTINGS.read_text().splitlines() if line.startswith("| `")]
-    assert rows == list(settings_table())
-
-
-def test_no_document_names_a_variable_that_nobody_reads():
+def test_no_document_names_a_variable_that_is_not_read():
     text = "\n".join(path.read_text() for path in DOCUMENTS)
-    named = set(re.findall(r"\b(?:WDS|GOPEN)_[A-Z_]*[A-Z]\b", text))
-    assert named - set(VARIABLES) <= {"WDS_NAME", "WDS_BUCKET"}
+    found = set(re.findall(r"\b(?:WDS|GOPEN)_[A-Z_]*[A-Z]\b", text))
+    assert found - set(VARIABLES) <= {"WDS_NAME", "WDS_BUCKET", "WDS_COMPLETE"}
 
 
-def test_links_between_documents_lead_somewhere():
-    for path in DOCUMENTS:
-        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", path.read_text()):
-            assert (path.parent / target).exists(), f"{path.name}: {target}"
+@pytest.mark.parametrize("path", **named([*DOCUMENTS, ROOT / "SECURITY.md", ROOT / "CHANGELOG.md"]))
+def test_links_between_documents_lead_somewhere(path):
+    for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", path.read_text()):
+        assert (path.parent / target).exists(), target
 
 
-if __name__ == "__main__":
-    lines = SETTINGS.read_text().splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("| `"))
-    others = [line for line in lines if not line.startswith("| `")]
-    SETTINGS.write_text("\n".join([*others[:first], *settings_table(), *others[first:]]) + "\n")
+@pytest.mark.parametrize(
+    "path", **named([DOCS / "pains.md", DOCS / "explanation" / "guarantees.md", ROOT / "SECURITY.md"])
+)
+def test_tests_that_a_page_names_exist(path):
+    """`tests/x/test_y.py` is a file or folder, and `::test_z` a function in it."""
+    files = re.findall(r"(tests/[\w/.]*\w)(?:::(\w+))?", path.read_text())
+    assert files
+    for file, function in files:
+        assert (ROOT / file).exists(), file
+        assert not function or f"def {function}(" in (ROOT / file).read_text(), f"{file}::{function}"
+
+
+def test_the_pictures_are_those_of_the_code():
+    """`python docs/draw_order.py` draws them anew."""
+    for path, text in load("draw_order").pictures().items():
+        assert path.read_text() == text
+
+
+# Words that need translating, and what to write instead.
+PLAIN = {
+    r"\bbehind\b": "after",
+    r"\bnobody\b|\bsomebody\b": "say what happens",
+    r"\bis wanted\b|\bare wanted\b": "expected",
+    r"\bcannot be had\b": "could not be read",
+    r"\bits likes\b": "compatible",
+}
+
+
+@pytest.mark.parametrize(
+    "path", **named([p for p in PAGES if "decisions" not in p.parts and not p.name.startswith("api-")])
+)
+def test_pages_are_in_plain_english(path):
+    for pattern, instead in PLAIN.items():
+        found = re.search(pattern, path.read_text(), re.IGNORECASE)
+        assert not found, f"{found[0]!r}: write {instead!r}"
+
+
+def test_the_terminal_of_the_readme_is_that_of_the_tutorial():
+    """`python docs/draw_demo.py` draws it anew."""
+    assert (DOCS / "demo.svg").read_text() == load("draw_demo").picture()

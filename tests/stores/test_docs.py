@@ -7,7 +7,7 @@ import pytest
 
 from webdataset import config, stores
 
-PAGE = Path(__file__).parents[2] / "docs" / "where-data-lives.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "addresses.md"
 
 
 @pytest.fixture

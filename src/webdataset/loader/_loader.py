@@ -47,8 +47,9 @@ class WebLoader(DataPipeline, FluidInterface):
 
     Either way `state_dict()` tells where the item that was handed on last left the dataset.
 
-    Over indexed shards (docs/order.md) a checkpoint is the same on every rank and goes on with any number of ranks,
-    processes and threads; and `batch_size` makes batches in the dataset (`loader.dataset`), so that steps stay whole.
+    Over indexed shards (docs/explanation/order.md) a checkpoint is the same on every rank and goes on with any number
+    of ranks, processes and threads; and `batch_size` makes batches in the dataset (`loader.dataset`), so that steps
+    stay whole.
 
     Args:
         dataset: a pipeline; for processes any dataset, for threads any iterable.
@@ -62,7 +63,7 @@ class WebLoader(DataPipeline, FluidInterface):
             that come within two milliseconds count as one.
         memory: how many bytes may wait (threads).
         pin_memory: put batches where a device can copy from by itself, if there is one.
-        device: hand over batches whose arrays and tensors are tensors there (docs/device.md).
+        device: hand over batches whose arrays and tensors are tensors there (docs/howto/device.md).
         shared_memory: False sends batches through pipes (processes).
         settings: what else `torch.utils.data.DataLoader` takes (processes).
     """

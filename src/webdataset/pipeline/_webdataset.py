@@ -76,7 +76,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             on them, wherever the shards are; a directory or URL names another place; False reads without. A shard
             without an index is read once, and its index kept there. `urls` may also be a `.json` description (as `wids`
             has it). With an index the order is one of all samples, the same for any number of ranks and workers, epochs
-            have equal steps, `len` is known, and a checkpoint goes on anywhere (docs/order.md).
+            have equal steps, `len` is known, and a checkpoint goes on anywhere (docs/explanation/order.md).
         fields: read only these fields (indexed).
         last: how several ranks get equally many steps (indexed): "pad" fills the last one with samples marked
             `__pad__`, "drop" leaves it out.

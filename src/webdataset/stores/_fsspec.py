@@ -174,4 +174,4 @@ def _meaning(error: BaseException, url: str) -> StoreError:
         return AccessDenied(f"permission denied: {error}", where, hint="check the credentials for this server")
     if isinstance(error, io.UnsupportedOperation | NotImplementedError | IsADirectoryError):
         return StoreError(f"this file system cannot do that: {error}", where, hint="use another kind of address")
-    return retryable(StoreError(f"the connection failed: {error or type(error).__name__}", where))
+    return retryable(StoreError(f"the connection failed: {str(error) or type(error).__name__}", where))
