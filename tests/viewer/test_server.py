@@ -115,9 +115,9 @@ def test_a_request_for_another_site_is_refused(client, site):
         assert client.raw("GET", "/api/field/0/jpg", headers)[0] == 403
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
-def test_it_only_reads(client, method):
-    assert client.raw(method, "/api/dataset")[0] in {400, 403, 405}
+def test_it_only_reads(client):
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"):
+        assert client.raw(method, "/api/dataset")[0] in {400, 403, 405}, method
 
 
 def test_a_job_needs_json(client):
