@@ -49,7 +49,8 @@ def test_no_import_of_a_private_file_of_another_package(path):
     """Other packages are imported from their `__init__`; from the root only modules are imported."""
     for module, names in imports(path):
         parts = module.split(".")
-        if parts[0] == "webdataset" and len(parts) > 2 and parts[1] != package_of(path):
+        typed = path == SOURCE / "__init__.py" and module == "webdataset.legacy._live"  # the types of callable modules
+        if parts[0] == "webdataset" and len(parts) > 2 and parts[1] != package_of(path) and not typed:
             assert not parts[2].startswith("_"), f"{module}: import from webdataset.{parts[1]}"
         if module == "webdataset" and path != SOURCE / "__init__.py":
             modules = {p.stem for p in SOURCE.glob("*.py")} | {package.name for package in PACKAGES}
@@ -171,6 +172,7 @@ def test_identifiers_stay_inside_their_layer(package):
 UNPICKLING = {
     "codecs/_pickle.py",
     "codecs/_pickle_scalars.py",
+    "pipeline/_spawning.py",
     "loader/_transfer.py",
     "loader/_worker.py",
     "stores/_broker.py",

@@ -34,6 +34,8 @@ SAYS_WHAT_TO_DO = re.compile(
 )
 # Codecs do not know the shard: `DecodingError` and `EncodingError` are raised from their errors, with place and hint.
 RAISED_AGAIN = ("webdataset/codecs/", "webdataset/stages/_db_cache.py", "webdataset/stages/_lmdb_cached.py")
+# Shown by a command, which adds the remedy where there is one; not reviewed as a list yet.
+OF_COMMANDS = tuple(f"webdataset/{name}/" for name in ("cli", "interop", "serve", "tools", "viewer"))
 # Other errors without a remedy, each with the reason.
 NO_REMEDY = {
     ("webdataset/flow.py", "StateError"): "cannot happen unless a stage breaks the protocol",

@@ -237,7 +237,7 @@ def test_a_killed_worker_is_an_error_and_not_a_hang(signal_number):
         return np.zeros(100_000)
 
     before = in_shared_memory()
-    with pytest.raises(StageError, match="worker .* (killed|exited).*want of memory"):
+    with pytest.raises(StageError, match="worker .* (killed|exited).*probably out of memory"):
         list(processes(numbers(10).map(dies), 2))
     assert_nothing_new_in_shared_memory(before)
 

@@ -108,7 +108,7 @@ def test_kill_9_leaves_nothing(victim):
         # torch's look at its workers every five seconds, if the handler's error came up where Python ignores errors.
         said = ("killed by signal: Killed", "was killed while its batch was on the way", "exited unexpectedly")
         assert any(each in errors for each in said)
-        assert "want of memory" in errors
+        assert "out of memory" in errors
     assert_nothing_new_in_shared_memory(before)
 
 

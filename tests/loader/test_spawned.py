@@ -104,7 +104,7 @@ def test_a_program_without_a_guard(tmp_path):
     done = run(PROGRAM.replace("FILE", "False") + "\nmain()\n", "file", "spawn", tmp_path)
     assert done.returncode == 1
     assert 'if __name__ == "__main__":' in done.stderr.splitlines()[-1]
-    assert "want of memory" not in done.stderr
+    assert "out of memory" not in done.stderr
 
 
 def test_without_cloudpickle_an_error_names_it(tmp_path):

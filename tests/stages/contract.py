@@ -81,7 +81,8 @@ class Run:
         return recall
 
     def state(self):
-        return [at.save() for at in self.at]
+        rewound = max((number for number, at in enumerate(self.at) if at.rewinds), default=0)
+        return [at.save_start() if number < rewound else at.save() for number, at in enumerate(self.at)]
 
 
 def assert_contract(items, *stages, during=Pass(seed=5)):

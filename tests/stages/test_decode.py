@@ -80,7 +80,7 @@ def test_only_partial_pre_and_post():
 
 
 def test_samples_only():
-    with pytest.raises(SpecError, match="samples are dicts"):
+    with pytest.raises(SpecError, match="expected a sample"):
         list(decode()([(1, 2)]))
 
 

@@ -156,7 +156,7 @@ def test_a_pass_that_goes_on_from_a_checkpoint_completes_the_recording(make_on_d
     assert list(stage(())) == samples(8)
 
 
-def test_a_pass_that_goes_on_without_its_beginning_is_not_a_recording(make):
+def test_a_pass_that_goes_on_is_a_recording_only_with_its_beginning(make):
     stage = make()
     run = Run([FakeSource(samples(8)), stage])
     list(islice(run.items, 5))
@@ -164,7 +164,8 @@ def test_a_pass_that_goes_on_without_its_beginning_is_not_a_recording(make):
     run.items.close()
     stage = fresh(stage)
     assert list(Run([FakeSource(samples(8)), stage], state=state).items) == samples(8)[5:]
-    assert list(stage(samples(3))) == samples(3)
+    # In memory the whole pass is read, and recorded, again; a file has the samples before, or is recorded again.
+    assert list(stage(samples(3))) == (samples(8) if isinstance(stage, Cached) else samples(3))
 
 
 def test_a_checkpoint_of_a_cache_that_is_gone_is_refused(make):

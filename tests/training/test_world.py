@@ -75,8 +75,8 @@ def test_a_launcher_tells_the_rank(variables, values, expected):
         ({"RANK": -1, "WORLD_SIZE": 2}, "RANK=-1"),
         ({"RANK": 0, "WORLD_SIZE": 0}, "WORLD_SIZE=0"),
         ({"SLURM_PROCID": 9, "SLURM_NTASKS": 8}, "SLURM_PROCID=9 and SLURM_NTASKS=8"),
-        ({"RANK": "one", "WORLD_SIZE": 2}, "RANK='one' cannot be read"),
-        ({"RANK": "", "WORLD_SIZE": ""}, "RANK='' cannot be read"),
+        ({"RANK": "one", "WORLD_SIZE": 2}, "RANK has an invalid value: 'one'"),
+        ({"RANK": "", "WORLD_SIZE": ""}, "RANK has an invalid value: ''"),
     ],
     ids=str,
 )

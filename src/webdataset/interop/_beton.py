@@ -108,7 +108,7 @@ class _BetonFile(RecordFile):
                 hint="the file was not completed, or was cut",
             )
         if self._rows_at + self._count * self._row.itemsize > table:
-            raise FormatError(f"there is no room for {self._count} samples", Where(shard=self._url, offset=8))
+            raise FormatError(f"the file has no space for {self._count} samples", Where(shard=self._url, offset=8))
         self._addresses, self._lengths = self._allocations(table)
 
     def _allocations(self, table: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

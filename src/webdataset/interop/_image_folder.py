@@ -64,7 +64,7 @@ class _Folder(RecordFile):
                 if extension_of(name) in extensions and "." in name:
                     files[folder].append(inner)
         if not files:
-            raise FormatError("there are no class folders", Where(shard=root), hint="images lie in root/CLASS/")
+            raise FormatError("there are no class folders", Where(shard=root), hint="expected images in root/CLASS/")
         for folder, found in files.items():
             if not found:
                 raise FormatError(

@@ -91,7 +91,7 @@ class _Survey:
         """What stands between zeros and something that is not zero."""
         offset = self._source.offset
         if zeros == 1:
-            what = "a lone block of zeros stands before this byte: a header was wiped out"
+            what = "one zero block before this byte: a header was wiped out"
             yield Damage(DamageKind.WIPED_HEADER, what, offset - BLOCK)
         elif is_header(block):
             self._extensions.forget()
