@@ -1,5 +1,8 @@
 """Shards with indexes, and free ports."""
 
+from pathlib import Path
+
+
 import random
 import socket
 from contextlib import suppress
@@ -35,3 +38,10 @@ def free_address():
 @pytest.fixture
 def addresses():
     return [free_address() for _ in range(4)]
+
+
+def pytest_collection_modifyitems(items):
+    """Real processes, sockets and browsers: minutes on a busy machine."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.long)

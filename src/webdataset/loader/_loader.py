@@ -218,7 +218,7 @@ class WebLoader(DataPipeline, FluidInterface):
 
 
 def _not_held(origin: Json) -> Any:
-    raise StateError(f"a loader holds nothing, so {origin} cannot be asked for")
+    raise StateError(f"expected a loader that holds nothing, got {origin}")
 
 
 def _thread_source(

@@ -13,7 +13,9 @@ folder, phase, workers, library = sys.argv[1:]
 rank, batch, stop = int(os.environ.get("RANK", 0)), 4, 5
 urls = [str(path) for path in sorted(Path(folder).glob("train-*.tar"))]
 dataset = wds.WebDataset(urls, seed=3, shardshuffle=True, last="pad").decode().to_tuple("npy", "cls", "__pad__")
-loader = wds.WebLoader(dataset.batched(batch), batch_size=None, num_workers=int(workers), workers="threads", collate_fn=lambda batch: batch)
+loader = wds.WebLoader(
+    dataset.batched(batch), batch_size=None, num_workers=int(workers), workers="threads", collate_fn=lambda batch: batch
+)
 state = Path(f"state-{rank}.json")
 if phase == "rest":
     loader.load_state_dict(json.loads(state.read_text()))
