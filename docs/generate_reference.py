@@ -25,7 +25,7 @@ PAGES = {
         "Datasets and pipelines",
         "From shards to samples. `WebDataset` is what most programs need; the others are for special sources.",
         """WebDataset DataPipeline IndexedDataset ArrayBatches FluidInterface FluidWrapper Dataset RandomMix RoundRobin
-        MockDataset with_epoch with_length PipelineStage FakeLength merge_states map_shards index_shards __version__""",
+        MockDataset with_epoch with_length PipelineStage FakeLength merge_states map_shards index_shards connect serve_on_ray __version__""",
     ),
     "shards": (
         "Shard lists and splitting",

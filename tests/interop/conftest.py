@@ -65,3 +65,10 @@ def images(tmp_path):
                 key = f"{shard}{number}"
                 sink.write({"__key__": key, "jpg": jpeg(number), "cls": number, "txt": f"nümber {number}"})
     return str(tmp_path / "images-{0..1}.tar")
+
+
+from hypothesis import settings  # noqa: E402
+
+# The same examples in every run: what random ones find is looked for with --hypothesis-profile=default.
+settings.register_profile("interop", deadline=None, derandomize=True)
+settings.load_profile("interop")

