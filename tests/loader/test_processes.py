@@ -251,7 +251,7 @@ def limit_memory(worker):
 
 def test_no_memory_for_a_batch_is_an_error_with_its_size():
     loader = processes(numbers(4).map(lambda _: np.zeros(1_000_000)), 1, worker_init_fn=limit_memory)
-    with pytest.raises(StageError, match="no memory for a batch of 8,000,000 bytes"):
+    with pytest.raises(StageError, match="not enough memory for a batch of 8,000,000 bytes"):
         list(loader)
 
 
