@@ -62,12 +62,19 @@ def named(paths):
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("path", **named(DOCUMENTS))
+@pytest.mark.parametrize("path", **named([path for path in DOCUMENTS if "tutorial" not in path.parts]))
 def test_every_block_runs_and_prints_what_the_page_says(path, workplace):
     page = run_page.Page(path)
     if path in SHELL_ELSEWHERE:
         page.shell = lambda command: ""
     page.run()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("path", **named([path for path in DOCUMENTS if "tutorial" in path.parts]))
+def test_the_tutorial_runs_and_prints_what_it_says(path, workplace):
+    run_page.Page(path).run()
 
 
 def test_a_wrong_output_is_found(tmp_path, monkeypatch):
