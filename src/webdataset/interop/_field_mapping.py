@@ -17,6 +17,8 @@ from ._record_format import Record
 from ._tf_example import Steps
 
 KEY = "__key__"
+# Fields that readers add to samples; they are not part of the data.
+ADDED = frozenset({"__url__", "__pad__", "__local_path__"})
 INTEGERS = frozenset({"cls", "cls2", "class", "count", "index", "inx", "id"})
 TEXTS = frozenset({"txt", "text", "transcript", "html", "htm"})
 

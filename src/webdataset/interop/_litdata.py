@@ -76,6 +76,11 @@ class _Chunk(RecordFile):
         try:
             self._blocks = _Blocks(self._data, part.url) if self._data.read(0, 8) == _BLOCKS else None
             self._offsets = self._find_offsets(chunk)
+        except KeyError as error:
+            self._data.close()
+            raise FormatError(
+                f"the index has no {error} for this chunk", Where(shard=part.url), hint="copy the index again"
+            ) from error
         except BaseException:
             self._data.close()
             raise

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from webdataset.errors import SpecError
 
+from ._field_mapping import ADDED
 from ._format_table import find_format
 from ._record_format import Format, Record, RecordSink
 
@@ -115,5 +116,5 @@ def write(samples: Iterable[Record], target: str, format: Any = None, **limits: 
         raise SpecError(f"{kind.name} cannot be written", hint="choose another format")
     with RollingSink(kind, target, **limits) as sink:
         for sample in samples:
-            sink.write({name: value for name, value in sample.items() if name == "__key__" or name[:2] != "__"})
+            sink.write({name: value for name, value in sample.items() if name not in ADDED})
     return sink.total
