@@ -203,6 +203,20 @@ def test_only_these_files_call_it(what, where):
     assert found <= where
 
 
+def test_a_question_about_a_path_does_not_fail_untyped():
+    """`Path.is_file()` raises an OSError of the machine (EIO, EMFILE); `os.path.isfile` answers, and opening tells why."""
+    asked = re.compile(r"Path\(.*\)\.(is_file|is_dir|exists)")
+    packages = {"stores", "cache", "index", "shards"}
+    found = [
+        str(path.relative_to(SOURCE))
+        for path in FILES
+        if package_of(path) in packages
+        for call in calls(path)
+        if asked.fullmatch(call)
+    ]
+    assert found == []
+
+
 def test_only_config_reads_the_environment():
     assert {path.name for path in FILES if "environ" in words(path)} == {"config.py"}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import compress
 from operator import ne, sub
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -136,7 +136,7 @@ def build_index(url: str, *, checksum: Checksum | None = None) -> ShardIndex:
 
 def _walked(path: str) -> ShardIndex | None:
     """The index of a local archive of large plain members, from its headers alone; None if it is not one."""
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         return None  # a named pipe can be opened only once
     members = walk_headers(path)
     return None if members is None else build(members)

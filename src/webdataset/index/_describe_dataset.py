@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -45,7 +46,7 @@ def index_shards(
 def _index_one(url: str, *, place: str | None, store: bool) -> ShardEntry:
     checksum = hashlib.md5(usedforsecurity=False)  # what wids descriptions hold
     path = stores.is_local(url)
-    if path is not None and Path(path).is_file():
+    if path is not None and os.path.isfile(path):
         index = build_index(url)  # from the headers alone, many times faster than the checksum
         _add_file(path, checksum)
     else:

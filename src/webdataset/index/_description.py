@@ -175,8 +175,8 @@ def seen_from(description: str, url: str) -> str:
     path, home = stores.is_local(url), stores.is_local(folder or ".")
     if path is None:
         return url.removeprefix(f"{folder}/") if folder else url
-    path = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
-    return path if home is None else path.removeprefix(f"{os.path.abspath(home).rstrip('/')}/")  # noqa: PTH100 - the same
+    path = os.path.abspath(path)
+    return path if home is None else path.removeprefix(f"{os.path.abspath(home).rstrip('/')}/")
 
 
 def _entry(shard: ShardEntry) -> dict[str, Any]:

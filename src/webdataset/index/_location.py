@@ -5,6 +5,7 @@ The index of a shard has the birth of the shard: that of an address read from da
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -115,7 +116,7 @@ def has_index(url: str) -> bool:
     if stores.is_local(url) is None:
         return False
     paths = (stores.is_local(name) for name in _candidates(url, None))
-    return any(path is not None and Path(path).is_file() for path in paths)
+    return any(path is not None and os.path.isfile(path) for path in paths)
 
 
 def _candidates(url: str, place: str | None) -> list[str]:

@@ -73,7 +73,7 @@ class DirectoryShardList(ShardSource):
                 f"DirectoryShardList(mode={self.mode!r}, select={self.select!r}) is not possible",
                 hint=f"mode is None or one of {_MODES}, select one of {_CHOICES}",
             )
-        if not Path(self.path).is_dir():
+        if not os.path.isdir(self.path):
             raise SpecError(f"{self.path!r} is not a directory", hint="files can be claimed in a local directory only")
 
     def start(self, during: Pass) -> Taken:

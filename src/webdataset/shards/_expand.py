@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from braceexpand import braceexpand
@@ -155,7 +154,7 @@ def _entries(urls: Iterable[Any]) -> Iterator[str]:
 
 def _path(path: str) -> Iterator[str]:
     """A path in a list: the file of that name if there is one, otherwise its braces are expanded."""
-    names = [path] if "{" not in path or Path(path).exists() else _braces(path)
+    names = [path] if "{" not in path or os.path.exists(path) else _braces(path)
     return (stores.local_file(name) for name in names)
 
 
@@ -212,7 +211,7 @@ def _listed(url: str, *, is_path: bool) -> list[str]:
     if not url:
         raise SpecError("an address in the shard spec is empty", hint="check the text before and after each '::'")
     if isinstance(url, Address):
-        return _directory(url) if is_path and Path(url).is_dir() else [url]
+        return _directory(url) if is_path and os.path.isdir(url) else [url]
     if url.endswith("/"):
         return _directory(url)
     if _is_glob(url):
@@ -228,7 +227,7 @@ def _is_glob(url: str) -> bool:
     scheme = stores.scheme_of(url)
     if scheme not in {"", "file"}:
         return scheme not in _NEVER_GLOBBED and "*" in url
-    return any(sign in url for sign in "*?[") and not Path(url).exists()
+    return any(sign in url for sign in "*?[") and not os.path.exists(url)
 
 
 def _nonempty(urls: list[str], pattern: str) -> list[str]:

@@ -29,5 +29,5 @@ def glob_with_braces(pattern: str) -> list[str]:
     """
     found: dict[str, None] = {}
     for plain in expand_urls([pattern]):
-        found |= dict.fromkeys(sorted(glob.glob(plain)))  # noqa: PTH207 - names come back as the pattern spells them
+        found |= dict.fromkeys(sorted(glob.glob(plain)))
     return [stores.local_file(name) for name in found]
