@@ -106,8 +106,8 @@ def index_claims(folder, samples):
         seconds = best({
             "raw": lambda: read_raw(path), "build": lambda: index.build_index(path),
             "text": lambda: index.write_dali(built), "load": lambda: index.read_dali(text), "stream": lambda: stream(path),
-            "stream_and_learn": lambda: (Path(index.index_url(path)).unlink(missing_ok=True), stream(path, learn=True)),
-            "stream_known": lambda: stream(path, learn=True),
+            "stream_and_learn": lambda: (Path(index.index_url(path)).unlink(missing_ok=True), stream(path, store_index=True)),
+            "stream_known": lambda: stream(path, store_index=True),
         })  # fmt: skip
         result |= {f"{name}_{action}_us_per_member": value / members * 1e6 for action, value in seconds.items()}
         result[f"{name}_build_share_of_raw"] = seconds["raw"] / seconds["build"]
@@ -165,8 +165,8 @@ def cache_claims(folder, samples, shards=4):
     return result
 
 
-def stream(path, learn=False):
-    return sum(1 for _ in ReadSamples(learn=index.LearnIndexes() if learn else None)([{"url": path}]))
+def stream(path, store_index=False):
+    return sum(1 for _ in ReadSamples(store_index=index.StoreIndexes() if learn else None)([{"url": path}]))
 
 
 def write_rows(folder, rows, indexed):

@@ -37,7 +37,7 @@ def windows(urls: list[str]) -> str:
     panels = {
         "storage order": order(urls),
         "shardshuffle=True (window 1)": order(urls, shardshuffle=True),
-        "window=3": order(urls, shardshuffle=True, window=3),
+        "order=3": order(urls, order=3),
         "order='random' (all)": order(urls, order="random"),
     }
     side, parts = 180, [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {4 * 200} 220">{STYLE}']

@@ -3,6 +3,7 @@
 import gc
 import multiprocessing.resource_tracker
 import os
+import signal
 import sys
 import threading
 import time
@@ -16,6 +17,10 @@ import pytest
 # A deadline per example would be a timing assertion: on a busy machine it fails for no fault of the code.
 hypothesis.settings.register_profile("project", deadline=None)
 hypothesis.settings.load_profile("project")
+
+# A runner in the background of a shell ignores Ctrl-C, and so would the programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
 multiprocessing.resource_tracker.ensure_running()

@@ -92,13 +92,13 @@ def looked_up(folder, urls):
     for number, data in enumerate(DATA):
         paths.append(f"{folder}/l-{number}.tar")
         Path(paths[-1]).write_bytes(data)
-    with IndexedShards(paths, keep=True) as samples:
+    with IndexedShards(paths, store_index=True) as samples:
         keys = [samples[number]["__key__"] for number in (0, 4, 8, 1)]
     return keys == ["0-0", "1-1", "2-2", "0-1"]
 
 
 def looked_up_over_http(folder, urls):
-    with IndexedShards(urls[:2], index=str(folder), keep=True) as samples:
+    with IndexedShards(urls[:2], index=str(folder), store_index=True) as samples:
         keys = [sample["__key__"] for sample in samples]
     return keys == ["0-0", "0-1", "0-2", "1-0", "1-1", "1-2"]
 

@@ -23,7 +23,7 @@ import webdataset as wds
 
 
 def make_loader(args):
-    dataset = wds.WebDataset(args.shards, index=True, seed=args.seed, order="random", last="pad")
+    dataset = wds.WebDataset(args.shards, index=True, seed=args.seed, order="random", uneven="pad")
     samples = dataset.decode().to_tuple("npy", "cls", "__pad__")
     return wds.WebLoader(samples, batch_size=args.batch_size, num_workers=args.workers)
 

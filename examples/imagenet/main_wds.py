@@ -26,7 +26,7 @@ def add_data_options(parser):
 
 def make_loaders(args):
     def loader(split, transform, **options):
-        dataset = wds.WebDataset(str(args.shards / f"imagenet-{split}.json"), seed=args.seed, last="pad", **options)
+        dataset = wds.WebDataset(str(args.shards / f"imagenet-{split}.json"), seed=args.seed, uneven="pad", **options)
         samples = dataset.decode("pil").to_tuple("jpg;png", "cls", "__pad__").map_tuple(transform, None, None)
         return wds.WebLoader(samples, batch_size=args.batch_size, num_workers=args.workers, workers=args.loader)
 

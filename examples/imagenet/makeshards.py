@@ -56,7 +56,7 @@ def write_shard(name, images, folder, content):
                 key = str(path.relative_to(folder).with_suffix("")).replace(".", "_")
                 extension = {".jpeg": "jpg"}.get(path.suffix.lower(), path.suffix.lower()[1:])
                 sink.write({"__key__": key, extension: path.read_bytes(), "cls": number})
-        index_shards([temporary], store=False)  # read again what was written: a full disk is found here
+        index_shards([temporary], store_index=False)  # read again what was written: a full disk is found here
         os.replace(temporary, name)
         Path(f"{name}.content").write_text(content)
     finally:

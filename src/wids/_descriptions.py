@@ -40,7 +40,7 @@ def create(
     """
     named = sorted(shards.expand(list(files)))
     urls = [f"{base.rstrip('/')}/{url}" for url in named] if base else named
-    found = index_shards(urls, store=store).shards
+    found = index_shards(urls, store_index=store).shards
     listed = named if base else [seen_from(output, url) for url in urls]
     entries = [ShardEntry(url, shard.nsamples, shard.filesize, shard.md5sum) for url, shard in zip(listed, found)]  # noqa: B905 - as many by construction
     description = Description(entries, name=name or _stem(named[0]), info=info, base=base)

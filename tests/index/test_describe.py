@@ -18,7 +18,7 @@ def urls(tmp_path):
 @pytest.mark.parametrize("place", [None, "own"])
 def test_everything_is_indexed_and_described(urls, tmp_path, place):
     place = place and str(tmp_path / place)
-    description = index_shards(urls, place=place, workers=3, name="train")
+    description = index_shards(urls, index=place, workers=3, name="train")
     assert description.counts == [1, 2, 3, 4, 5] and description.urls == urls and description.name == "train"
     for url, shard in zip(urls, description.shards):
         data = (tmp_path / url).read_bytes()
@@ -29,7 +29,7 @@ def test_everything_is_indexed_and_described(urls, tmp_path, place):
 
 
 def test_only_counting_leaves_nothing_behind(urls, tmp_path):
-    index_shards(urls, store=False)
+    index_shards(urls, store_index=False)
     assert not list(tmp_path.glob("*.idx"))
 
 

@@ -147,9 +147,11 @@ def test_an_image_that_is_only_named_is_an_error(tmp_path):
 
 @pytest.fixture
 def datasets(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "hf"))
     module = pytest.importorskip("datasets")
+    # Not the variable: whoever imports the hub's library first would be offline for the rest of the process.
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(module.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(module.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     module.disable_progress_bars()
     monkeypatch.setattr("tqdm.tqdm.monitor_interval", 0)  # it would start a thread that stays

@@ -211,7 +211,7 @@ def test_seek_skip_and_where(shards):
     expected = expected_of(shards)
     for workers in LOADERS[::2]:
         loader = loader_of(shards, *workers)
-        assert [place.key for place in loader.where(3)] == expected[3 * BATCH : 4 * BATCH]
+        assert [place.key for place in loader.samples_of_step(3)] == expected[3 * BATCH : 4 * BATCH]
         loader.seek(10)
         loader.skip(range(12, 60))
         assert keys_of(loader) == expected[10 * BATCH : 12 * BATCH] + expected[60 * BATCH :]

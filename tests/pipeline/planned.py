@@ -26,7 +26,7 @@ def sequence_of(shards, window=None, seed=0, epoch=0):
 
 
 def batches(shards, batch=BATCH, **options):
-    options = {"order": "random", "last": "pad", **options}
+    options = {"order": "random", "uneven": "pad", **options}
     return wds.WebDataset(shards, **options).to_tuple("__key__", "__pad__").batched(batch, collation_fn=columns)
 
 

@@ -75,9 +75,9 @@ def test_indexes_that_had_to_be_built_are_kept_on_request(data, tmp_path):
         path.unlink()
     wds.IndexedDataset(f"{data}/*.tar").close()
     assert not list(data.glob("*.idx"))
-    wds.IndexedDataset(f"{data}/*.tar", index=tmp_path / "indexes", keep=True).close()
+    wds.IndexedDataset(f"{data}/*.tar", index=tmp_path / "indexes", store_index=True).close()
     assert len(list((tmp_path / "indexes").iterdir())) == 3
-    wds.IndexedDataset(f"{data}/*.tar", keep=True).close()
+    wds.IndexedDataset(f"{data}/*.tar", store_index=True).close()
     assert len(list(data.glob("*.idx"))) == 3
 
 

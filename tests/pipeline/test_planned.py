@@ -44,7 +44,7 @@ def test_a_description_is_a_dataset(few, tmp_path, monkeypatch):
 
     monkeypatch.setenv("WDS_TRUSTED_FOLDERS", str(Path(few[0]).parent))  # the description is in another folder
 
-    (tmp_path / "all.json").write_bytes(write_description(index_shards(few, store=False)))
+    (tmp_path / "all.json").write_bytes(write_description(index_shards(few, store_index=False)))
     dataset = wds.WebDataset(str(tmp_path / "all.json"))
     assert len(dataset) == 31 and keys(dataset) == [f"{n:05d}" for n in range(31)]
     assert keys(wds.WebDataset(tmp_path / "all.json", order="random")) == keys(wds.WebDataset(few, order="random"))
@@ -83,13 +83,12 @@ def test_what_excludes_an_index_says_so_when_one_is_insisted_on(few, options):
     "wrong",
     [
         {"index": 3},
-        {"last": "keep"},
-        {"window": -1},
-        {"window": True},
+        {"uneven": "keep"},
+        {"order": -1},
+        {"order": True},
         {"order": "any"},
         {"fields": "cls"},
         {"fields": [1]},
-        {"window": 2, "order": "random"},
     ],
 )
 def test_wrong_wishes_fail_at_construction(few, wrong):
@@ -119,11 +118,11 @@ def test_the_order_is_that_of_storage_unless_shuffled(shards):
     ("make", "window"),
     [
         (lambda urls: wds.WebDataset(urls, shardshuffle=True), 1),
-        (lambda urls: wds.WebDataset(urls, window=3), 3),
+        (lambda urls: wds.WebDataset(urls, order=3), 3),
         (lambda urls: wds.WebDataset(urls, order="random"), None),
         (lambda urls: wds.WebDataset(urls).shuffle(10_000), None),
         (lambda urls: wds.WebDataset(urls, shardshuffle=100).shuffle(10_000, initial=10), None),
-        (lambda urls: wds.WebDataset(urls, window=12).shuffle(3), 12),
+        (lambda urls: wds.WebDataset(urls, order=12).shuffle(3), 12),
     ],
 )
 def test_shuffling_chooses_the_window(shards, make, window):
@@ -159,7 +158,7 @@ def test_golden_order(shards):
     golden = json.loads((Path(__file__).parent / "golden_planned.json").read_text())
     for name, first in golden.items():
         window, seed, epoch = json.loads(name)
-        dataset = wds.WebDataset(shards, seed=seed, **({"order": "random"} if window is None else {"window": window}))
+        dataset = wds.WebDataset(shards, seed=seed, order="random" if window is None else window)
         dataset.set_epoch(epoch)
         assert keys(dataset)[:1000] == first
 
@@ -190,7 +189,7 @@ def test_length_is_exact(shards):
 @pytest.mark.parametrize("last", ["pad", "drop"])
 @pytest.mark.parametrize(("ranks", "workers"), TOPOLOGIES)
 def test_every_rank_has_the_same_number_of_full_batches(few, ranks, workers, last):
-    make = lambda: batches(few, last=last)
+    make = lambda: batches(few, uneven=last)
     played = play(make, ranks, workers)
     assert all(each is not None for step in played for each in step)
     with world.pretend(World(0, ranks)):
@@ -212,8 +211,8 @@ def test_weights_sum_to_the_number_of_samples():
 
 def test_samples_are_marked_where_it_matters(few):
     assert all("__pad__" not in sample for sample in wds.WebDataset(few))
-    assert all(sample["__pad__"] is False for sample in wds.WebDataset(few, last="pad"))
-    assert all(sample["__pad__"] is False for sample in wds.WebDataset(few, last="pad", order="random"))
+    assert all(sample["__pad__"] is False for sample in wds.WebDataset(few, uneven="pad"))
+    assert all(sample["__pad__"] is False for sample in wds.WebDataset(few, uneven="pad", order="random"))
     with world.pretend(World(1, 2)):
         marks = [sample["__pad__"] for sample in wds.WebDataset(few)]
     assert marks == [False] * 15 + [True]
@@ -228,8 +227,8 @@ def test_seek_skip_and_where(shards, ranks):
     per_step = BATCH * ranks
     with world.pretend(World(0, ranks)):
         dataset = batches(shards)
-        assert [place.key for place in dataset.where(2)] == expected[2 * per_step : 3 * per_step]
-        place = dataset.where(0)[0]
+        assert [place.key for place in dataset.samples_of_step(2)] == expected[2 * per_step : 3 * per_step]
+        place = dataset.samples_of_step(0)[0]
         with open(place.url, "rb") as file:
             file.seek(place.extents[1].offset)
             assert file.read(place.extents[1].size).decode() == str(int(place.key))
@@ -245,7 +244,7 @@ def test_seek_skip_and_where(shards, ranks):
             with pytest.raises(SpecError, match="steps"):
                 dataset.skip(wrong)
         with pytest.raises(IndexError):
-            dataset.where(10_000)
+            dataset.samples_of_step(10_000)
         dataset.close()
     with pytest.raises(SpecError, match="index the shards"):
         wds.WebDataset(shards, index=False).seek(1)

@@ -126,8 +126,8 @@ def test_the_beginning_and_the_end_resume_too(shards):
     [
         lambda urls: wds.WebDataset(urls),
         lambda urls: wds.WebDataset(urls, order="random").decode().to_tuple("cls").batched(4),
-        lambda urls: wds.WebDataset(urls, window=2).select(_keep).batched(3, collation_fn=None),
-        lambda urls: wds.WebDataset(urls, window=2).select(_keep).repeat(2),
+        lambda urls: wds.WebDataset(urls, order=2).select(_keep).batched(3, collation_fn=None),
+        lambda urls: wds.WebDataset(urls, order=2).select(_keep).repeat(2),
         lambda urls: wds.WebDataset(urls).shuffle(5, buffer=True, initial=2).decode().listed(3),
         lambda urls: wds.WebDataset(urls, order="random").listed(4).unlisted().shuffle(6).to_tuple("__key__"),
         lambda urls: wds.WebDataset(urls, order="random").compose(list).map(_key),
@@ -158,7 +158,7 @@ def test_with_filters_nothing_is_repeated_or_lost(few, data):
     explicit = data.draw(st.booleans())
 
     def make():
-        dataset = wds.WebDataset(few, order="random", last="pad")
+        dataset = wds.WebDataset(few, order="random", uneven="pad")
         if explicit:
             dataset = dataset.select(lambda sample: int(sample["__key__"]) in kept)
         else:  # a function that drops cannot be told from one that does not, but by what it did
@@ -188,7 +188,9 @@ def test_ranks_that_dropped_nothing_are_merged_with_those_that_did(few):
     dropped = {order[2], order[7]}  # of rank 1: positions 2, 3, 6, 7, …
 
     def make():
-        dataset = wds.WebDataset(few, order="random", last="pad").map(lambda s: None if s["__key__"] in dropped else s)
+        dataset = wds.WebDataset(few, order="random", uneven="pad").map(
+            lambda s: None if s["__key__"] in dropped else s
+        )
         return dataset.to_tuple("__key__", "__pad__").batched(2, collation_fn=columns)
 
     played = play(make, 2, 1, steps=4)
@@ -203,7 +205,7 @@ def test_ranks_that_dropped_nothing_are_merged_with_those_that_did(few):
 
 def test_a_filtered_rank_resumes_its_own_checkpoint_and_no_other(few):
     def make():
-        dataset = wds.WebDataset(few, order="random", last="pad").select(_keep).to_tuple("__key__", "__pad__")
+        dataset = wds.WebDataset(few, order="random", uneven="pad").select(_keep).to_tuple("__key__", "__pad__")
         return dataset.batched(2, collation_fn=columns)
 
     played = play(make, 2, 2)

@@ -18,10 +18,10 @@ def connect(*workers, **options):
 PIPELINES = {
     "global shuffle": batches,
     "order of storage": lambda shards: batches(shards, order=None, shardshuffle=False),
-    "windows": lambda shards: batches(shards, order=None, window=2),
+    "windows": lambda shards: batches(shards, order=2),
     "quasi-random": lambda shards: batches(shards, order="quasi-random"),
-    "padded": lambda shards: batches(shards, last="pad"),
-    "last step dropped": lambda shards: batches(shards, last="drop"),
+    "padded": lambda shards: batches(shards, uneven="pad"),
+    "last step dropped": lambda shards: batches(shards, uneven="drop"),
     "full batches": lambda shards: wds.WebDataset(shards, order="random").map(picture).batched(4, partial=False),
     "samples": samples,
     "functions of batches": lambda shards: batches(shards).map(plain),
@@ -65,7 +65,7 @@ def test_a_checkpoint_of_any_step_fits_both(few, name):
 
 
 def test_a_checkpoint_resumes_on_other_numbers_of_ranks(few):
-    with Worker(batches(few, last="pad")) as worker:
+    with Worker(batches(few, uneven="pad")) as worker:
         first = connect(worker)
         items = iter(first)
         done = [plain(next(items)) for _ in range(3)]
@@ -81,8 +81,8 @@ def test_a_checkpoint_resumes_on_other_numbers_of_ranks(few):
                     parts.append(stream(dataset))
             return parts
 
-        assert rest(lambda: connect(worker)) == rest(lambda: batches(few, last="pad"))
-        assert done == stream(batches(few, last="pad"))[:3]
+        assert rest(lambda: connect(worker)) == rest(lambda: batches(few, uneven="pad"))
+        assert done == stream(batches(few, uneven="pad"))[:3]
 
 
 def test_samples_are_batched_here_as_there(few):

@@ -186,6 +186,6 @@ def test_a_source_of_shards_is_taken_as_it_is(source, ranks, workers, shards):
 
 def test_an_indexed_source_of_shards_is_taken_as_it_is(tmp_path):
     shard = make_shard(tmp_path / "a.tar", [{"__key__": str(n), "txt": "x"} for n in range(5)])
-    wds.index_shards([shard], store=True)
+    wds.index_shards([shard], store_index=True)
     with world.pretend(World(worker=1, workers=2)):
         assert len(list(wds.WebDataset(wds.SimpleShardList(shard)))) == 5

@@ -242,7 +242,7 @@ def _write(folder, name, data):
 
 def _described(folder, change):
     shard = _write(folder, "a.tar", among())
-    content = json.loads(write_description(index_shards([shard], store=False)))
+    content = json.loads(write_description(index_shards([shard], store_index=False)))
     change(content["shardlist"])
     return [_write(folder, "all.json", json.dumps(content).encode())]
 

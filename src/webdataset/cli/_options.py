@@ -51,6 +51,22 @@ def _all(*decorators: Decorator) -> Decorator:
     return decorate
 
 
+class Order(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer versions only
+    """What `WebDataset(order=...)` takes: a word, or how many shards are mixed at a time.
+
+    >>> Order().convert("8", None, None), Order().convert("random", None, None)
+    (8, 'random')
+    """
+
+    name = "order"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
+        """Numbers become ints; the dataset refuses other words."""
+        del param, ctx
+        text = str(value)
+        return int(text) if text.isdigit() else text
+
+
 COUNT = click.IntRange(min=1)
 
 inputs: Decorator = click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")

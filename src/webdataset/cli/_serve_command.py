@@ -26,8 +26,7 @@ from ._output import console, verb
 @click.option("-b", "--batch", type=_options.COUNT, help="Of shards: samples in a batch.")
 @click.option("--decode", help="Of shards: how images are decoded, such as rgb; '' decodes all but images.")
 @click.option("--fields", help="Of shards: what a sample is made of, such as 'jpg cls'.")
-@click.option("--order", type=click.Choice(["random", "quasi-random"]), help="Of shards: mix all samples.")
-@click.option("--window", type=_options.COUNT, help="Of shards: mix so many shards at a time.")
+@click.option("--order", type=_options.Order(), help="Of shards: random, quasi-random, or shards mixed at a time.")
 @_options.seed
 def command(pipeline: tuple[str, ...], *, new_keys: str | None, urls: tuple[str, ...], **options: Any) -> None:
     """Make the items of an indexed PIPELINE for trainers that connect with wds.connect.
@@ -65,7 +64,6 @@ def _pipeline(words: tuple[str, ...], options: dict[str, Any]) -> Any:
     function = load_function(words[0]) if len(words) == 1 else None
     if function is not None:
         return function
-    order = {name: options[name] for name in ("order", "window") if options[name] is not None}
     return partial(
         shard_pipeline,
         words,
@@ -74,7 +72,7 @@ def _pipeline(words: tuple[str, ...], options: dict[str, Any]) -> Any:
         fields=(options["fields"] or "").split(),
         seed=options["seed"],
         index=True,
-        **order,
+        order=options["order"],
     )
 
 

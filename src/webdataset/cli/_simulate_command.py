@@ -25,7 +25,7 @@ _MOST_READERS = 64
 @click.option("-r", "--ranks", type=_options.COUNT, default=1, show_default=True, help="How many ranks.")
 @click.option("-w", "--workers", type=_options.COUNT, default=1, show_default=True, help="Workers of each rank.")
 @click.option("-b", "--batch", type=_options.COUNT, default=32, show_default=True, help="Samples in a batch.")
-@click.option("--window", type=click.IntRange(0), help="Shards that are mixed at a time; all by default.")
+@click.option("--order", "window", type=click.IntRange(0), help="Shards that are mixed at a time; all by default.")
 @click.option("--buffer", type=_options.COUNT, default=1000, show_default=True, help="Shuffle buffer to compare with.")
 @_options.seed
 def command(inputs: tuple[str, ...], shards: int | None, samples: int, **given: Any) -> None:

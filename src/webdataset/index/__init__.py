@@ -7,7 +7,7 @@ which order samples are read, or ranks.
 * `_member_names`       which member belongs to which sample
 * `_shard_index` the index of one shard, checked for what no archive can be
 * `_build_index`       members → index: one shard, a shard while it is read, many shards in parallel
-* `_learn_index`       builds the index of a shard while its samples are read
+* `_store_index`       builds the index of a shard while its samples are read
 * `_header_walk`        the headers of a local archive of large files, from one to the next
 * `_split_columns`         many names of an index file at once: keys and fields
 * `_dali`        the text format of NVIDIA's `wds2idx`
@@ -29,29 +29,29 @@ from ._describe_dataset import index_shards
 from ._description import Description, ShardEntry, read_description, seen_from, write_description
 from ._fetch_ranges import Range, coalesce, open_bytes
 from ._indexed_shards import IndexedShards, LazySample, SampleLocation
-from ._learn_index import LearnIndexes, Lesson
 from ._location import dali_name, has_index, index_url, load_count, load_index, save_index
 from ._lookup import ShardReader
 from ._lru import RecentIndexes
 from ._member_names import sample_and_field
 from ._shard_index import Extent, Keys, ShardIndex
+from ._store_index import GrowingIndex, StoreIndexes
 from ._validate import check_end
 
 __all__ = [
     "Description",
     "Extent",
+    "GrowingIndex",
     "IndexBuilder",
     "IndexedShards",
     "Keys",
     "LazySample",
-    "LearnIndexes",
-    "Lesson",
     "Range",
     "RecentIndexes",
     "SampleLocation",
     "ShardEntry",
     "ShardIndex",
     "ShardReader",
+    "StoreIndexes",
     "build",
     "build_index",
     "build_indexes",

@@ -21,9 +21,14 @@ _PORTION = 1 << 20
 
 
 def index_shards(
-    urls: Sequence[str], *, place: str | None = None, workers: int = 4, store: bool = True, name: str | None = None
+    urls: Sequence[str],
+    *,
+    index: str | None = None,
+    workers: int = 4,
+    store_index: bool = True,
+    name: str | None = None,
 ) -> Description:
-    """Index shards in parallel, store each index next to its shard or in `place`, and describe the dataset.
+    """Index shards in parallel, store each index next to its shard or in `index`, and describe the dataset.
 
     >>> from webdataset import tar
     >>> with stores.open_write("memory://doc-describe/a.tar") as stream:
@@ -33,13 +38,13 @@ def index_shards(
 
     Args:
         urls: the shards' addresses.
-        place: a directory or bucket for the indexes of shards one does not own.
+        index: a directory or bucket for the indexes of shards one does not own.
         workers: how many shards are read at a time.
-        store: False only counts and checks.
+        store_index: False only counts and checks.
         name: the dataset's name, for the description.
     """
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        entries = list(pool.map(partial(_index_one, place=place, store=store), urls))
+        entries = list(pool.map(partial(_index_one, place=index, store=store_index), urls))
     return Description(entries, name=name)
 
 

@@ -21,11 +21,11 @@ from webdataset.redact import redacted
 
 from ._build_index import build_index
 from ._description import Description
-from ._learn_index import LearnIndexes
 from ._location import load_count, load_index
 from ._lookup import ShardReader
 from ._lru import RecentIndexes
 from ._shard_index import Extent, ShardIndex
+from ._store_index import StoreIndexes
 from ._validate import stale
 
 # How many readers of shards are kept.
@@ -64,7 +64,7 @@ class IndexedShards(Sequence[Any]):
             read once.
         transform: a function of a sample, such as a decoder.
         lazy: fetch a field when it is asked for, not before.
-        keep: store the indexes that had to be built, where they were looked for.
+        store_index: store the indexes that had to be built, where they were looked for.
         fetch: makes a local copy of a shard that is not a local file, and returns its path; without it parts of such
             shards are read where they are.
     """
@@ -77,12 +77,12 @@ class IndexedShards(Sequence[Any]):
         index: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         lazy: bool = False,
-        keep: bool = False,
+        store_index: bool = False,
         fetch: Callable[[str], str] | None = None,
     ) -> None:
         if isinstance(shards, str) or (transform is not None and not callable(transform)):
             raise SpecError("IndexedShards takes a list of addresses and a function", hint="expand the spec first")
-        self._shards = _Shards(shards, index, keep=keep, fetch=fetch)
+        self._shards = _Shards(shards, index, store_index=store_index, fetch=fetch)
         self._fields = None if fields is None else tuple(fields)
         self._transform = transform
         self._lazy = lazy
@@ -277,11 +277,11 @@ class _Shards:
         shards: Sequence[str] | Description,
         place: str | None,
         *,
-        keep: bool,
+        store_index: bool,
         fetch: Callable[[str], str] | None,
     ) -> None:
         self._place, self._fetch = place, fetch
-        self._learn = LearnIndexes(place) if keep else None
+        self._storing = StoreIndexes(place) if store_index else None
         self._indexes = RecentIndexes()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._lock = threading.Lock()
@@ -308,7 +308,7 @@ class _Shards:
             except KeyError:
                 continue
             finally:
-                self._keep(shard, index)  # which has grown by a table of its keys
+                self._remember(shard, index)  # which has grown by a table of its keys
         raise KeyError(key)
 
     def index(self, shard: int) -> ShardIndex:
@@ -320,7 +320,7 @@ class _Shards:
             counts = getattr(self, "counts", None)
             if counts is not None and len(index) != counts[shard]:
                 raise stale(f"the description counts {counts[shard]} samples, the index {len(index)}", url)
-            self._keep(shard, index)
+            self._remember(shard, index)
         return index
 
     def warn_about_missing(self, fields: Sequence[str]) -> None:
@@ -335,15 +335,15 @@ class _Shards:
                 stacklevel=4,
             )
 
-    def _keep(self, shard: int, index: ShardIndex) -> None:
+    def _remember(self, shard: int, index: ShardIndex) -> None:
         for gone in self._indexes.put(shard, index):
             with self._lock:
                 self._readers.pop(gone, None)  # it holds the index; closed with the last reference to it
 
     def _built(self, url: str) -> ShardIndex:
         index = build_index(url if self._fetch is None else self._fetch(url))
-        if self._learn is not None:
-            self._learn.keep(index, url)
+        if self._storing is not None:
+            self._storing.store(index, url)
         return index
 
     def reader(self, shard: int) -> ShardReader:

@@ -144,18 +144,20 @@ class WebLoader(DataPipeline, FluidInterface):
         self._start = replace(start, where=InStages((self._planned().cursor_without(steps, inner),)))
         self._run = None
 
-    def where(self, step: int, epoch: int | None = None) -> list[SampleLocation]:
+    def samples_of_step(self, step: int, epoch: int | None = None) -> list[SampleLocation]:
         """The samples of a step, rank by rank: shard, key and byte ranges of each; no data are read.
 
         Args:
             step: counts from 0 in the epoch; a step is one batch on every rank.
             epoch: by default the next one.
         """
-        return self._planned().where(step, epoch)
+        return self._planned().samples_of_step(step, epoch)
 
     def _planned(self) -> Plannable:
         if not isinstance(self.dataset, Plannable):
-            raise SpecError("seek, skip and where need an indexed dataset", hint="index the shards: index=True")
+            raise SpecError(
+                "seek, skip and samples_of_step need an indexed dataset", hint="index the shards: index=True"
+            )
         return self.dataset
 
     def state_dict(self) -> dict[str, Json]:

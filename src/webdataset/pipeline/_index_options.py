@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ import numpy as np
 
 from webdataset import shards, stores
 from webdataset.errors import FormatError, SpecError, StoreError
-from webdataset.index import Description, IndexedShards, LearnIndexes, has_index, index_url, read_description
+from webdataset.index import Description, IndexedShards, StoreIndexes, has_index, index_url, read_description
+
+_log = logging.getLogger(__name__)
 
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 _ORDERS = ("sequential", "random", "quasi-random")
@@ -44,44 +47,39 @@ class Wishes:
 
     index: bool | str | PathLike[str] | None = None
     fields: Sequence[str] | None = None
-    last: str | None = None
-    window: int | None = None
-    order: str | None = None
-    learn: bool | str | PathLike[str] | None = None
+    uneven: str | None = None
+    order: str | int | None = None
+    store_index: bool | str | PathLike[str] | None = None
     failed: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.index, (bool, str, PathLike, type(None))):
             raise SpecError(
-                f"index={self.index!r}", hint="a directory or URL of indexes, True (beside the shards) or False"
+                f"index={self.index!r}", hint="a directory or URL of indexes, True (next to the shards) or False"
             )
-        if not isinstance(self.learn, (bool, str, PathLike, type(None))):
+        if not isinstance(self.store_index, (bool, str, PathLike, type(None))):
             raise SpecError(
-                f"learn={self.learn!r}", hint="a directory or URL for indexes, True (beside the shards) or False"
+                f"store_index={self.store_index!r}",
+                hint="a directory or URL for indexes, True (next to the shards) or False",
             )
-        if self.last not in {None, "pad", "drop"}:
-            raise SpecError(f"last={self.last!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
+        if self.uneven not in {None, "pad", "drop"}:
+            raise SpecError(f"uneven={self.uneven!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
         if self.failed not in {None, "replace"}:
             raise SpecError(
                 f"failed={self.failed!r}",
                 hint='samples that fail or are filtered out are replaced ("replace"), or not (None)',
             )
-        if self.order not in {None, *_ORDERS}:
-            raise SpecError(f"order={self.order!r}", hint=f"one of {', '.join(_ORDERS)}")
-        check_fields(self.fields)
-        if self.window is not None and (
-            isinstance(self.window, bool) or not isinstance(self.window, int | float) or not self.window >= 0
-        ):
+        mixed = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order >= 0
+        if not mixed and self.order not in (None, *_ORDERS):
             raise SpecError(
-                f"window={self.window!r}", hint="how many shards are mixed at a time; order='random' mixes all"
+                f"order={self.order!r}", hint=f"{', '.join(_ORDERS)}, or how many shards are mixed at a time"
             )
-        if self.window is not None and self.order is not None:
-            raise SpecError("both window and order were given", hint="give one of them")
+        check_fields(self.fields)
 
     @property
     def insist(self) -> str | None:
         """What was asked for that needs an index."""
-        names = ("fields", "last", "window", "order", "failed")
+        names = ("fields", "uneven", "order", "failed")
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.index not in {None, False}:
             given["index"] = self.index
@@ -90,19 +88,19 @@ class Wishes:
     @property
     def place(self) -> str | None:
         """Where indexes lie; None is beside the shards."""
-        named = (fspath(wish) for wish in (self.index, self.learn) if isinstance(wish, (str, PathLike)))
+        named = (fspath(wish) for wish in (self.index, self.store_index) if isinstance(wish, (str, PathLike)))
         return next(named, None)
 
     @property
-    def learning(self) -> LearnIndexes | None:
-        """What keeps the indexes of shards that are streamed."""
-        return LearnIndexes(self.place) if self.learn not in {None, False} else None
+    def storing(self) -> StoreIndexes | None:
+        """What stores the indexes of shards that are streamed."""
+        return StoreIndexes(self.place) if self.store_index not in {None, False} else None
 
     def window_and_chunk(self, *, shuffled: bool) -> tuple[int | None, int | None]:
         """The order in numbers."""
-        if self.order is not None:
+        if isinstance(self.order, str):
             return {"sequential": (0, None), "random": (None, None), "quasi-random": (0, _CHUNK)}[self.order]
-        return (int(shuffled) if self.window is None else self.window), None
+        return (int(shuffled) if self.order is None else self.order), None
 
 
 def is_description(urls: Any) -> bool:
@@ -127,14 +125,17 @@ def indexed(urls: Any, wishes: Wishes, fetch: Callable[[str], str] | None = None
         described = _addresses(urls)
         if wishes.insist is None and not _are_ready(described, wishes.place):
             return None
-    keep = bool(wishes.index or wishes.learn)
+    stored = bool(wishes.index or wishes.store_index)
     try:
-        return IndexedShards(described, fields=wishes.fields, index=wishes.place, keep=keep, fetch=fetch)
+        found = IndexedShards(described, fields=wishes.fields, index=wishes.place, store_index=stored, fetch=fetch)
     except FormatError as error:
         if wishes.insist is not None:
             raise
         warnings.warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
         return None
+    # An index changes the order of the samples, so it must be seen that there is one.
+    _log.info("%d shards are read by their indexes: %d samples in one order for all ranks", len(found.urls), len(found))
+    return found
 
 
 def window_for(counts: Sequence[int], samples: int) -> int | None:

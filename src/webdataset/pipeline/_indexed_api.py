@@ -125,7 +125,7 @@ class Plannable(DataPipeline):
         remaining = state.remaining.without(steps.start * per_step, steps.stop * per_step)
         return replace(cursor, where=InPlan(PlanState(remaining)))
 
-    def where(self, step: int, epoch: int | None = None) -> list[SampleLocation]:
+    def samples_of_step(self, step: int, epoch: int | None = None) -> list[SampleLocation]:
         """The samples of a step, rank by rank: shard, key and byte ranges of each; no data are read.
 
         Args:
@@ -167,7 +167,7 @@ class Plannable(DataPipeline):
     def _planned_steps(self) -> ReadPlanned:
         if self.plan is None or not is_even_chain(self.pipeline):
             raise SpecError(
-                "seek, skip and where need an indexed dataset",
+                "seek, skip and samples_of_step need an indexed dataset",
                 hint="index the shards, and put only functions of one sample and one batched() after them",
             )
         return self.plan

@@ -44,7 +44,7 @@ class IndexedDataset(GoesToSpawned, offsets.IndexedShards):
             built are kept; True and None look beside the shards. A shard without an index is read once.
         transform: a function of a sample; `map` and `decode` add more.
         lazy: fetch a field when it is asked for, not before.
-        keep: store the indexes that had to be built, in `index` or beside the shards.
+        store_index: store the indexes that had to be built, in `index` or beside the shards.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class IndexedDataset(GoesToSpawned, offsets.IndexedShards):
         index: bool | str | os.PathLike[str] | None = None,
         transform: Callable[[Any], Any] | None = None,
         lazy: bool = False,
-        keep: bool = False,
+        store_index: bool = False,
     ) -> None:
         check_fields(fields)
         wishes = Wishes(index)
@@ -69,7 +69,7 @@ class IndexedDataset(GoesToSpawned, offsets.IndexedShards):
             index=wishes.place,
             transform=_InTurn(functions) if functions else None,
             lazy=lazy,
-            keep=keep or bool(index),
+            store_index=store_index or bool(index),
         )
 
     def decode(self, *handlers: Any, **options: Any) -> Self:

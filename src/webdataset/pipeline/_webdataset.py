@@ -78,14 +78,14 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             has it). With an index the order is one of all samples, the same for any number of ranks and workers, epochs
             have equal steps, `len` is known, and a checkpoint goes on anywhere (docs/explanation/order.md).
         fields: read only these fields (indexed).
-        last: how several ranks get equally many steps (indexed): "pad" fills the last one with samples marked
+        uneven: how several ranks get equally many steps (indexed): "pad" fills the last one with samples marked
             `__pad__`, "drop" leaves it out.
-        window: how many shards are mixed at a time (indexed); by default as `shardshuffle` and `.shuffle(n)` say.
-        learn: keep the index of every shard that is streamed to its end, True beside local shards, or in a directory or
-            URL; it costs no byte. Once all shards have one, they are read as if `index` had named that place.
+        order: which samples are mixed (indexed): "sequential", "random" (all), "quasi-random" (small runs of samples),
+            or how many shards at a time. By default as `shardshuffle` and `.shuffle(n)` say.
+        store_index: store the index of every shard that is streamed to its end, True next to local shards, or in a
+            directory or URL; no byte is read for it. Once all shards have one, it works as `index`.
         failed: "replace" puts another sample of the same batch, marked `__pad__`, in the place of one that a handler
             skips or a filter leaves out, so that all ranks have the same number of full batches (indexed).
-        order: "sequential", "random" (all samples) or "quasi-random" (small runs of samples) instead (indexed).
     """
 
     def __init__(
@@ -113,10 +113,9 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         read_ahead: int | None = None,
         index: bool | str | os.PathLike[str] | None = None,
         fields: Sequence[str] | None = None,
-        last: str | None = None,
-        window: int | None = None,
-        order: str | None = None,
-        learn: bool | str | os.PathLike[str] | None = None,
+        uneven: str | None = None,
+        order: str | int | None = None,
+        store_index: bool | str | os.PathLike[str] | None = None,
         failed: str | None = None,
         **older: Any,
     ) -> None:
@@ -138,7 +137,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
 
             opener = MemoryOpener(opener)
         shuffled = _wants_shuffle(shardshuffle)
-        wishes = Wishes(index, fields, last, window, order, learn, failed)
+        wishes = Wishes(index, fields, uneven, order, store_index, failed)
         hindrance = _hindrance(
             urls,
             resampled=resampled,
@@ -151,7 +150,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         found = _indexed(urls, wishes, hindrance, getattr(opener, "fetch", None))
         if found is not None:
             mixed, chunk = wishes.window_and_chunk(shuffled=shuffled)
-            plan = ReadPlanned(found, mixed, chunk, 1, last, fields, handler, strict, empty_check, opener, failed)
+            plan = ReadPlanned(found, mixed, chunk, 1, uneven, fields, handler, strict, empty_check, opener, failed)
             self.append(plan)
         else:
             source = shard_source(_plain(urls), resampled=resampled, seed=self.seed)
@@ -170,7 +169,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                     rename_files=rename_files,
                     strict=strict,
                     opener=opener,
-                    learn=wishes.learning,
+                    store_index=wishes.storing,
                 ),
                 CheckEmpty() if empty_check else None,
             )

@@ -22,7 +22,7 @@ from webdataset import config, stores
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source, url_from_json
 from webdataset.handlers import Handler, note_skipped, reraise_exception
-from webdataset.index import LearnIndexes, Lesson
+from webdataset.index import GrowingIndex, StoreIndexes
 from webdataset.names import split_name
 from webdataset.tar import Header, Run, read_runs
 
@@ -58,7 +58,7 @@ class ReadSamples(Source):
         allow_split: a key that comes back later in its shard starts another sample instead of being an error.
         opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle, and one
             that has `local_path(url)` returns the path of its copy of a shard.
-        learn: keep the index of every shard that is read from its beginning to its end without a failure.
+        store_index: stores the index of every shard that is read from its beginning to its end without a failure.
     """
 
     handler: Handler = reraise_exception
@@ -71,7 +71,7 @@ class ReadSamples(Source):
     concatenated: bool = True
     allow_split: bool = False
     opener: Opener = stores.open_read
-    learn: LearnIndexes | None = None
+    store_index: StoreIndexes | None = None
 
     def __post_init__(self) -> None:
         as_predicate(self.select_files)
@@ -146,14 +146,14 @@ class ReadSamples(Source):
         If one sample `alone` is read, a shard that cannot be read is an error whatever the handler returns, and what is
         before it is ignored. The handler still decides about members, as it did the first time.
         """
-        lesson = _IndexWhileReading(self.handler, None if alone else self._lesson(shard, start))
-        gatherer = self._gatherer(shard, 0 if alone else start, lesson.handler)
+        growing = _IndexWhileReading(self.handler, None if alone else self._growing_index(shard, start))
+        gatherer = self._gatherer(shard, 0 if alone else start, growing.handler)
         batch, failure = Gathered([], []), None
         try:
             with located(shard=shard["url"]), closing(self._open(shard, start)) as stream:
                 for run in read_runs(stream, start=start, **self._options(shard)):
                     try:
-                        lesson.feed(run)
+                        growing.feed(run)
                         gatherer.feed(run if run.restartable else _without_offsets(run), batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
                         failure = error
@@ -169,7 +169,7 @@ class ReadSamples(Source):
         if failure is not None:
             raise failure
         gatherer.finish(batch)
-        lesson.finish()
+        growing.finish()
         batch.skip(skip)
         if batch.samples:
             yield batch
@@ -195,15 +195,15 @@ class ReadSamples(Source):
         parameters = inspect.signature(self.opener).parameters.values()
         return any(p.name == "start" or p.kind is p.VAR_KEYWORD for p in parameters)
 
-    def _lesson(self, shard: ShardItem, start: int) -> Lesson | None:
+    def _growing_index(self, shard: ShardItem, start: int) -> GrowingIndex | None:
         """The index to build while this shard is read: if all of its members will be read, and by this reader.
 
         Of readers that share a shard the first one builds it.
         """
         everything = self.select_files is None and self.rename_files is None and self.strict and self.concatenated
-        if self.learn is None or start or not everything or shard.get("first"):
+        if self.store_index is None or start or not everything or shard.get("first"):
             return None
-        return self.learn.begin(shard["url"])
+        return self.store_index.begin(shard["url"])
 
     def _names_before(self, shard: ShardItem, end: int) -> Iterator[str]:
         """The names of the members that begin before `end`."""
@@ -264,21 +264,21 @@ def _ask(handler: Handler, error: Exception) -> None:
 class _IndexWhileReading:
     """The index of the shard that is being read; dropped as soon as the handler is called."""
 
-    def __init__(self, handler: Handler, lesson: Lesson | None) -> None:
-        self._lesson = lesson
+    def __init__(self, handler: Handler, growing: GrowingIndex | None) -> None:
+        self._growing = growing
         self._handler = handler
-        self.handler = handler if lesson is None else self._ask
+        self.handler = handler if growing is None else self._ask
 
     def feed(self, run: Run) -> None:
-        if self._lesson is not None:
-            self._lesson.add(run)
+        if self._growing is not None:
+            self._growing.add(run)
 
     def finish(self) -> None:
-        if self._lesson is not None:
-            self._lesson.keep()
+        if self._growing is not None:
+            self._growing.store()
 
     def _ask(self, error: Exception) -> bool | None:
-        self._lesson = None
+        self._growing = None
         return self._handler(error)
 
 

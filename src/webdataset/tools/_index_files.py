@@ -89,7 +89,7 @@ def create_index(
     entries: list[ShardEntry] = []
     for start in range(0, len(urls), workers):
         part = urls[start : start + workers]
-        entries += index_shards(part, place=place, workers=workers, store=dali).shards
+        entries += index_shards(part, index=place, workers=workers, store_index=dali).shards
         if advance is not None:
             advance(len(part))
     if description is not None:
@@ -118,7 +118,7 @@ def update_index(
             advance(1)
         if fresh is not None:
             return fresh, False
-        (made,) = index_shards([entry.url], place=place, workers=1).shards
+        (made,) = index_shards([entry.url], index=place, workers=1).shards
         return made._replace(dataset=entry.dataset, weight=entry.weight), True
 
     with ThreadPoolExecutor(max(1, workers)) as pool:

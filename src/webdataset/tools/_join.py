@@ -84,7 +84,7 @@ def _describe(
 
 
 def _described(urls: Sequence[str], output: str, options: Options) -> list[ShardEntry]:
-    found = index_shards(urls, store=options.index, workers=max(1, options.workers))
+    found = index_shards(urls, store_index=options.index, workers=max(1, options.workers))
     return [entry._replace(url=seen_from(output, entry.url)) for entry in found.shards]
 
 

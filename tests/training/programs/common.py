@@ -18,7 +18,7 @@ RANK = int(os.environ.get("RANK", 0))
 
 def dataset_of(**options):
     """Samples in tuples; padding has weight 0."""
-    options = {"seed": 3, "shardshuffle": True, "last": "pad"} | options
+    options = {"seed": 3, "shardshuffle": True, "uneven": "pad"} | options
     return wds.WebDataset(URLS, **options).decode().to_tuple("npy", "cls", "__pad__")
 
 

@@ -12,7 +12,7 @@ import webdataset as wds
 folder, phase, workers, library = sys.argv[1:]
 rank, batch, stop = int(os.environ.get("RANK", 0)), 4, 5
 urls = [str(path) for path in sorted(Path(folder).glob("train-*.tar"))]
-dataset = wds.WebDataset(urls, seed=3, shardshuffle=True, last="pad").decode().to_tuple("npy", "cls", "__pad__")
+dataset = wds.WebDataset(urls, seed=3, shardshuffle=True, uneven="pad").decode().to_tuple("npy", "cls", "__pad__")
 loader = wds.WebLoader(
     dataset.batched(batch), batch_size=None, num_workers=int(workers), workers="threads", collate_fn=lambda batch: batch
 )

@@ -21,7 +21,7 @@ def loop(settings):
     sys.path.insert(0, settings["programs"])
     from common import STOP, Model
 
-    dataset = wds.WebDataset(settings["urls"], seed=3, shardshuffle=True, last="pad").decode()
+    dataset = wds.WebDataset(settings["urls"], seed=3, shardshuffle=True, uneven="pad").decode()
     loader = wds.WebLoader(dataset.to_tuple("npy", "cls", "__pad__"), batch_size=settings["batch"], num_workers=0)
     model = Model()
     wrapped = prepare_model(model)

@@ -24,20 +24,20 @@ def keys(dataset):
 def test_the_first_time_streamed_the_next_time_planned(data, tmp_path, place):
     learn = {"beside": True, "elsewhere": tmp_path / "indexes", "bucket": "memory://learning/indexes"}[place]
     spec = f"{data}/{{0..2}}.tar"
-    first = wds.WebDataset(spec, learn=learn, shardshuffle=False)
+    first = wds.WebDataset(spec, store_index=learn, shardshuffle=False)
     assert first.plan is None
     streamed = keys(first)
-    second = wds.WebDataset(spec, learn=learn, shardshuffle=False)
+    second = wds.WebDataset(spec, store_index=learn, shardshuffle=False)
     assert second.plan is not None and len(second) == 15 and keys(second) == streamed
     second.plan.dataset.close()
 
 
 def test_half_an_epoch_teaches_the_shards_that_were_read(data):
-    dataset = wds.WebDataset(f"{data}/{{0..2}}.tar", learn=True, shardshuffle=False)
+    dataset = wds.WebDataset(f"{data}/{{0..2}}.tar", store_index=True, shardshuffle=False)
     assert len(keys(dataset.slice(6))) == 6
     dataset.close()
     assert sorted(path.name for path in data.glob("*.idx")) == ["0.idx"]
-    again = wds.WebDataset(f"{data}/{{0..2}}.tar", learn=True, shardshuffle=False)
+    again = wds.WebDataset(f"{data}/{{0..2}}.tar", store_index=True, shardshuffle=False)
     assert again.plan is None and len(keys(again)) == 15
     assert len(list(data.glob("*.idx"))) == 3
 
@@ -45,17 +45,17 @@ def test_half_an_epoch_teaches_the_shards_that_were_read(data):
 def test_remote_shards_are_read_once(data, tmp_path):
     with FaultServer() as server:
         urls = [server.add(path.name, path.read_bytes()) for path in sorted(data.glob("*.tar"))]
-        dataset = wds.WebDataset(urls, learn=tmp_path / "indexes", shardshuffle=False)
+        dataset = wds.WebDataset(urls, store_index=tmp_path / "indexes", shardshuffle=False)
         assert len(keys(dataset)) == 15
         assert [server.requests(path.name) for path in sorted(data.glob("*.tar"))] == [1, 1, 1]
-        assert wds.WebDataset(urls, learn=tmp_path / "indexes").plan is not None
+        assert wds.WebDataset(urls, store_index=tmp_path / "indexes").plan is not None
     from webdataset import stores
 
     stores.close_connections()
 
 
 def test_through_workers(data):
-    loader = wds.WebLoader(wds.WebDataset(f"{data}/{{0..2}}.tar", learn=True, shardshuffle=False), num_workers=2)
+    loader = wds.WebLoader(wds.WebDataset(f"{data}/{{0..2}}.tar", store_index=True, shardshuffle=False), num_workers=2)
     assert len(list(loader)) == 15
     assert len(list(data.glob("*.idx"))) == 3
 
@@ -71,5 +71,5 @@ def test_indexes_that_were_insisted_on_are_kept(data, tmp_path):
 
 
 def test_what_is_no_place(data):
-    with pytest.raises(SpecError, match="learn=3"):
-        wds.WebDataset(f"{data}/0.tar", learn=3)
+    with pytest.raises(SpecError, match="store_index=3"):
+        wds.WebDataset(f"{data}/0.tar", store_index=3)

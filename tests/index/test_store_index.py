@@ -12,7 +12,7 @@ from tests.index.archives import make, many
 from webdataset import stores
 from webdataset.flow import Pass
 from webdataset.handlers import ignore_and_continue
-from webdataset.index import LearnIndexes, _learn_index, build_index, index_url, write_dali
+from webdataset.index import StoreIndexes, _store_index, build_index, index_url, write_dali
 from webdataset.pipeline import DataPipeline
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList
@@ -21,9 +21,9 @@ from webdataset.testing import FaultServer
 
 @pytest.fixture(autouse=True)
 def nothing_refused():
-    _learn_index._refused.clear()
+    _store_index._refused.clear()
     yield
-    _learn_index._refused.clear()
+    _store_index._refused.clear()
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def shard(tmp_path):
 
 
 def read(path, **options):
-    return list(ReadSamples(learn=LearnIndexes(), **options)([{"url": str(path)}]))
+    return list(ReadSamples(store_index=StoreIndexes(), **options)([{"url": str(path)}]))
 
 
 def test_it_is_the_index_that_reading_on_purpose_gives(shard):
@@ -64,7 +64,7 @@ def test_not_one_byte_more_is_read(tmp_path):
     data = make(many(300))
     with FaultServer() as server:
         url = server.add("a.tar", data)
-        stage = ReadSamples(learn=LearnIndexes(str(tmp_path / "indexes")))
+        stage = ReadSamples(store_index=StoreIndexes(str(tmp_path / "indexes")))
         assert len(list(stage([{"url": url}]))) == 300
         assert server.sent("a.tar") == len(data) and server.requests("a.tar") == 1
         (kept,) = (tmp_path / "indexes").iterdir()
@@ -73,14 +73,14 @@ def test_not_one_byte_more_is_read(tmp_path):
 
 
 def test_half_a_reading_teaches_nothing(shard):
-    stream = ReadSamples(learn=LearnIndexes())([{"url": str(shard)}])
+    stream = ReadSamples(store_index=StoreIndexes())([{"url": str(shard)}])
     assert len(list(islice(stream, 899))) == 899
     stream.close()
     assert not shard.with_suffix(".idx").exists()
 
 
 def test_a_reading_that_went_on_from_the_middle_teaches_nothing(shard):
-    stage = ReadSamples(learn=LearnIndexes())
+    stage = ReadSamples(store_index=StoreIndexes())
     at = stage.start(Pass())
     stream = stage.run(iter([{"url": str(shard)}]), at)
     list(islice(stream, 500))
@@ -119,7 +119,7 @@ def test_a_reading_that_leaves_something_out_teaches_nothing(shard, options):
 def test_of_readers_that_share_a_shard_the_first_learns(shard):
     for first in (1, 0):
         item = {"url": str(shard), "first": first, "step": 2}
-        assert len(list(ReadSamples(learn=LearnIndexes())([item]))) == 450
+        assert len(list(ReadSamples(store_index=StoreIndexes())([item]))) == 450
         assert shard.with_suffix(".idx").exists() == (first == 0)
 
 
@@ -139,16 +139,16 @@ def test_a_place_that_cannot_be_written_is_said_once(tmp_path, caplog):
     for number in range(3):
         urls.append(str(tmp_path / f"{number}.tar"))
         (tmp_path / f"{number}.tar").write_bytes(make(many(3)))
-    stage = ReadSamples(learn=LearnIndexes(str(tmp_path / "file")))
+    stage = ReadSamples(store_index=StoreIndexes(str(tmp_path / "file")))
     with caplog.at_level(logging.WARNING):
         assert len(list(stage([{"url": url} for url in urls]))) == 9
     assert [record.getMessage()[:19] for record in caplog.records] == ["no indexes are kept"]
 
 
 def test_beside_a_command_or_a_remote_shard_there_is_no_place():
-    assert LearnIndexes().begin("pipe:cat a.tar") is None
-    assert LearnIndexes().begin("https://example.org/a.tar") is None
-    assert LearnIndexes("memory://learn/indexes").begin("pipe:cat a.tar") is not None
+    assert StoreIndexes().begin("pipe:cat a.tar") is None
+    assert StoreIndexes().begin("https://example.org/a.tar") is None
+    assert StoreIndexes("memory://learn/indexes").begin("pipe:cat a.tar") is not None
 
 
 def test_names_with_blanks_in_the_extension_have_no_index(tmp_path):
@@ -160,6 +160,6 @@ def test_names_with_blanks_in_the_extension_have_no_index(tmp_path):
 
 def test_in_a_pipeline_and_through_pickle(tmp_path, shard):
     place = str(tmp_path / "indexes")
-    pipeline = DataPipeline(SimpleShardList(str(shard)), ReadSamples(learn=LearnIndexes(place)))
+    pipeline = DataPipeline(SimpleShardList(str(shard)), ReadSamples(store_index=StoreIndexes(place)))
     assert len(list(pickle.loads(pickle.dumps(pipeline)))) == 900
     assert stores.stat(index_url(str(shard), place)).size

@@ -29,17 +29,17 @@ _refused: set[str] = set()
 
 
 @dataclass(frozen=True)
-class LearnIndexes:
+class StoreIndexes:
     """Stores the indexes of shards that are read to their end.
 
     >>> from webdataset import tar
-    >>> learn = LearnIndexes("memory://doc-learn/indexes")
-    >>> lesson = learn.begin("https://example.org/a.tar")
+    >>> indexes = StoreIndexes("memory://doc-store-index/indexes")
+    >>> growing = indexes.begin("https://example.org/a.tar")
     >>> for run in tar.read_runs(tar.encode_header("a.txt", 3) + b"abc" + tar.padding(3) + tar.END_OF_ARCHIVE):
-    ...     lesson.add(run)
-    >>> lesson.keep()
-    'memory://doc-learn/indexes/a-39bb47b8656c6c6d.idx'
-    >>> learn.begin("https://example.org/a.tar") is None
+    ...     growing.add(run)
+    >>> growing.store()
+    'memory://doc-store-index/indexes/a-39bb47b8656c6c6d.idx'
+    >>> indexes.begin("https://example.org/a.tar") is None
     True
 
     Args:
@@ -48,7 +48,7 @@ class LearnIndexes:
 
     place: str | None = None
 
-    def begin(self, url: str) -> Lesson | None:
+    def begin(self, url: str) -> GrowingIndex | None:
         """A builder for a shard that is being read; None if its index exists or cannot be stored."""
         try:
             where = index_url(url, self.place)
@@ -56,9 +56,9 @@ class LearnIndexes:
             return None  # an index cannot be stored next to a command
         if (self.place is None and stores.is_local(url) is None) or self._home(where) in _refused:
             return None
-        return None if _is_known(url, where) else Lesson(self, url)
+        return None if _is_known(url, where) else GrowingIndex(self, url)
 
-    def keep(self, index: ShardIndex, url: str) -> str | None:
+    def store(self, index: ShardIndex, url: str) -> str | None:
         """Store the index of a shard and say where; None if it cannot be stored, which is no failure."""
         try:
             return save_index(index, url, self.place)
@@ -80,11 +80,11 @@ class LearnIndexes:
         return where.rpartition("/")[0]
 
 
-class Lesson:
+class GrowingIndex:
     """The index of one shard that is being read."""
 
-    def __init__(self, learn: LearnIndexes, url: str) -> None:
-        self._learn, self._url = learn, url
+    def __init__(self, indexes: StoreIndexes, url: str) -> None:
+        self._indexes, self._url = indexes, url
         self._builder = IndexBuilder()
 
     def add(self, run: Run) -> None:
@@ -92,9 +92,9 @@ class Lesson:
         base = run.base
         self._builder.add_run(run.names, [base + start for start in run.starts], map(sub, run.stops, run.starts))
 
-    def keep(self) -> str | None:
+    def store(self) -> str | None:
         """The shard has been read to its end: store its index and say where; None if it cannot be stored."""
-        return self._learn.keep(self._builder.finish(), self._url)
+        return self._indexes.store(self._builder.finish(), self._url)
 
 
 def _is_known(url: str, where: str) -> bool:
