@@ -32,6 +32,9 @@ CHILDREN = {
         stream = stores.open_read("pipe:(echo $$; sleep 1000) | cat")
         print(stream.readline().decode(), stream.proc.pid, flush=True)
     """,
+    "a command that is run to its end": """
+        threading.Thread(target=lifetime.run_shell, args=("sleep 1000 & echo $! $$; wait",), daemon=True).start()
+    """,
     "a command that is written to": """
         stream = stores.open_write("pipe:cat > /dev/null; sleep 1000")
         print(stream.proc.pid, flush=True)

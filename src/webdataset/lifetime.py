@@ -3,6 +3,7 @@
 Three ways, for three kinds of children:
 
 * `Guard` kills the process group of a command: a small shell waits for the end of a pipe that only this process holds.
+  `run_shell` runs a command under one.
 * `Lifeline` is such a pipe for a Python program of ours, which calls `end_with_lifeline` first of all.
 * `end_with(parent)` is called first of all in a worker process of `multiprocessing`. Linux then kills the worker when
   its parent ends (`PR_SET_PDEATHSIG`); where that is not possible a thread watches the parent.
@@ -15,6 +16,7 @@ close their copies of it.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +24,7 @@ import threading
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 
@@ -78,6 +80,32 @@ class Guard:
         with suppress(OSError):  # somebody killed the guard: the command runs on without one
             self._shell.stdin.write(line.encode())
             self._shell.stdin.flush()
+
+
+def run_shell(command: str, *, timeout: float | None = None, **options: Any) -> int:
+    """Run a shell command to its end and return its status; with this process, or a timeout, all it started ends.
+
+    >>> run_shell("exit 3")
+    3
+
+    Args:
+        command: for bash, or sh where there is none.
+        timeout: seconds, after which `subprocess.TimeoutExpired` is raised.
+        options: more arguments for `subprocess.Popen`.
+    """
+    guard = Guard()
+    try:
+        shell = shutil.which("bash") or "/bin/sh"
+        process = subprocess.Popen([shell, "-c", command], process_group=0, **options)  # noqa: S603 - the user's own
+        guard.watch(process.pid)
+        try:
+            return process.wait(timeout)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    finally:
+        guard.release()
 
 
 class Lifeline:

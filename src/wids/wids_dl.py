@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ import filelock
 from webdataset import stores
 from webdataset.cache import download
 from webdataset.errors import CommandFailed, UnknownScheme
+from webdataset.lifetime import run_shell
 
 Handler = Callable[[str, str], object] | str
 
@@ -76,6 +76,6 @@ def _fetch(remote: str, local: str, handlers: Mapping[str, Handler] | None, *, v
 
 
 def _run(command: str) -> None:
-    status = subprocess.run(command, shell=True, check=False).returncode  # noqa: S602 - the user's own command
+    status = run_shell(command)
     if status:
         raise CommandFailed(f"the command {command!r} ended with status {status}")

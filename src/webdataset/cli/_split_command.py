@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
 import click
@@ -43,8 +42,9 @@ class PostCommand:
         import shlex
 
         from webdataset.errors import CommandFailed, Where
+        from webdataset.lifetime import run_shell
 
         text = self._text.replace("%s", shlex.quote(url))
-        status = subprocess.run(text, shell=True, check=False, stdout=2).returncode  # noqa: S602 - the user's own command
+        status = run_shell(text, stdout=2)
         if status:
             raise CommandFailed(f"{text!r} ended with status {status}", Where(shard=url), hint="the shard is kept")

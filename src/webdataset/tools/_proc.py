@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
+from webdataset.lifetime import run_shell
 
 from ._failures import check_policy, note_failure
 from ._file_tree import read_folder
@@ -197,22 +196,14 @@ def run_command(command: str, folder: Path, timeout: float | None = None) -> Non
     Traceback (most recent call last):
     webdataset.errors.CommandFailed: the command ended with status 3 – stage 'exit 3'
     """
-    shell = shutil.which("bash") or "/bin/sh"
-    process = subprocess.Popen(  # noqa: S603 - the user's own command
-        [shell, "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
-    )
     try:
-        status = process.wait(timeout)
+        status = run_shell(command, timeout=timeout, cwd=folder, stdin=subprocess.DEVNULL, stdout=2)
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(
             f"the command did not end in {timeout:g} seconds",
             Where(stage=f"{command!r}"),
             hint="allow more with --timeout",
         ) from error
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)  # with all that it started
-            process.wait()
     if status:
         raise CommandFailed(f"the command ended with status {status}", Where(stage=f"{command!r}"))
 
