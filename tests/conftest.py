@@ -1,10 +1,13 @@
-"""Every test must leave the process as it found it: descriptors, threads, children, shared memory."""
+"""Every test must leave the process as it found it: descriptors, threads, children, shared memory, temporary files."""
 
+import atexit
 import gc
 import multiprocessing.resource_tracker
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from itertools import count
@@ -21,6 +24,12 @@ hypothesis.settings.load_profile("project")
 # A runner in the background of a shell ignores Ctrl-C, and so would the programs that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# This process's temporary files, apart from those of others; pytest keeps its own where they were.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+_TEMPORARY = tempfile.mkdtemp(prefix="wds-", dir=os.environ["PYTEST_DEBUG_TEMPROOT"])
+os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY
+atexit.register(shutil.rmtree, _TEMPORARY, ignore_errors=True)
 
 # Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
 multiprocessing.resource_tracker.ensure_running()
@@ -49,12 +58,18 @@ def _shared_memory():
     return {name for name in os.listdir("/dev/shm") if here in name} if os.path.isdir("/dev/shm") else set()
 
 
+def _temporary_files():
+    """Directories of `multiprocessing`, torch, Dask and Ray live as long as the process."""
+    return {name for name in os.listdir(_TEMPORARY) if not name.startswith(("pymp-", "torch", "dask", "ray"))}
+
+
 def _observe():
     return {
         "descriptors": _descriptors(),
         "threads": {thread for thread in threading.enumerate() if thread.is_alive()},
         "children": set(psutil.Process().children(recursive=True)),
         "shared memory": _shared_memory(),
+        "temporary files": _temporary_files(),
     }
 
 

@@ -188,6 +188,25 @@ def test_an_executor_that_lost_a_worker_is_an_error(inputs, out):
     assert map_shards(upper, inputs, out, job="die_on_two").complete
 
 
+class BreaksAtTheThird(cf.ThreadPoolExecutor):
+    """A pool notices a lost worker when a task ends, or when the next one is submitted."""
+
+    submitted = 0
+
+    def submit(self, fn, /, *args, **kw):
+        self.submitted += 1
+        if self.submitted == 3:
+            raise cf.BrokenExecutor
+        return super().submit(fn, *args, **kw)
+
+
+def test_a_worker_that_is_missed_at_the_next_submission(inputs, out):
+    with BreaksAtTheThird(2) as pool, pytest.raises(StoreError, match="run again"):
+        map_shards(upper, inputs, out, executor=pool)
+    report = map_shards(upper, inputs, out)
+    assert report.complete and report.skipped == 2
+
+
 def test_names(inputs, out, tmp_path):
     map_shards(upper, inputs, f"{tmp_path}/a/{{stem}}-small.tar")
     assert Path(f"{tmp_path}/a/0-small.tar").exists()

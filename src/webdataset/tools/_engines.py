@@ -43,7 +43,10 @@ class Engine:
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Begin `fn(*args)` on a worker."""
-        return self._executor.submit(fn, *args)
+        try:
+            return self._executor.submit(fn, *args)
+        except cf.BrokenExecutor as error:  # a worker died a moment ago: the task is lost like those at work
+            return _failed(error)
 
     def restart(self) -> bool:
         """Go on after a worker was lost; False if that cannot be done here."""
@@ -61,11 +64,12 @@ class InThisProcess:
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> cf.Future[Any]:
         """`fn(*args)`, now."""
-        future: cf.Future[Any] = cf.Future()
         try:
-            future.set_result(fn(*args))
+            result = fn(*args)
         except Exception as error:
-            future.set_exception(error)
+            return _failed(error)
+        future: cf.Future[Any] = cf.Future()
+        future.set_result(result)
         return future
 
 
@@ -78,7 +82,7 @@ class LocalProcesses(Engine):
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Begin `fn(*args)` on a worker."""
-        return self._pool.submit(_run_or_stop, fn, *args)
+        return super().submit(_run_or_stop, fn, *args)
 
     def restart(self) -> bool:
         """Begin with new processes."""
@@ -94,6 +98,12 @@ class LocalProcesses(Engine):
     def close(self) -> None:
         """End the workers, after what they are doing."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _failed(error: BaseException) -> cf.Future[Any]:
+    future: cf.Future[Any] = cf.Future()
+    future.set_exception(error)
+    return future
 
 
 def _new_pool(workers: int) -> cf.ProcessPoolExecutor:
