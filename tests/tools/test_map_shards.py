@@ -204,7 +204,7 @@ def test_a_worker_that_is_missed_at_the_next_submission(inputs, out):
     with BreaksAtTheThird(2) as pool, pytest.raises(StoreError, match="run again"):
         map_shards(upper, inputs, out, executor=pool)
     report = map_shards(upper, inputs, out)
-    assert report.complete and report.skipped == 2
+    assert report.complete and report.done == 1  # the others were finished before the job stopped
 
 
 def test_names(inputs, out, tmp_path):
