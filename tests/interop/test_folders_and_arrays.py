@@ -52,7 +52,7 @@ def test_torchvision_agrees(tree):
 
 def test_folder_to_tar_and_back(tree, tmp_path):
     done = interop.convert(str(tree), str(tmp_path / "a.tar"), source_format="imagefolder")
-    assert done.samples == 5
+    assert done.samples_out == 5
     assert [sample["__key__"] for sample in tar_samples(tmp_path / "a.tar")] == [
         r["__key__"] for r in records_of(tree, "imagefolder")
     ]
