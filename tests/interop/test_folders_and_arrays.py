@@ -59,7 +59,7 @@ def test_folder_to_tar_and_back(tree, tmp_path):
     interop.convert(str(tmp_path / "a.tar"), str(tmp_path / "back"), target_format="imagefolder")
     again = records_of(tmp_path / "back", "imagefolder")
     assert same(again, records_of(tree, "imagefolder"))
-    assert sorted(os.listdir(tmp_path)) == ["a.tar", "back", "train"]
+    assert sorted(os.listdir(tmp_path)) == ["a.idx", "a.tar", "back", "train"]
 
 
 def test_files_with_one_stem_stay_two_samples(tree):
