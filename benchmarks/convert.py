@@ -39,7 +39,7 @@ import sys, time
 from webdataset import interop
 start = time.process_time()
 done = interop.convert(sys.argv[1], sys.argv[2], mapping=sys.argv[3])
-print(time.process_time() - start, done.samples)
+print(time.process_time() - start, done.samples_out)
 """
 
 LOOP = """

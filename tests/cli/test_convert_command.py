@@ -32,7 +32,7 @@ def test_the_mapping_that_is_printed_can_be_pasted_back(here):
     out = invoke("in-{0..2}.tfrecord", "a-%d.tar")
     text = re.search(r"--mapping '(.*)'", out.output)[1]
     assert text == "image/class/label:cls,image/encoded:jpg,name:name.txt"
-    assert "12 samples, 3 files written" in out.output
+    assert "3 shards written" in out.output
     out = invoke("in-{0..2}.tfrecord", "b-%d.tar", "--mapping", text, "-j", 2)
     assert "mapping" not in out.output
     for number in range(3):
@@ -41,12 +41,9 @@ def test_the_mapping_that_is_printed_can_be_pasted_back(here):
 
 def test_the_report_as_json(here):
     out = invoke("in-0.tfrecord", "a.tar", "-m", "image/encoded:jpg,image/class/label:cls", "-k", "name", "--json")
-    assert json.loads(out.output) == {
-        "samples": 4,
-        "files": ["a.tar"],
-        "skipped": [],
-        "mapping": "image/encoded:jpg,image/class/label:cls,name:__key__",
-    }
+    report = json.loads(out.output)
+    assert (report["samples_out"], report["outputs"], report["failed"]) == (4, ["a.tar"], [])
+    assert report["mapping"] == "image/encoded:jpg,image/class/label:cls,name:__key__"
     assert [sample["__key__"] for sample in tar_samples("a.tar")] == ["0/0", "0/1", "0/2", "0/3"]
 
 
@@ -57,13 +54,24 @@ def test_formats_can_be_named(here):
     assert "the format of 'odd' is not known" in invoke("odd", "b.tar", code=1).output
 
 
-def test_outputs_that_exist_are_refused_replaced_or_skipped(here):
+def test_the_same_command_goes_on_and_outputs_of_others_are_refused(here):
     arguments = ["in-{0..2}.tfrecord", "a-%d.tar", "-m", "name:txt"]
     invoke(*arguments)
-    assert "the output exists already – a-0.tar" in invoke(*arguments, code=1).output
     (here / "a-1.tar").unlink()
-    assert "4 samples, 1 files written, 2 files finished before" in invoke(*arguments, "--resume").output
+    out = invoke(*arguments).output
+    assert "4 samples, " in out
+    assert "1 shards written, 2 shards finished before" in out
     assert "12 samples" in invoke(*arguments, "--force").output
+    (here / "b-1.tar").write_bytes(b"precious")
+    out = invoke("in-{0..2}.tfrecord", "b-%d.tar", "-m", "name:txt", code=1).output
+    assert "the output exists already – b-1.tar" in out
+
+
+def test_a_file_that_cannot_be_read_is_reported(here):
+    (here / "in-1.tfrecord").write_bytes((here / "in-1.tfrecord").read_bytes()[:-1])
+    out = invoke("in-{0..2}.tfrecord", "a-%d.tar", "-m", "name:txt", "--errors", "skip", code=1).output
+    assert "failed: in-1.tfrecord: record 3" in out
+    assert "2 shards written" in out
 
 
 def test_a_bad_file_is_one_sentence_and_nothing_is_half_written(here):
@@ -77,4 +85,4 @@ def test_dry_run_and_limits(here):
     assert "image/encoded:jpg" in invoke("in-0.tfrecord", "a.tar", "--dry-run").output
     assert not (here / "a.tar").exists()
     out = invoke("in-0.tfrecord", "in-1.tfrecord", "a-%d.tar", "-n", 5, "-m", "name:txt")
-    assert "8 samples, 2 files written" in out.output
+    assert "2 shards written" in out.output

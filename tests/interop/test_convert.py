@@ -1,19 +1,26 @@
 """Converting: field mappings, keys, series of files, executors, resuming, memory."""
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
 import webdataset as wds
-from tests.interop.conftest import jpeg, records_of, same, tar_samples
+from tests.interop import converting
+from tests.interop.conftest import jpeg, tar_samples
+from tests.tools.datasets import digests, hidden
 from webdataset import interop
-from webdataset.interop import FieldMapping, Tar
+from webdataset.index import read_description
+from webdataset.interop import FieldMapping
+from webdataset.tools import Options
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -31,64 +38,176 @@ def outputs(tmp_path):
 
 def test_each_input_file_becomes_an_output_file(tfrecords, tmp_path):
     done = interop.convert(tfrecords, str(tmp_path / "out-%02d.tar"), key="name")
-    assert done.files == tuple(str(tmp_path / f"out-0{n}.tar") for n in range(3))
-    assert done.samples == 12
+    assert done.outputs == tuple(str(tmp_path / f"out-0{n}.tar") for n in range(3))
+    assert done.samples_out == 12
     assert str(done.mapping) == "image:jpg,label:cls,name:name.txt,name:__key__"
-    assert [sample["__key__"] for sample in tar_samples(done.files[1])] == ["1/0", "1/1", "1/2", "1/3"]
+    assert [sample["__key__"] for sample in tar_samples(done.outputs[1])] == ["1/0", "1/1", "1/2", "1/3"]
 
 
-@pytest.mark.parametrize("executor", [ThreadPoolExecutor, ProcessPoolExecutor])
-def test_the_result_does_not_depend_on_the_executor(tfrecords, tmp_path, executor):
-    import multiprocessing
-
-    options = {"mp_context": multiprocessing.get_context("spawn")} if executor is ProcessPoolExecutor else {}
-    interop.convert(tfrecords, str(tmp_path / "a-%d.tar"))
-    seen = []
-    with executor(2, **options) as pool:
-        done = interop.convert(tfrecords, str(tmp_path / "b-%d.tar"), executor=pool, progress=seen.append)
-    assert sum(written.samples for written in seen) == done.samples == 12
-    for number in range(3):
-        assert (tmp_path / f"a-{number}.tar").read_bytes() == (tmp_path / f"b-{number}.tar").read_bytes()
-
-
-def test_an_error_in_one_file_stops_the_others_and_leaves_no_half_file(tfrecords, tmp_path):
-    path = tmp_path / "in-1.tfrecord"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(wds.TruncatedShard, match="record 3: .*in-1.tfrecord"):
-        interop.convert(tfrecords, str(tmp_path / "out-%d.tar"))
-    assert outputs(tmp_path) == ["out-0.tar"]
-    with ThreadPoolExecutor(2) as pool, pytest.raises(wds.TruncatedShard):
-        interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), executor=pool)
-    assert "out-1.tar" not in outputs(tmp_path)
+def test_any_executor_gives_the_same_bytes_and_a_second_run_skips(tfrecords, tmp_path):
+    interop.convert(tfrecords, f"{tmp_path}/a/%d.tar", Options(description=f"{tmp_path}/a/all.json"))
+    expected = digests(tmp_path / "a")
+    assert len(expected) == 7  # three shards, their indexes, the description
+    with ThreadPoolExecutor(2) as threads:
+        for name, options in {"b": {"workers": 2}, "c": {"engine": threads}}.items():
+            seen = []
+            options |= {"description": f"{tmp_path}/{name}/all.json", "advance": seen.append}
+            done = interop.convert(tfrecords, f"{tmp_path}/{name}/%d.tar", Options(**options))
+            assert (done.done, done.samples_out, sum(seen)) == (3, 12, 3)
+            assert digests(tmp_path / name) == expected
+    done = interop.convert(tfrecords, f"{tmp_path}/b/%d.tar")
+    assert (done.done, done.skipped, len(done.outputs)) == (0, 3, 3)
 
 
-def test_a_conversion_is_resumed_file_by_file(tfrecords, tmp_path):
-    whole = interop.convert(tfrecords, str(tmp_path / "a-%d.tar"))
-    path = tmp_path / "in-1.tfrecord"
+def cut_one_byte(path):
     good = path.read_bytes()
     path.write_bytes(good[:-1])
-    with pytest.raises(wds.TruncatedShard):
-        interop.convert(tfrecords, str(tmp_path / "out-%d.tar"))
-    path.write_bytes(good)
-    done = interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), existing="skip")
-    assert done.skipped == (str(tmp_path / "out-0.tar"),)
-    assert done.samples == 8
-    for number, name in enumerate(whole.files):
-        assert Path(name).read_bytes() == (tmp_path / f"out-{number}.tar").read_bytes()
+    return good
+
+
+def test_an_error_in_one_file_stops_and_the_same_call_goes_on(tfrecords, tmp_path):
+    whole = interop.convert(tfrecords, f"{tmp_path}/a/%d.tar")
+    damaged = tmp_path / "in-1.tfrecord"
+    good = cut_one_byte(damaged)
+    for workers in (1, 2):
+        with pytest.raises(wds.TruncatedShard, match=r"record 3: .*in-1.tfrecord"):
+            interop.convert(tfrecords, f"{tmp_path}/out/%d.tar", Options(workers=workers))
+        assert not (tmp_path / "out/1.tar").exists()
+        assert hidden(tmp_path / "out") == []
+    damaged.write_bytes(good)
+    done = interop.convert(tfrecords, f"{tmp_path}/out/%d.tar")
+    assert done.done + done.skipped == 3
+    assert digests(tmp_path / "out") == digests(tmp_path / "a")
+    assert [Path(name).name for name in done.outputs] == [Path(name).name for name in whole.outputs]
+
+
+@pytest.mark.parametrize("errors", ["skip", "quarantine"])
+def test_a_file_that_cannot_be_read_is_left_out_and_named(tfrecords, tmp_path, errors):
+    damaged = tmp_path / "in-1.tfrecord"
+    good = cut_one_byte(damaged)
+    target, options = f"{tmp_path}/out/%d.tar", Options(errors=errors)
+    done = interop.convert(tfrecords, target, options)
+    assert [failure.item for failure in done.failed] == [str(damaged)]
+    assert (done.done, done.samples_out) == (2, 8)
+    damaged.write_bytes(good)
+    again = interop.convert(tfrecords, target, options)
+    assert again.done == (1 if errors == "skip" else 0)
+    assert interop.convert(tfrecords, target, Options(retry=True)).complete
+    cut_one_byte(damaged)
+    one = interop.convert(tfrecords, f"{tmp_path}/one.tar", options)
+    assert [failure.item for failure in one.failed] == [str(damaged)]
+    assert one.samples_out == 4 + 3 + 4  # what comes before the damage is kept
+
+
+def test_another_mapping_is_another_job(tfrecords, tmp_path):
+    interop.convert(tfrecords, f"{tmp_path}/out/%d.tar")
+    with pytest.raises(wds.SpecError, match="another job"):
+        interop.convert(tfrecords, f"{tmp_path}/out/%d.tar", mapping="name:txt")
+    interop.convert(tfrecords, f"{tmp_path}/out/%d.tar", Options(force=True), mapping="name:txt")
+    assert sorted(tar_samples(tmp_path / "out/0.tar")[0]) == ["__key__", "txt"]
+
+
+def test_a_changed_input_or_a_lost_output_is_converted_again(tfrecords, tmp_path):
+    interop.convert(tfrecords, f"{tmp_path}/out/%d.tar")
+    (tmp_path / "out/2.tar").unlink()
+    interop.write([{"image": jpeg(9), "name": "new.png", "label": 9}], str(tmp_path / "in-0.tfrecord"))
+    done = interop.convert(tfrecords, f"{tmp_path}/out/%d.tar")
+    assert (done.done, done.skipped) == (2, 1)
+    assert [sample["cls"] for sample in tar_samples(tmp_path / "out/0.tar")] == [b"9"]
+
+
+def test_a_file_without_records_gives_no_output_and_is_finished(tfrecords, tmp_path):
+    (tmp_path / "in-1.tfrecord").write_bytes(b"")
+    for done in (3, 0):
+        report = interop.convert(tfrecords, f"{tmp_path}/out/%d.tar", Options(description=f"{tmp_path}/out/all.json"))
+        assert (report.done, report.skipped) == (done, 3 - done)
+        assert [Path(name).name for name in report.outputs] == ["0.tar", "2.tar"]
+    assert read_description(f"{tmp_path}/out/all.json").counts == [4, 4]
+
+
+def test_what_exists_is_refused(tfrecords, tmp_path):
+    for target in ("out-%d.tar", "all.tar"):
+        precious = tmp_path / target.replace("%d", "2" if "%" in target else "")
+        precious.write_bytes(b"precious")
+        with pytest.raises(wds.SpecError, match="exists"):
+            interop.convert(tfrecords, str(tmp_path / target))
+        assert precious.read_bytes() == b"precious"
+        assert interop.convert(tfrecords, str(tmp_path / target), Options(force=True)).samples_out == 12
+
+
+def test_arguments(tfrecords, tmp_path):
+    for options, match in (
+        (Options(workers=2, count=5), "parallel"),
+        (Options(shards=3), "number of output files"),
+        (Options(errors="ignore"), "errors"),
+    ):
+        with pytest.raises(wds.SpecError, match=match):
+            interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), options)
+    with pytest.raises(wds.SpecError, match="tar shards"):
+        interop.convert(tfrecords, str(tmp_path / "out-%d.parquet"), Options(description="all.json"))
+    with pytest.raises(wds.SpecError, match="twice"):
+        interop.convert([str(tmp_path / "in-0.tfrecord")] * 2, str(tmp_path / "out-%d.tar"))
+    assert outputs(tmp_path) == []
+
+
+def run(folder, workers=1, engine="local", kill=0):
+    words = [str(folder), str(workers), engine, str(kill)]
+    command = [sys.executable, "-m", "tests.interop.converting", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, start_new_session=True)
+
+
+def check_killed_at(tmp_path, points, workers=1):
+    """Kill the driver at each of these changes of a file; whether one was after the last."""
+    converting.run(tmp_path)
+    expected = digests(tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")
+    for point in points:
+        killed = run(tmp_path, workers, kill=point).returncode == -signal.SIGKILL
+        assert expected.items() >= digests(tmp_path / "out").items(), "something half-written"
+        converting.run(tmp_path)
+        assert digests(tmp_path / "out") == expected
+        assert hidden(tmp_path / "out") == []
+        shutil.rmtree(tmp_path / "out")
+        if not killed:
+            return True
+    return False
+
+
+def test_the_driver_is_killed_and_the_same_call_goes_on(tfrecords, tmp_path):
+    check_killed_at(tmp_path, [9, 25])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_driver_is_killed_at_every_change_of_a_file(tfrecords, tmp_path, workers):
+    assert check_killed_at(tmp_path, range(1, 500), workers)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_engines_give_the_same_bytes(tfrecords, tmp_path, engine):
+    pytest.importorskip({"dask": "distributed", "ray": "ray"}[engine], reason=f"{engine} is not installed")
+    converting.run(tmp_path)
+    expected = digests(tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")
+    finished = run(tmp_path, workers=2, engine=engine)
+    assert finished.returncode == 0, finished.stderr
+    assert digests(tmp_path / "out") == expected
 
 
 def test_limits_make_files_of_that_size(tfrecords, tmp_path):
-    done = interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), maxcount=5)
-    assert [len(tar_samples(file)) for file in done.files] == [5, 5, 2]
-    keys = [sample["__key__"] for sample in tar_samples(*done.files)]
+    options = Options(count=5, index=False, description=f"{tmp_path}/all.json")
+    done = interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), options)
+    assert [len(tar_samples(file)) for file in done.outputs] == [5, 5, 2]
+    assert outputs(tmp_path) == ["all.json", "out-0.tar", "out-1.tar", "out-2.tar"]
+    assert read_description(f"{tmp_path}/all.json").counts == [5, 5, 2]
+    keys = [sample["__key__"] for sample in tar_samples(*done.outputs)]
     assert len(set(keys)) == 12
-    with pytest.raises(wds.SpecError, match="can go on where it was"):
-        interop.convert(tfrecords, str(tmp_path / "out-%d.tar"), maxcount=5, existing="skip")
 
 
 def test_one_target_takes_everything(tfrecords, tmp_path):
     done = interop.convert(tfrecords, str(tmp_path / "all.tar"))
-    assert done.files == (str(tmp_path / "all.tar"),)
+    assert done.outputs == (str(tmp_path / "all.tar"),)
     assert len(tar_samples(tmp_path / "all.tar")) == 12
 
 
@@ -98,7 +217,7 @@ def test_tar_goes_there_and_back(images, tmp_path, name):
     target = str(tmp_path / f"there.{name}")
     needs_key = "jpg,cls,txt,__key__:key" if name == "beton" else None
     there = interop.convert(images, target, target_format=kind(), mapping=needs_key)
-    assert there.samples == 6
+    assert there.samples_out == 6
     back = "jpg,cls,txt,key:__key__" if name == "beton" else "jpg,cls,txt,__key__"
     interop.convert(target, str(tmp_path / "back.tar"), source_format=kind(), mapping=back)
     assert tar_samples(tmp_path / "back.tar") == tar_samples(images)

@@ -52,14 +52,14 @@ def test_torchvision_agrees(tree):
 
 def test_folder_to_tar_and_back(tree, tmp_path):
     done = interop.convert(str(tree), str(tmp_path / "a.tar"), source_format="imagefolder")
-    assert done.samples == 5
+    assert done.samples_out == 5
     assert [sample["__key__"] for sample in tar_samples(tmp_path / "a.tar")] == [
         r["__key__"] for r in records_of(tree, "imagefolder")
     ]
     interop.convert(str(tmp_path / "a.tar"), str(tmp_path / "back"), target_format="imagefolder")
     again = records_of(tmp_path / "back", "imagefolder")
     assert same(again, records_of(tree, "imagefolder"))
-    assert sorted(os.listdir(tmp_path)) == ["a.tar", "back", "train"]
+    assert sorted(os.listdir(tmp_path)) == ["a.idx", "a.tar", "back", "train"]
 
 
 def test_files_with_one_stem_stay_two_samples(tree):

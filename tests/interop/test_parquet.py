@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 import webdataset as wds
 from tests.interop.conftest import jpeg, records_of, same, tar_samples
 from webdataset import interop
+from webdataset.tools import Options
 from webdataset.interop import Arrow, Parquet, Part
 from webdataset.world import World, pretend
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
+
+REPLACE = Options(force=True)
 
 COLUMNS = {
     "i": st.integers(-(2**63), 2**63 - 1),
@@ -53,8 +56,8 @@ def test_rows_come_back_bit_for_bit(rows, kind):
 def test_parquet_to_tar_and_back_loses_nothing(rows):
     rows = [row for row in rows if row] or [{"i": 1}]
     interop.write(rows, "memory://arrow/in.parquet", Parquet(row_group_size=1 << 20))
-    done = interop.convert("memory://arrow/in.parquet", "memory://arrow/mid.tar")
-    interop.convert("memory://arrow/mid.tar", "memory://arrow/out.parquet", mapping=done.mapping.inverted())
+    done = interop.convert("memory://arrow/in.parquet", "memory://arrow/mid.tar", REPLACE)
+    interop.convert("memory://arrow/mid.tar", "memory://arrow/out.parquet", REPLACE, mapping=done.mapping.inverted())
     before, after = records_of("memory://arrow/in.parquet", None), records_of("memory://arrow/out.parquet", None)
     plain = [{name: value for name, value in row.items() if value is not None} for row in after]
     for row in plain:

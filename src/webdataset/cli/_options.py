@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._output import console
+from ._output import as_jsonable, console
 
 if TYPE_CHECKING:
     from webdataset.tools import Report
@@ -159,17 +159,18 @@ def run_and_show(tool: Callable[..., Report], given: dict[str, Any], inputs: Any
     )
 
 
-def show_report(report: Report, *, dry_run: bool | None = False) -> None:
-    """Print what was written; the exit code is 1 if something failed."""
+def show_report(report: Report, *, dry_run: bool | None = False, **more: Any) -> None:
+    """Print what was written, as JSON with `more` beside it; the exit code is 1 if something failed."""
+    value = {**as_jsonable(report), **more}
     if dry_run:
-        console().result(report, "\n".join(["would write:", *report.outputs]))
+        console().result(value, "\n".join(["would write:", *report.outputs]))
         return
     words = [f"{report.samples_out:,} samples", f"{report.bytes_out:,} bytes", f"{report.done:,} shards written"]
     if report.samples_in not in {0, report.samples_out}:
         words.insert(0, f"{report.samples_in:,} samples read")
     if report.skipped:
         words.append(f"{report.skipped:,} shards finished before")
-    console().result(report, ", ".join(words))
+    console().result(value, ", ".join(words))
     for note in report.notes:
         console().say(f"note: {note}")
     for failure in report.failed:

@@ -11,7 +11,8 @@ runs (`pipeline`).
     _field_mapping      names of records → fields of samples      _guess_mapping      a mapping from the first records
     _sample_of_record   records → samples                         _read_records       a stage over files of any format
     _record_dataset     a pipeline over files of any format       _rolling_sink       one file or a series
-    _convert            from one format to another                _byte_ranges        bytes at any place of an object
+    _convert            from one format to another                _convert_files      the work on each file
+    _byte_ranges        bytes at any place of an object
     _tar_format         tar shards
     _tfrecord           TFRecord files, read                      _tfrecord_writer    and written
     _tfrecord_frames    the frames in them, with checksums        _crc32c             the checksum
@@ -33,7 +34,7 @@ from . import dali
 from ._beton import Beton
 from ._beton_fields import ImageOptions
 from ._cifar import Cifar
-from ._convert import Converted, Written, convert, suggest_mapping
+from ._convert import Converted, convert, suggest_mapping
 from ._field_mapping import FieldMapping, Pair
 from ._format_table import FORMATS, find_format
 from ._from_hugging_face import HuggingFaceDataset, ReadHuggingFace, from_hf
@@ -85,7 +86,6 @@ __all__ = [
     "Steps",
     "TFRecord",
     "Tar",
-    "Written",
     "ZipSamples",
     "convert",
     "dali",

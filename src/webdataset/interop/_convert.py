@@ -2,54 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import as_completed
-from dataclasses import dataclass
-from typing import Any, Protocol
+import dataclasses
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from webdataset import stores
-from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
+from webdataset.errors import SpecError
+from webdataset.index import Description, ShardEntry, seen_from, write_description
+from webdataset.tools import DEFAULTS, Failures, Options, Report, refuse_existing, run_tasks
+from webdataset.tools import exists as is_stored
 
-from ._field_mapping import KEY, FieldMapping
+from ._convert_files import Conversion, ConvertTask, stored_checksum, write_stream
+from ._field_mapping import FieldMapping
 from ._format_table import find_format
-from ._record_format import Format, Part, Schema
+from ._record_format import Format, Part
 from ._rolling_sink import RollingSink, is_series
-from ._sample_of_record import check_schema, counter_key, find_mapping, listed_parts, sample_of, schema_of
+from ._sample_of_record import find_mapping, listed_parts, schema_of
+from ._tar_format import Tar
 
-EXISTING = ("replace", "refuse", "skip")
-
-
-class Submits(Protocol):
-    """Anything with the `submit` of `concurrent.futures`."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
-        """Begin `fn(*args)` and return its future."""
-        ...
+_MOST_SAMPLES = 100_000
+_MOST_BYTES = 3e9
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What became of some input files."""
-
-    samples: int
-    files: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """What a conversion did.
+class Converted(Report):
+    """What a conversion did: the report of any verb that writes shards, and the mapping.
 
     Attributes:
-        samples: how many were written this time.
-        files: the files that were written, in order.
-        skipped: the files that were there already (`resume=True`).
         mapping: which field came from which; `str(mapping)` can be given to another conversion.
     """
 
-    samples: int
-    files: tuple[str, ...]
-    skipped: tuple[str, ...]
-    mapping: FieldMapping
+    mapping: FieldMapping = field(default_factory=lambda: FieldMapping(()))
 
 
 def suggest_mapping(
@@ -69,17 +54,13 @@ def suggest_mapping(
 
 def convert(
     source: Any,
-    target: str,
+    target: str | os.PathLike[str],
+    options: Options = DEFAULTS,
     *,
     source_format: Any = None,
     target_format: Any = None,
     mapping: Any = None,
     key: str | None = None,
-    maxcount: float | None = None,
-    maxsize: float | None = None,
-    executor: Submits | None = None,
-    existing: str = "replace",
-    progress: Callable[[Written], None] | None = None,
 ) -> Converted:
     """Convert a dataset from one format to another.
 
@@ -87,141 +68,103 @@ def convert(
     >>> write([{"label": 7}, {"label": 8}], "memory://docs/in.tfrecord")
     2
     >>> done = convert("memory://docs/in.tfrecord", "memory://docs/out-%03d.tar")
-    >>> done.samples, done.files, str(done.mapping)
+    >>> done.samples_out, done.outputs, str(done.mapping)
     (2, ('memory://docs/out-000.tar',), 'label:cls')
 
-    With `%06d` in the target, several input files become as many output files, by number, and `executor` converts them
-    side by side; the result does not depend on how many at once. With `maxcount` or `maxsize`, or with one input file,
-    samples go into files of that size, one after another. Without `%06d` there is one output file or directory.
+    With `%06d` in the target, several input files become as many output files, by number, `options.workers` at a time
+    or on another engine. The result does not depend on that. Finished files are noted down in a ledger, so that the
+    same call goes on where an earlier one was stopped or killed. An input file without records gives no output file.
 
-    A file appears under its name when it is complete. An error ends the conversion; files that are complete stay, and
-    `existing="skip"` goes on after them.
+    With `options.count` or `options.size`, or with one input file, samples go into files of that size, one after
+    another. Without `%06d` there is one output file or directory. Such a conversion begins again when it was stopped.
+
+    A file appears under its name when it is complete.
 
     Args:
         source: paths or URLs as `WebDataset` takes them, or the directory of a dataset.
         target: a path or URL, with `%06d` for a series of files.
+        options: how to write and run, as for every verb.
         source_format: the name of the format, or an object with options; None goes by the suffix.
         target_format: the same for the target.
         mapping: `"image/encoded:jpg,label:cls"`; None keeps all fields under names that are guessed from the first 100
             records. Fields that the mapping does not name are left out.
         key: the field of the records that becomes the key; by default their own `__key__`, else a counter.
-        maxcount: most samples in a file.
-        maxsize: a file is full when it has at least so many bytes.
-        executor: anything with the `submit` of `concurrent.futures`: local processes, Dask, Ray, …
-        existing: what to do with output files that are there already: "replace" them, "refuse" to begin, or "skip"
-            their input files (only where input files become output files by number).
-        progress: called after each input file.
     """
-    reader, writer = find_format(source_format, source), find_format(target_format, target)
-    if existing not in EXISTING:
-        raise SpecError(f"existing={existing!r} is not known", hint=f"take one of {', '.join(EXISTING)}")
-    if not writer.writes:
-        raise SpecError(f"{writer.name} cannot be written", hint="choose another format for the target")
+    name = os.fspath(target)
+    reader, writer = find_format(source_format, source), _writer(target_format, name, options)
     parts = listed_parts(reader, source)
     fields = find_mapping(reader, parts, mapping, key, by_extension=writer.by_extension)
-    job = _Job(reader, writer, target, fields, len(parts), schema_of(reader, parts[0]), parts[0].url)
-    by_number = is_series(target) and len(parts) > 1 and maxcount is None and maxsize is None and not writer.directory
-    if existing == "refuse":
-        _refuse_existing(target, len(parts) if by_number else 1, directory=writer.directory)
-    if by_number:
-        return _each(job, parts, executor, progress, resume=existing == "skip")
-    if existing == "skip":
+    conversion = Conversion(reader, writer, fields, len(parts), schema_of(reader, parts[0]), parts[0].url)
+    limited = options.count is not None or options.size is not None
+    if is_series(name) and len(parts) > 1 and not limited and not writer.directory:
+        report = _by_number(conversion, parts, name, options)
+    else:
+        report = _stream(conversion, parts, name, options)
+    return Converted(**{each.name: getattr(report, each.name) for each in dataclasses.fields(report)}, mapping=fields)
+
+
+def _writer(target_format: Any, target: str, options: Options) -> Format:
+    writer = find_format(target_format, target)
+    if not writer.writes:
+        raise SpecError(f"{writer.name} cannot be written", hint="choose another format for the target")
+    if options.shards is not None:
+        raise SpecError("the number of output files cannot be chosen", hint="limit their size: -n or -s")
+    if isinstance(writer, Tar):
+        return writer if isinstance(target_format, Tar) else dataclasses.replace(writer, index=options.index)
+    if options.description is not None:
+        raise SpecError(f"a description lists tar shards, not {writer.name}", hint="leave --description out")
+    return writer
+
+
+def _by_number(conversion: Conversion, parts: Sequence[Part], target: str, options: Options) -> Report:
+    """Input files → output files of the same number, in parallel, resumable."""
+    pairs = [(part.url, target % number) for number, part in enumerate(parts)]
+    numbers = {url: number for number, (url, _) in enumerate(pairs)}
+    if len(numbers) < len(pairs):
+        raise SpecError("the same input file is given twice", hint="give every file once")
+    if options.dry_run:
+        return Report(outputs=tuple(output for _, output in pairs))
+
+    def make_task(url: str, output: str) -> ConvertTask:
+        return ConvertTask(conversion, numbers[url], parts[numbers[url]], output)
+
+    job = f"convert {conversion.reader} {conversion.writer} {conversion.mapping}"
+    return run_tasks(pairs, make_task, options, job=job, pattern=target)
+
+
+def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options: Options) -> Report:
+    """All samples, one file after the other."""
+    if options.workers > 1 or options.engine not in {None, "local"}:
         raise SpecError(
-            "only a conversion from several input files to files by number can go on where it was",
-            hint="put %06d into the target and leave the limits out, or begin again",
+            "one stream of samples cannot be written in parallel",
+            hint="put %06d into the target, give several input files, and leave the limits out; or use -j 1",
         )
-    limits = {"maxcount": maxcount or 100000, "maxsize": maxsize or 3e9}
-    written = _write(job, target, list(enumerate(parts)), limits, progress)
-    return Converted(written.samples, written.files, (), fields)
+    first = target % 0 if is_series(target) else target
+    existing = f"{first.rstrip('/')}/index.json" if conversion.writer.directory else first
+    refuse_existing([first] if is_stored(existing) else [], force=options.force)
+    if options.dry_run:
+        return Report(outputs=(target,))
+    failures = Failures(options.errors)
+    sink = RollingSink(
+        conversion.writer, target, maxcount=options.count or _MOST_SAMPLES, maxsize=options.size or _MOST_BYTES
+    )
+    write_stream(conversion, parts, sink, handler=failures.handler, advance=options.advance)
+    if options.description is not None:
+        _describe(options.description, sink)
+    return Report(
+        samples_in=sink.total,
+        samples_out=sink.total,
+        bytes_out=sink.size,
+        done=len(sink.files),
+        failed=tuple(failures.found),
+        outputs=tuple(sink.files),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What every input file needs to know; it goes to worker processes."""
-
-    reader: Format
-    writer: Format
-    target: str
-    mapping: FieldMapping
-    parts: int
-    schema: Schema | None
-    first: str
-
-
-def _each(
-    job: _Job,
-    parts: list[Part],
-    executor: Submits | None,
-    progress: Callable[[Written], None] | None,
-    *,
-    resume: bool,
-) -> Converted:
-    """Input files → output files of the same number."""
-    numbered = list(enumerate(parts))
-    targets = [job.target % number for number, _ in numbered]
-    skipped = tuple(target for target in targets if resume and _exists(target))
-    todo = [item for item, target in zip(numbered, targets, strict=True) if target not in set(skipped)]
-    done = []
-    for written in _run(job, todo, executor):
-        done.append(written)
-        if progress is not None:
-            progress(written)
-    files = {file for written in done for file in written.files}  # an input file without records gives none
-    ordered = tuple(target for target in targets if target in files)
-    return Converted(sum(written.samples for written in done), ordered, skipped, job.mapping)
-
-
-def _run(job: _Job, todo: list[tuple[int, Part]], executor: Submits | None) -> Any:
-    if executor is None:
-        yield from (_write_one(job, *item) for item in todo)
-        return
-    futures = [executor.submit(_write_one, job, *item) for item in todo]
-    try:
-        yield from (future.result() for future in as_completed(futures))
-    finally:
-        for future in futures:
-            future.cancel()
-
-
-def _write_one(job: _Job, number: int, part: Part) -> Written:
-    return _write(job, job.target % number, [(number, part)], {}, None)
-
-
-def _write(
-    job: _Job,
-    target: str,
-    parts: list[tuple[int, Part]],
-    limits: dict[str, float],
-    progress: Callable[[Written], None] | None,
-) -> Written:
-    decode = job.reader.by_extension and not job.writer.by_extension
-    keyed = job.writer.by_extension or any(pair.field == KEY for pair in job.mapping.pairs)
-    with RollingSink(job.writer, target, **limits) as sink:
-        for index, part in parts:
-            before = sink.total
-            with job.reader.open(part) as file:
-                check_schema(file.schema, job.schema, part.url, job.first)
-                for number, record in enumerate(file.records()):
-                    key = counter_key(index, number, job.parts)
-                    sample = sample_of(job.mapping, record, key, job.reader, part.url, number, decode=decode)
-                    if not keyed:
-                        del sample[KEY]
-                    sink.write(sample)
-            if progress is not None:
-                progress(Written(sink.total - before, tuple(sink.files)))
-    return Written(sink.total, tuple(sink.files))
-
-
-def _refuse_existing(target: str, count: int, *, directory: bool) -> None:
-    names = [target % number for number in range(count)] if is_series(target) else [target]
-    for name in names:
-        if _exists(f"{name.rstrip('/')}/index.json" if directory else name):
-            raise StoreError("the output exists already", Where(shard=name), hint="replace it, or name another")
-
-
-def _exists(url: str) -> bool:
-    try:
-        stores.stat(url)
-    except ShardNotFound:
-        return False
-    return True
+def _describe(description: str, sink: RollingSink) -> None:
+    entries = []
+    for url, count in zip(sink.files, sink.counts, strict=True):
+        size, checksum = stored_checksum(url)
+        entries.append(ShardEntry(seen_from(description, url), count, size, checksum or None))
+    with stores.open_write(description) as stream:
+        stream.write(write_description(Description(entries)))

@@ -12,7 +12,7 @@ import numpy as np
 from webdataset.codecs import AUDIO_EXTENSIONS, IMAGE_EXTENSIONS, VIDEO_EXTENSIONS, decoders
 from webdataset.errors import SpecError
 
-from ._field_mapping import ADDED, INTEGERS, KEY, FieldMapping, Pair, extension_of
+from ._field_mapping import INTEGERS, KEY, FieldMapping, Pair, extension_of
 from ._record_format import Record
 from ._tf_example import Steps
 
@@ -49,12 +49,7 @@ def guess_mapping(records: Sequence[Record], *, by_extension: bool = True, repea
     values: dict[str, list[Any]] = {}
     for record in records:
         for name, value in record.items():
-            if name.startswith("__") and name not in {KEY, *ADDED}:
-                raise SpecError(
-                    f"the feature {name!r} has a name that samples keep for themselves",
-                    hint=f"map it to another name, such as mapping='{name}:{name.strip('_') or 'x'}.txt'",
-                )
-            if value is not None and name not in ADDED:
+            if value is not None:
                 values.setdefault(name, []).append(value)
     if not values:
         raise SpecError("there is no record to guess a mapping from", hint="give one with mapping=")

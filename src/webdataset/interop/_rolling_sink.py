@@ -51,7 +51,8 @@ class RollingSink:
         self._sink: RecordSink | None = None
         self._count = self._size = 0
         self.files: list[str] = []
-        self.total = 0
+        self.counts: list[int] = []  # samples of each of these files
+        self.total = self.size = 0
 
     def write(self, sample: Record) -> None:
         """Write one sample."""
@@ -59,7 +60,9 @@ class RollingSink:
             self._finish()
         if self._sink is None:
             self._sink = self._begin()
-        self._size += self._sink.write(sample)
+        size = self._sink.write(sample)
+        self._size += size
+        self.size += size
         self._count += 1
         self.total += 1
 
@@ -96,6 +99,7 @@ class RollingSink:
             self.abort()
             raise
         self._sink = None
+        self.counts.append(self._count)
         self.files.append(self._target % len(self.files) if self._rolls else self._target)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from webdataset.errors import FormatError, SpecError, Where, add_where
 
-from ._field_mapping import FieldMapping
+from ._field_mapping import ADDED, FieldMapping
 from ._guess_mapping import guess_mapping
 from ._record_format import Format, Part, Record, Schema
 
@@ -34,8 +34,11 @@ def find_mapping(kind: Format, parts: list[Part], mapping: Any, key: str | None,
     """The mapping that was asked for, or a guess from the first records."""
     if mapping is None:
         with kind.open(parts[0]) as file, closing(file.records()) as records:  # type: ignore[type-var]  # generators
+            first = _first(records)
+            if kind.by_extension:  # samples that a reader of shards has added names to
+                first = [{name: value for name, value in record.items() if name not in ADDED} for record in first]
             guess = guess_mapping(
-                _first(records),
+                first,
                 by_extension=by_extension and not kind.by_extension,
                 repeated=kind.repeated,
             )

@@ -27,8 +27,8 @@ from ._upload import Upload, point_nowhere
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-# Tar headers are small and many; one system call per megabyte is enough.
-_WRITE_BUFFER = 1 << 20
+# Tar headers are small and many. What is larger than this is written without a copy in the buffer.
+_WRITE_BUFFER = 1 << 16
 
 
 class LocalStore(Store):

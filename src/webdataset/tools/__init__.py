@@ -37,6 +37,7 @@ What they share:
     _index_difference  how an index differs from its shard
     _key_table       keys of any number of samples, compared with little memory
     _repair_plan     what becomes of each member of a damaged shard
+    _verb_options    how a verb writes and runs
     _transform       shards through stages, as one stream or shard by shard
     _read_inputs     input addresses → a stream of samples
     _target          what `-o` means, and which outputs exist
@@ -54,6 +55,7 @@ What datasets are made of:
     _manifest        tables with one sample per row
     _file_tree       folders and archives of files
 Parallel work:
+    _run_tasks       the tasks of a job, on any engine, resumable
     _shard_task      the work on one shard, on any worker
     _ledger          which shards of a job are finished
     _engines         this process, local processes, Dask, Ray, any executor
@@ -88,17 +90,23 @@ from ._rename_fields import rename
 from ._repair import Repair, repair, repair_shard
 from ._repair_plan import Action, Deed
 from ._report import Failure, Report
+from ._run_tasks import run_tasks
 from ._select_samples import select
 from ._shard_report import CheckOptions, ShardReport
+from ._shard_task import NO_OUTPUT, ShardResult, size_of
 from ._shares import Shares, parse_shares
 from ._show_samples import ShownField, ShownSample, show_samples
 from ._simulate import ReaderShare, Simulation, simulate
 from ._sort import shuffle, sort
 from ._split import split
-from ._transform import Options
+from ._target import exists, refuse_existing
+from ._transform import Failures
+from ._verb_options import DEFAULTS, Options
 
 __all__ = [
+    "DEFAULTS",
     "FORMATS",
+    "NO_OUTPUT",
     "PICTURES",
     "RULES",
     "Action",
@@ -114,6 +122,7 @@ __all__ = [
     "Distribution",
     "Expression",
     "Failure",
+    "Failures",
     "Finding",
     "Got",
     "IndexInfo",
@@ -131,6 +140,7 @@ __all__ = [
     "Report",
     "Severity",
     "ShardReport",
+    "ShardResult",
     "Shares",
     "ShownField",
     "ShownSample",
@@ -146,6 +156,7 @@ __all__ = [
     "dataset_stats",
     "diff",
     "doctor",
+    "exists",
     "expand_inputs",
     "field_rows",
     "find_samples",
@@ -169,13 +180,16 @@ __all__ = [
     "read_mix_sources",
     "read_samples",
     "recode",
+    "refuse_existing",
     "rename",
     "repair",
     "repair_shard",
+    "run_tasks",
     "select",
     "show_samples",
     "shuffle",
     "simulate",
+    "size_of",
     "sort",
     "split",
     "update_index",

@@ -14,7 +14,8 @@ from webdataset.stages import shuffle as shuffle_stage
 from ._field_choice import FieldChoice
 from ._read_inputs import Inputs, Sample
 from ._report import Report
-from ._transform import DEFAULTS, Options, transform
+from ._transform import transform
+from ._verb_options import DEFAULTS, Options
 
 
 @dataclass(frozen=True)

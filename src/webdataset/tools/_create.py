@@ -24,7 +24,7 @@ from ._read_inputs import Sample
 from ._recipe import read_recipe
 from ._report import Failure, Report
 from ._target import OneArchive, PerShard, Series, existing_outputs, make_folder, parse_target, refuse_existing
-from ._transform import DEFAULTS, Options
+from ._verb_options import DEFAULTS, Options
 from ._write_samples import Writing, description_of, write_samples
 
 FORMATS = ("recipe", "tsv", "csv", "jsonl", "parquet", "tree", "imagefolder", "zip", "tar")

@@ -14,7 +14,8 @@ from webdataset.plan import JOIN, join_stages
 from ._read_inputs import Inputs, expand_inputs
 from ._report import Report
 from ._target import exists, make_folder, refuse_existing
-from ._transform import DEFAULTS, Options, transform
+from ._transform import transform
+from ._verb_options import DEFAULTS, Options
 
 
 def join(

@@ -19,7 +19,7 @@ from ._cat import Rekey
 from ._read_inputs import CountStage, Sample, expand_inputs
 from ._report import Report
 from ._target import OneArchive, PerShard, existing_outputs, parse_target, refuse_existing
-from ._transform import DEFAULTS, Options
+from ._verb_options import DEFAULTS, Options
 from ._write_samples import Writing, write_samples
 
 _EXHAUSTED = {"first": "stop", "all": "drop", "never": "repeat"}

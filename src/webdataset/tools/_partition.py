@@ -17,7 +17,8 @@ from ._read_inputs import CountStage, Inputs, Sample, expand_inputs, read_list, 
 from ._report import Report
 from ._shares import Shares
 from ._target import Series, make_folder, parse_target, refuse_existing, series_members
-from ._transform import DEFAULTS, Failures, Options
+from ._transform import Failures
+from ._verb_options import DEFAULTS, Options
 from ._write_samples import DEFAULT_COUNT, DEFAULT_SIZE, description_of
 
 Route = Callable[[Sample], str | None]

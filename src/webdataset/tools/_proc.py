@@ -22,7 +22,8 @@ from ._file_tree import read_folder
 from ._read_inputs import Inputs, Sample
 from ._report import Report
 from ._target import PerShard, parse_target
-from ._transform import DEFAULTS, Options, transform
+from ._transform import transform
+from ._verb_options import DEFAULTS, Options
 
 _BASE = "sample"
 _KEY = f"{_BASE}.__key__"

@@ -14,7 +14,8 @@ from webdataset.errors import DecodingError, MissingDependency, SpecError, WebDa
 from ._failures import check_policy, note_failure
 from ._read_inputs import Inputs, Sample
 from ._report import Report
-from ._transform import DEFAULTS, Options, transform
+from ._transform import transform
+from ._verb_options import DEFAULTS, Options
 
 RAW = "ppm"  # pixels after a header of a few bytes: the fastest image to read
 _LOSSY = {"jpg", "jpeg", "webp", "avif"}

@@ -13,7 +13,8 @@ from webdataset.flow import Stage
 from ._cat import Rekey
 from ._read_inputs import Inputs, Sample
 from ._report import Report
-from ._transform import DEFAULTS, Options, transform
+from ._transform import transform
+from ._verb_options import DEFAULTS, Options
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from ._expression import Expression
 from ._read_inputs import Inputs, Sample, read_list
 from ._report import Failure, Report
 from ._shares import Shares
-from ._transform import DEFAULTS, Options, transform
+from ._transform import transform
+from ._verb_options import DEFAULTS, Options
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from ._failures import collect_failures
 from ._read_inputs import CountStage, read_samples
 from ._target import make_folder
 
+NO_OUTPUT = -1  # the size of an output that was not written, because its input has no samples
+
 
 class ShardResult(NamedTuple):
     """What became of one shard: a line of the ledger."""

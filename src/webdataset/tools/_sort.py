@@ -14,7 +14,8 @@ from ._expression import Expression
 from ._external_sort import external_sort
 from ._read_inputs import Inputs, Sample
 from ._report import Report
-from ._transform import DEFAULTS, Options, transform
+from ._transform import transform
+from ._verb_options import DEFAULTS, Options
 
 MEMORY = 512_000_000
 

@@ -9,7 +9,8 @@ from webdataset.errors import SpecError
 from ._read_inputs import Inputs
 from ._report import Report
 from ._target import Series, parse_target
-from ._transform import DEFAULTS, Options, transform
+from ._transform import transform
+from ._verb_options import DEFAULTS, Options
 
 
 def split(inputs: Inputs, output: str | os.PathLike[str], options: Options = DEFAULTS) -> Report:

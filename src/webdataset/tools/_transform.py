@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from webdataset.errors import SpecError, WebDatasetError
 from webdataset.flow import Stage
@@ -13,58 +12,13 @@ from webdataset.handlers import Handler, reraise_exception
 
 from ._count_samples import shard_counts
 from ._failures import collect_failures
-from ._map_shards import ERRORS, map_shards
 from ._read_inputs import CountStage, Inputs, expand_inputs, read_samples
 from ._report import Failure, Report
+from ._run_tasks import ERRORS, run_tasks
+from ._shard_task import ShardTask
 from ._target import OneArchive, PerShard, Series, existing_outputs, parse_target, refuse_existing
+from ._verb_options import DEFAULTS, Options
 from ._write_samples import Writing, write_samples
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a verb that changes shards writes and runs.
-
-    >>> Options(count=1000).index
-    True
-
-    Attributes:
-        count: most samples in a shard of a numbered series.
-        size: a shard of a series is full when its fields have at least so many bytes.
-        shards: the number of shards of a series, with equally many samples each.
-        index: store an index beside each shard.
-        description: where the description of all shards goes.
-        force: replace outputs that exist.
-        dry_run: report what would be done, write nothing.
-        seed: seed of everything random.
-        workers: worker processes, for outputs that are named after inputs.
-        engine: "local", "dask", "ray", or an executor.
-        address: of a running Dask or Ray cluster.
-        errors: "stop", "skip" or "quarantine": see `map_shards`; "skip" in a stream leaves out what cannot be read.
-        retry: try quarantined shards again.
-        ledger: where finished shards are noted down.
-        post: called with the address of each shard of a series after it is published.
-        advance: called with the number of samples, or of shards, since the last call.
-    """
-
-    count: int | None = None
-    size: float | None = None
-    shards: int | None = None
-    index: bool = True
-    description: str | None = None
-    force: bool = False
-    dry_run: bool = False
-    seed: int = 0
-    workers: int = 1
-    engine: Any = "local"
-    address: str | None = None
-    errors: str = "stop"
-    retry: bool = False
-    ledger: str | None = None
-    post: Callable[[str], Any] | None = None
-    advance: Callable[[int], None] | None = None
-
-
-DEFAULTS = Options()
 
 
 def transform(
@@ -145,20 +99,10 @@ def _shard_by_shard(
         )
     if options.dry_run:
         return Report(outputs=tuple(target.names(urls)))
-    return map_shards(
-        stages,
-        list(urls),
-        target.template,
-        executor=options.engine,
-        workers=options.workers,
-        address=options.address,
-        errors=options.errors,
-        retry=options.retry,
-        force=options.force,
-        ledger=options.ledger,
+    return run_tasks(
+        list(zip(urls, target.names(urls), strict=True)),
+        lambda url, name: ShardTask(stages, url, name, options.index, options.seed),
+        options,
         job=job,
-        index=options.index,
-        description=options.description,
-        seed=options.seed,
-        advance=options.advance,
+        pattern=target.template,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError, StoreError, Where
@@ -19,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 # Small blocks are gathered into writes of this size: one call into the stream instead of several per sample.
 _GATHER = 256 * 1024
+
+# Joining copies, so blocks from this size on are written as they are.
+_LARGE = 64 * 1024
 
 
 class Sink:
@@ -124,11 +128,10 @@ class Sink:
             self.stream.flush()
 
     def _drain(self) -> None:
-        # Joining copies, so large samples are written block by block.
-        parts = self._blocks if self._gathered > 16 * _GATHER else [b"".join(self._blocks)]
-        self._blocks, self._gathered = [], 0
-        for part in parts:
-            self._put(part if self._compressor is None else self._compressor.compress(part))
+        blocks, self._blocks, self._gathered = self._blocks, [], 0
+        for is_large, run in groupby(blocks, _is_large):
+            for part in run if is_large else [b"".join(run)]:
+                self._put(part if self._compressor is None else self._compressor.compress(part))
 
     def _put(self, data: bytes) -> None:
         if self.watch is not None:
@@ -144,3 +147,7 @@ class Sink:
                     hint="check the limits of the target",
                 )
             data = data[written:]  # raw streams may write less than they are given
+
+
+def _is_large(block: bytes) -> bool:
+    return len(block) >= _LARGE

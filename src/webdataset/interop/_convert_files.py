@@ -1,0 +1,126 @@
+"""The work of a conversion: input files → one output file, or a series."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from webdataset import stores
+from webdataset.handlers import Handler, reraise_exception
+from webdataset.tools import NO_OUTPUT, ShardResult, size_of
+
+from ._field_mapping import KEY, FieldMapping
+from ._record_format import Format, Part, Record, Schema
+from ._rolling_sink import RollingSink
+from ._sample_of_record import check_schema, counter_key, sample_of
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What every input file needs to know; it goes to worker processes.
+
+    Attributes:
+        reader: the format of the input files.
+        writer: the format of the output files.
+        mapping: which field comes from which.
+        parts: the number of input files, for the keys of records without one.
+        schema: the fields of the first input file, where it states them: the others must have the same.
+        first: the address of the first input file.
+    """
+
+    reader: Format
+    writer: Format
+    mapping: FieldMapping
+    parts: int
+    schema: Schema | None
+    first: str
+
+    def samples(self, number: int, part: Part) -> Iterator[Record]:
+        """The samples of the input file with this number."""
+        decode = self.reader.by_extension and not self.writer.by_extension
+        keyed = self.writer.by_extension or any(pair.field == KEY for pair in self.mapping.pairs)
+        with self.reader.open(part) as file:
+            check_schema(file.schema, self.schema, part.url, self.first)
+            for row, record in enumerate(file.records()):
+                key = counter_key(number, row, self.parts)
+                sample = sample_of(self.mapping, record, key, self.reader, part.url, row, decode=decode)
+                if not keyed:
+                    del sample[KEY]
+                yield sample
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertTask:
+    """One input file, one output file; an input without records gives none."""
+
+    conversion: Conversion
+    number: int
+    part: Part
+    output: str
+
+    @property
+    def input(self) -> str:
+        """The address of the input file."""
+        return self.part.url
+
+    def run(self) -> ShardResult:
+        """Do it. The output appears when it is complete, or not at all."""
+        size = size_of(self.input)  # before it is read: a file that is replaced meanwhile will be done again
+        with RollingSink(self.conversion.writer, self.output) as sink:
+            for sample in self.conversion.samples(self.number, self.part):
+                sink.write(sample)
+        filesize, checksum = stored_checksum(self.output) if sink.total else (NO_OUTPUT, "")
+        return ShardResult(self.input, self.output, sink.total, sink.total, sink.size, filesize, checksum, size)
+
+
+def write_stream(
+    conversion: Conversion,
+    parts: Sequence[Part],
+    sink: RollingSink,
+    *,
+    handler: Handler = reraise_exception,
+    advance: Callable[[int], None] | None = None,
+) -> None:
+    """Write the samples of all input files, one file after the other.
+
+    Args:
+        conversion: from what to what.
+        parts: the input files.
+        sink: where the samples go.
+        handler: asked when an input file cannot be read; the rest of the file is left out if it does not raise.
+        advance: called with 1 after each input file.
+    """
+    with sink:
+        for number, part in enumerate(parts):
+            for sample in _readable(conversion.samples(number, part), handler):
+                sink.write(sample)
+            if advance is not None:
+                advance(1)
+
+
+def _readable(samples: Iterator[Record], handler: Handler) -> Iterator[Record]:
+    try:
+        yield from samples
+    except Exception as error:
+        handler(error)
+
+
+def stored_checksum(url: str) -> tuple[int, str]:
+    """Size and MD5 of what was stored; of a local file only, elsewhere it would have to be fetched again.
+
+    >>> stored_checksum("memory://docs/none.tar")
+    (0, '')
+    """
+    path = stores.is_local(url)
+    if path is None:
+        return size_of(url) or 0, ""
+    found = hashlib.md5(usedforsecurity=False)
+    size = 0
+    with stores.open_read(url) as stream:
+        while piece := stream.read(_PIECE):
+            found.update(piece)
+            size += len(piece)
+    return size, found.hexdigest()

@@ -1,0 +1,238 @@
+"""The tasks of a job, on any engine, so that a killed job goes on where it was.
+
+A task makes one output of one input. A worker publishes the output whole; only then the driver notes it down in the
+ledger. So the outputs are the same bytes for any number of workers, any engine, and any number of interruptions.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures as cf
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from webdataset import stores
+from webdataset.errors import SpecError, StoreError, WebDatasetError, Where, add_where
+from webdataset.flow import digest
+from webdataset.index import Description, ShardEntry, seen_from, write_description
+
+from ._engines import Engine, open_engine
+from ._ledger import Ledger
+from ._report import Failure, Report
+from ._shard_task import NO_OUTPUT, ShardResult
+from ._stored_sizes import by_folder, stored_sizes
+from ._target import make_folder, refuse_existing
+from ._verb_options import Options
+
+ERRORS = ("stop", "skip", "quarantine")
+
+_log = logging.getLogger(__name__)
+
+
+class Task(Protocol):
+    """The work on one input. It is sent to a worker, so it must pickle."""
+
+    @property
+    def input(self) -> str:
+        """The address of the input."""
+        ...
+
+    def run(self) -> ShardResult:
+        """Do it: the output appears when it is complete, or not at all."""
+        ...
+
+
+def run_tasks(
+    pairs: Sequence[tuple[str, str]],
+    make_task: Callable[[str, str], Task],
+    options: Options,
+    *,
+    job: str,
+    pattern: str | None = None,
+) -> Report:
+    """Make the outputs that are not finished yet.
+
+    Args:
+        pairs: the address of each input and of its output.
+        make_task: the task for an input and an output; asked for those that are not finished.
+        options: engine, workers, errors, ledger, …
+        job: what the tasks do, in words that are the same in every run.
+        pattern: what the name of the ledger follows from; by default the outputs.
+    """
+    if options.errors not in ERRORS:
+        raise SpecError(f"errors={options.errors!r} is not known", hint=f"take one of {', '.join(ERRORS)}")
+    urls, names = [url for url, _ in pairs], [name for _, name in pairs]
+    path = options.ledger or _beside(names, pattern)
+    with Ledger(path, job, restart=options.force) as book:
+        if book.fresh:
+            refuse_existing(_existing(names), force=options.force)
+        book.begin()
+        todo = [make_task(*pair) for pair in _unfinished(pairs, book, retry=options.retry)]
+        run = _Run(book, options.errors, options.advance or _ignore)
+        if todo:
+            with open_engine(options.engine, options.workers, options.address) as engine:
+                run.go(todo, engine)
+            _sweep(names)
+        if options.description is not None and not run.failed:
+            _describe(options.description, [book.finished[url] for url in urls if url in book.finished])
+    return _report(urls, book, run)
+
+
+def _report(urls: Sequence[str], book: Ledger, run: _Run) -> Report:
+    failed = run.failed + [Failure(url, book.quarantined[url]) for url in urls if url in book.quarantined]
+    failed += [Failure(f"{one.input}: {key}", error) for one in run.done for key, error in one.failed]
+    finished = [book.finished[url] for url in urls if url in book.finished]
+    return Report(
+        samples_in=sum(result.samples_in for result in run.done),
+        samples_out=sum(result.samples_out for result in run.done),
+        bytes_out=sum(result.bytes_out for result in run.done),
+        done=len(run.done),
+        skipped=len(finished) - len(run.done),
+        failed=tuple(failed),
+        outputs=tuple(result.output for result in finished if result.filesize != NO_OUTPUT),
+    )
+
+
+@dataclass
+class _Run:
+    """The tasks of one run, as they end."""
+
+    ledger: Ledger
+    errors: str
+    advance: Callable[[int], None]
+    done: list[ShardResult] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    stopped: Exception | None = None
+
+    def go(self, tasks: Iterable[Task], engine: Engine) -> None:
+        """Submit as many tasks as the engine takes at a time, until all have ended or one stops the job."""
+        waiting = iter(tasks)
+        working: dict[Any, Task] = {}
+        while True:
+            while len(working) < engine.width and self.stopped is None and (task := next(waiting, None)) is not None:
+                working[engine.submit(_run, task)] = task
+            if not working:
+                break
+            lost = [task for future in _ended(working) if self._is_lost(future, task := working.pop(future))]
+            if lost:
+                suspects = lost + [task for future, task in working.items() if self._is_lost(future, task)]
+                working.clear()
+                self._one_by_one(suspects, engine)
+        if self.stopped is not None:
+            raise self.stopped
+
+    def _one_by_one(self, suspects: Sequence[Task], engine: Engine) -> None:
+        """A worker died while these tasks were at work: alone, each shows whether it was the cause."""
+        if not engine.restart():
+            raise _lost_worker(suspects[0], "run again with a working executor; finished shards are skipped")
+        for task in suspects:
+            if self._is_lost(engine.submit(_run, task), task):
+                self._fail(task, _lost_worker(task, "look for a lack of memory, and test the shard with -j 1"))
+                engine.restart()
+
+    def _is_lost(self, future: Any, task: Task) -> bool:
+        """Take the result of a task; whether it was lost with its worker."""
+        try:
+            result = future.result()
+        except (cf.BrokenExecutor, cf.CancelledError):
+            return True
+        except Exception as error:
+            self._fail(task, error)
+        else:
+            self.ledger.finish(result)
+            self.done.append(result)
+            self.advance(1)
+        return False
+
+    def _fail(self, task: Task, error: Exception) -> None:
+        if isinstance(error, WebDatasetError):
+            add_where(error, shard=task.input)
+        text = " ".join(str(error).split()) or type(error).__name__
+        _log.info("%s failed: %s", task.input, text)
+        if self.errors == "stop":
+            self.stopped = self.stopped or error
+        elif self.errors == "quarantine":
+            self.ledger.quarantine(task.input, text)
+            self.advance(1)
+        else:
+            self.failed.append(Failure(task.input, text))
+            self.advance(1)
+
+
+def _run(task: Task) -> ShardResult:
+    return task.run()
+
+
+def _ended(working: dict[Any, Task]) -> list[Any]:
+    """Futures that have ended: at least one."""
+    futures = list(working)
+    if all(isinstance(future, cf.Future) for future in futures):
+        return list(cf.wait(futures, return_when=cf.FIRST_COMPLETED).done)
+    return futures[:1]  # a future of another kind is asked for its result, the oldest first
+
+
+def _lost_worker(task: Task, hint: str) -> StoreError:
+    return StoreError("the worker process died while it worked on this shard", Where(shard=task.input), hint=hint)
+
+
+def _beside(names: Sequence[str], pattern: str | None) -> str:
+    """The place of the ledger: a hidden file beside the first output."""
+    path = stores.is_local(names[0])
+    if path is None:
+        raise SpecError(
+            f"{names[0]!r} is not on this machine, so there is no place beside it for a ledger",
+            hint="name a local file: --ledger job.jsonl",
+        )
+    make_folder(names[0])
+    text = "\n".join(names) if pattern is None else pattern
+    return os.path.join(os.path.dirname(path), f".wds-{digest(text):016x}.jsonl")  # noqa: PTH118, PTH120 - addresses
+
+
+def _sweep(names: Sequence[str]) -> None:
+    """Remove what killed workers of an earlier run were writing, of local outputs."""
+    for folder, files in by_folder(names).items():
+        stores.sweep_folder(folder, files)
+
+
+def _existing(names: Sequence[str]) -> list[str]:
+    sizes = stored_sizes(names)
+    return [name for name in names if sizes.get(name) is not None]
+
+
+def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) -> list[tuple[str, str]]:
+    """The (input, output) that are to be made: without a line in the ledger, or with one that does not fit any more."""
+    finished = [name for pair in pairs if pair[0] in book.finished for name in pair]
+    sizes = stored_sizes(finished, missing=-1)
+    todo = []
+    for url, output in pairs:
+        result = book.finished.get(url)
+        if result is None:
+            if retry or url not in book.quarantined:
+                book.quarantined.pop(url, None)
+                todo.append((url, output))
+        elif (
+            result.output != output
+            or sizes.get(output, result.filesize) != result.filesize
+            or sizes.get(url, result.input_size) not in {result.input_size, -1}
+        ):
+            _log.warning("%s was finished before, but its files have changed; it is done again", url)
+            del book.finished[url]
+            todo.append((url, output))
+    return todo
+
+
+def _describe(description: str, results: Sequence[ShardResult]) -> None:
+    entries = [
+        ShardEntry(seen_from(description, result.output), result.samples_out, result.filesize, result.md5sum or None)
+        for result in results
+        if result.filesize != NO_OUTPUT
+    ]
+    make_folder(description)
+    with stores.open_write(description) as stream:
+        stream.write(write_description(Description(entries)))
+
+
+def _ignore(_count: int) -> None:
+    pass
