@@ -15,6 +15,7 @@ import webdataset as wds
 from tests.serve.pipelines import batches, picture, plain, stream
 from webdataset.serve import Keys, Worker, write_keys
 from webdataset.serve._messages import pack, unpack
+from webdataset.serve._worker_roster import Deadline
 
 QUICK = {"patience": 0.4, "timeout": 1.5}
 
@@ -141,6 +142,49 @@ def test_an_address_where_no_worker_is(few, addresses):
         wds.connect("nowhere", **QUICK)
     with pytest.raises(wds.SpecError, match="needs the address"):
         wds.connect([])
+
+
+FIRST_WORDS = {
+    "nothing": b"",
+    "HTTP": b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n" * 4,
+    "another socket of ZeroMQ": b"\xff"
+    + bytes(8)
+    + b"\x7f\3\0NULL"
+    + bytes(48)
+    + b"\4\x19\5READY\x0bSocket-Type\0\0\0\3PUB",
+}
+
+
+@pytest.mark.parametrize("name", FIRST_WORDS)
+def test_a_port_that_another_program_had_first(few, addresses, name):
+    """A connection that fails in its handshake, also one that ZeroMQ gives up for ever, is tried again."""
+    port, workers = int(addresses[0].rpartition(":")[2]), []
+
+    def first_another_program():
+        with socket.create_server(("127.0.0.1", port)) as other:
+            for _ in range(2):
+                connection, _ = other.accept()
+                with connection:
+                    connection.sendall(FIRST_WORDS[name])
+        workers.append(Worker(batches(few), addresses[0]).start())
+
+    thread = threading.Thread(target=first_another_program)
+    thread.start()
+    try:
+        assert stream(wds.connect(addresses[0], patience=0.2, timeout=30)) == stream(batches(few))
+    finally:
+        thread.join()
+        workers[0].stop()
+
+
+def test_time_in_which_a_trainer_did_not_run_does_not_count(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    deadline, never = Deadline(3.0), Deadline(None)
+    for seconds, expected in ((0.5, False), (3600.0, False), (1.0, False), (0.6, True)):
+        now[0] += seconds
+        assert deadline.is_over() is expected
+        assert not never.is_over()
 
 
 def test_all_workers_end_in_the_middle(shards):

@@ -94,7 +94,7 @@ class Fleet(Roster):
             done = sum(slot.is_done for slot in self._slots.values())
             if done != last:
                 last, deadline = done, Deadline(self._options.timeout)
-            if deadline.is_over:
+            if deadline.is_over():
                 raise self._no_answer()
 
     def _most_slots(self) -> int:

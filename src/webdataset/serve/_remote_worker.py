@@ -18,6 +18,12 @@ from ._serve_extra import load_zmq
 
 logger = logging.getLogger(__name__)
 
+# A worker that is not ready gets a new socket after some time, twice as long each time, up to so many times as long:
+# ZeroMQ itself gives up a connection whose other end once spoke another protocol, and waits long for one that was cut.
+_REOPEN_FACTOR = 8
+# So many handshakes with keys that end without a word, one after the other, are not a worker that is being killed.
+_SURE_OF_REFUSAL = 5
+
 
 class Standing(Enum):
     """Whether a worker is asked."""
@@ -49,6 +55,7 @@ class RemoteWorker:
         offer: what it serves, once it has said so.
         asked: the requests that it has not answered, and when they were sent.
         is_slow: it is asked for one thing at a time, until it has answered.
+        refusals: handshakes that failed since the last one that did not.
     """
 
     address: str
@@ -58,6 +65,7 @@ class RemoteWorker:
     digest: str = ""
     asked: dict[int, float] = field(default_factory=dict)
     is_slow: bool = False
+    refusals: int = 0
     pinged: float = 0.0  # when the oldest ping without an answer was sent
     tried: float = 0.0  # when anything was last sent to find out whether it is there
     stats: dict[str, Any] = field(default_factory=dict)
@@ -65,11 +73,17 @@ class RemoteWorker:
     monitor: Any = None
     _pings: dict[int, int] = field(default_factory=dict)
     _numbers: Any = field(default_factory=itertools.count)
+    _has_keys: bool = False
+    _opened: float = 0.0
+    _reopened: int = 0  # how many times since it was ready
+    _told: str = ""  # why it was refused last
 
     def open(self, context: Any, keys: Keys | None, largest: int) -> None:
-        """Begin to connect; that goes on in the background for ever."""
+        """Begin to connect; that goes on in the background."""
         zmq = load_zmq()
+        self._opened = time.monotonic()
         self.socket = context.socket(zmq.DEALER)
+        self._has_keys = keys is not None
         if keys is not None:
             as_trainer(self.socket, keys)
         self.socket.linger = 0
@@ -89,6 +103,23 @@ class RemoteWorker:
             self.socket.connect(self.address)
         except zmq.ZMQError as error:
             raise SpecError(f"cannot connect to {self.address}: {error}", hint="for example tcp://host:7880") from error
+
+    def is_due_to_reopen(self, after: float) -> bool:
+        """Whether it is time to try with a new socket: it was not ready for so many seconds, or a multiple of them."""
+        after *= min(2**self._reopened, _REOPEN_FACTOR)
+        return self.standing is not Standing.READY and time.monotonic() - self._opened > after
+
+    def reopen(self, context: Any, keys: Keys | None, largest: int) -> None:
+        """Connect again, with a new socket; what was asked for must have been taken back."""
+        self._close_socket(linger=0)
+        self.forget_asked()
+        self.offer, self.tried, self._reopened = None, 0.0, self._reopened + 1
+        self.open(context, keys, largest)
+
+    def welcome(self, offer: Offer, digest: str) -> None:
+        """It has said what it serves, and that is right."""
+        self.offer, self.digest = offer, digest
+        self.standing, self.reason, self._reopened = Standing.READY, "", 0
 
     def ask(self, number: int, request: Request) -> bool:
         """Ask for steps; False if there is no connection."""
@@ -152,17 +183,24 @@ class RemoteWorker:
 
         lost = None
         while self.monitor.poll(0):
-            event = parse_monitor_message(self.monitor.recv_multipart())["event"]
+            found = parse_monitor_message(self.monitor.recv_multipart())
+            event = found["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self.tried = 0.0
+                self.tried, self.refusals = 0.0, 0
                 self.offer = None  # another process may listen there now
-                if self.standing is Standing.REFUSED:
-                    self.standing, self.reason = Standing.SILENT, "it has come back"
+                if self.standing is not Standing.READY:
+                    self.standing, self.reason = Standing.SILENT, "connected, no answer yet"
             elif event == zmq.EVENT_DISCONNECTED:
                 lost = lost or "the connection was closed"
             else:
-                lost = "the worker did not accept the keys, or has none"
+                self.refusals += _SURE_OF_REFUSAL if _is_about_keys(event, found["value"]) else int(self._has_keys)
+                lost = "the keys were not accepted" if self.is_refusing else "the connection was closed at once"
         return lost
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether it is sure that the worker does not accept our keys, or we not its."""
+        return self.refusals >= _SURE_OF_REFUSAL
 
     def forget_asked(self, numbers: set[int] | None = None) -> None:
         """Forget these requests; None forgets all, and the pings with them."""
@@ -174,19 +212,28 @@ class RemoteWorker:
         self.pinged = 0.0
 
     def refuse(self, reason: str) -> None:
-        """Ask it no more."""
-        if self.standing is not Standing.REFUSED:
+        """Ask it no more, until it connects again."""
+        if self._told != reason:
             logger.warning("the worker %s is not used: %s", self.address, reason)
-        self.standing, self.reason = Standing.REFUSED, reason
+        self.standing, self.reason, self._told = Standing.REFUSED, reason, reason
 
     def close(self) -> None:
         """Say goodbye and close the socket."""
         if self.socket is not None:
             if self.asked:
                 self.send(b"bye", {"number": next(self._numbers)})
-            self.socket.disable_monitor()
-            self.monitor.close(0)
-            self.socket.close(linger=100)
+            self._close_socket(linger=100)
+
+    def _close_socket(self, linger: int) -> None:
+        self.socket.disable_monitor()
+        self.monitor.close(0)
+        self.socket.close(linger=linger)
+
+
+def _is_about_keys(event: int, value: int) -> bool:
+    """Whether a handshake failed because of keys, and will fail again."""
+    zmq = load_zmq()
+    return bool(event == zmq.EVENT_HANDSHAKE_FAILED_AUTH or value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
 
 
 def offer_of(answer: Answer) -> tuple[Offer, str]:

@@ -9,7 +9,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 from webdataset.errors import FormatError, SpecError, StateError, StoreTimeout, WebDatasetError
@@ -23,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 # How long a trainer waits for messages before it looks after its workers.
 TICK_MS = 100
+# A handshake has at least so many seconds.
+_SOONEST_REOPEN = 1.0
+# So many seconds between two looks at a clock count at most.
+_LONGEST_LOOK = 1.0
 
 Addresses = Sequence[str] | Callable[[], Sequence[str]]
 
@@ -144,12 +148,12 @@ class Roster(ABC):
         except SpecError as error:
             worker.refuse(error.what)
             return
-        worker.offer, worker.digest = offer, digest
         if self._expects is not None and digest != self._digest:
             difference = self._expects.difference(offer) or "its code or options differ"
+            worker.offer = offer
             worker.refuse(f"it serves something else: {difference}")
             return
-        worker.standing, worker.reason = Standing.READY, ""
+        worker.welcome(offer, digest)
 
     # --- who is alive ---------------------------------------------------------------------------------------------
 
@@ -157,6 +161,8 @@ class Roster(ABC):
         """Ping, while a trainer waits; a worker that does not answer in time loses its requests."""
         now, patience = time.monotonic(), self._options.patience
         for worker in self._workers.values():
+            if worker.is_due_to_reopen(max(_SOONEST_REOPEN, patience)):
+                worker.reopen(self._context, self._options.keys, self._options.largest)
             if worker.standing is Standing.REFUSED:
                 continue
             if now - worker.tried > patience / 4:
@@ -200,13 +206,12 @@ class Roster(ABC):
         deadline, patience, self._batch = Deadline(self._options.timeout), Deadline(self._options.patience), batch
         while True:
             self._talk(TICK_MS)
-            for worker in self._workers.values():
-                if worker.offer is None and time.monotonic() - worker.tried > self._options.patience / 4:
-                    worker.find_out(batch)
+            self._check_lives()
             open_ones = [w for w in self._workers.values() if w.standing is Standing.SILENT]
-            if not open_ones or (self._ready() and patience.is_over):
+            waited = patience.is_over()
+            if not open_ones or (self._ready() and waited):
                 break
-            if deadline.is_over or (patience.is_over and all("keys" in w.reason for w in open_ones)):
+            if deadline.is_over() or (waited and all(worker.is_refusing for worker in open_ones)):
                 raise self._no_answer()
         ready = self._ready()
         if not ready:
@@ -227,10 +232,8 @@ class Roster(ABC):
         """What each worker counted, or why it does not answer."""
         deadline = Deadline(self._options.timeout)
         pending = set(self._workers)
-        while pending and not deadline.is_over:
-            for worker in self._workers.values():
-                if worker.address in pending and time.monotonic() - worker.tried > self._options.patience / 4:
-                    worker.find_out()
+        while pending and not deadline.is_over():
+            self._check_lives()
             self._talk(TICK_MS)
             pending = {w.address for w in self._workers.values() if not w.stats and w.standing is not Standing.REFUSED}
         return {w.address: w.stats or {"unreachable": w.reason} for w in self._workers.values()}
@@ -240,22 +243,32 @@ class Roster(ABC):
         reasons = "; ".join(f"{worker.address} {worker.reason or worker.standing.value}" for worker in workers)
         if workers and all(worker.standing is Standing.REFUSED for worker in workers):
             return StateError(f"no worker can be used: {reasons}", hint="start workers with the same code and data")
+        if self._ready():
+            return StoreTimeout(
+                f"no step was made for {self._options.timeout:g} s: {reasons}",
+                hint="the workers answer; if a step takes so long, give connect() a longer timeout",
+            )
         return StoreTimeout(
             f"no worker answers: {reasons}", hint="are they running, and are the addresses and keys right?"
         )
 
 
-@dataclass(frozen=True)
 class Deadline:
-    """So many seconds from now; None is never."""
+    """So many seconds in which this process waited; None is never.
 
-    seconds: float | None
-    began: float = field(default_factory=time.monotonic)
+    It must be looked at all the time. A long time between two looks (a machine that was suspended, a process that was
+    stopped or got no CPU) counts as a second: answers may have come meanwhile, and are read first.
+    """
 
-    @property
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds, self._waited, self._looked = seconds, 0.0, time.monotonic()
+
     def is_over(self) -> bool:
-        """Whether they are over."""
-        return self.seconds is not None and time.monotonic() - self.began > self.seconds
+        """Look whether they are over."""
+        now = time.monotonic()
+        self._waited += min(now - self._looked, _LONGEST_LOOK)
+        self._looked = now
+        return self._seconds is not None and self._waited > self._seconds
 
 
 def options_from(keys: Any, **given: Any) -> FleetOptions:
