@@ -10,6 +10,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_rank_agreement.py`: do all ranks read the same dataset
 * `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
+* `_column_batches.py`: batches made by column, where functions and `batched` allow it
 * `_epochs.py`: which pass is this, also in worker processes
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
