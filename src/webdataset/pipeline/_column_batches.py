@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Self
 
 from webdataset.flow import Columns, PerItem, StepByStepError
-from webdataset.stages import Batched, Buffer, combine_columns, default_collation_fn
+from webdataset.stages import Batched, combine_columns, default_collation_fn
 
 from ._fused import InFlight
 
@@ -24,10 +24,11 @@ from ._fused import InFlight
 class ColumnBatches:
     """The items that functions of one item take; those of a whole batch can be taken together.
 
-    >>> from webdataset.stages import Buffer, Decode, ToTuple
+    >>> from webdataset.flow import Pass
+    >>> from webdataset.stages import Decode, ToTuple
     >>> samples = iter([{"cls": b"1"}, {"cls": b"2"}])
     >>> columns = ColumnBatches.of([Decode(), ToTuple("cls")], Batched(2), samples)
-    >>> list(columns.run(iter(()), Buffer()))
+    >>> list(columns.run(iter(()), Batched(2).start(Pass())))
     [(array([1, 2]),)]
     """
 
@@ -60,7 +61,7 @@ class ColumnBatches:
             raise error
         return next(self._items)
 
-    def run(self, results: Iterator[Any], at: Buffer) -> Iterator[Any]:
+    def run(self, results: Iterator[Any], at: Any) -> Iterator[Any]:
         """What `batched` hands on. `results` is what the functions make of the items, one by one."""
         if isinstance(at.upstream, InFlight):
             self._at = at.upstream

@@ -31,7 +31,6 @@ from ._ask_handler import answer, guarded, locate
 from ._associate import Associate
 from ._batched import Batched, Listed
 from ._bucketed import Bucketed
-from ._buffers import Buffer
 from ._cached import Cached
 from ._collate import collate_columns, combine_columns, combine_values, default_collation_fn, dict2tuple, tuple2dict
 from ._curry import FilterFunction, RestCurried, Uncurried, pipelinefilter
@@ -92,7 +91,6 @@ __all__ = [
     "Associate",
     "Batched",
     "Bucketed",
-    "Buffer",
     "Cached",
     "DBCache",
     "Decode",
