@@ -33,6 +33,7 @@ TARGETS = [
     ("float", "DALI CPU, antialiased, 2 threads", "per_second", 1.4),
     ("raw", "FFCV, raw mode, 2 workers", "per_second", 1.0),
     ("small", "public webdataset", "per_second", 20),
+    ("small", "tf.data, TFRecord, whole batches parsed, 2 threads", "per_second", 1.0),
     ("tokens", "tf.data, TFRecord, whole batches parsed, 2 threads", "per_second", 2),
     ("blobs", "page cache read", "per_second", 0.8),
     ("antialiased", PUBLIC, "peak_MB", 2),

@@ -23,10 +23,10 @@ def raw(folder):
     return dataset.decode("rgb8", size=224, crop="window", flip=True).to_tuple("ppm", "cls").batched(64)
 
 
-def threads(dataset):
+def threads(dataset, number=2):
     import webdataset as wds
 
-    return wds.WebLoader(dataset, num_workers=2, workers="threads")
+    return wds.WebLoader(dataset, num_workers=number, workers="threads")
 
 
 def processes(dataset):
@@ -40,6 +40,14 @@ def small(folder):
 
     dataset = wds.WebDataset(data.shards(folder, "small"), shardshuffle=False)
     return dataset.decode().to_tuple("json", "npy").batched(256)
+
+
+def arrays(folder):
+    """The same samples; what travels from worker processes is one array instead of 256 dicts."""
+    import webdataset as wds
+
+    dataset = wds.WebDataset(data.shards(folder, "small"), shardshuffle=False)
+    return dataset.decode().to_tuple("npy").batched(256)
 
 
 def tokens(folder, seed=None):
@@ -158,7 +166,14 @@ ROWS = {
         "ours, 2 threads": lambda folder: threads(raw(folder)),
         "ours, no workers": raw,
     },
-    "small": {"ours": small},
+    "small": {
+        "ours": small,
+        "ours, 2 threads": lambda folder: threads(small(folder)),
+        "ours, threads chosen": lambda folder: threads(small(folder), "auto"),
+        "ours, 2 processes": lambda folder: processes(small(folder)),
+        "ours, arrays alone": arrays,
+        "ours, arrays alone, 2 processes": lambda folder: processes(arrays(folder)),
+    },
     "tokens": {
         "ours, whole batches, in order": tokens,
         "ours, whole batches, globally shuffled": lambda folder: tokens(folder, seed=1),

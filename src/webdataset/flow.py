@@ -33,6 +33,7 @@ from webdataset.handlers import reraise_exception
 from webdataset.world import World
 
 Json = Any
+Columns = Any  # many samples by column: a dict of fields, or after `to_tuple` a tuple; a column is a list or an array
 Stage = Callable[[Iterator[Any]], Iterator[Any]]
 Recall = Callable[[Json], Any]
 
@@ -48,6 +49,10 @@ class _Drop:
 
 
 DROP: Final = _Drop()
+
+
+class StepByStepError(Exception):
+    """Raised by a function of columns for samples that must be taken one by one; what is wrong is found there."""
 
 
 class EndOfStreamError(Exception):
@@ -155,6 +160,13 @@ class PerItem(ABC):
     @abstractmethod
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The function for this pass: returns the new item or `DROP`; raises `EndOfStreamError` to end the stream."""
+
+    def on_columns(self) -> Callable[[Columns], Columns] | None:
+        """The same for many items at once, cheap and without side effects; None where only one at a time will do.
+
+        It raises any exception where the function would not give a result for every item.
+        """
+        return None
 
     def __call__(self, items: Iterable[Any], /) -> Iterator[Any]:
         """Run alone, outside a pipeline."""

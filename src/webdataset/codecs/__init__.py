@@ -25,7 +25,7 @@ packages are imported by the codec that needs them, when it needs them.
 """
 
 from . import tenbin
-from ._arrays import npy_batch, npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps
+from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, stack_npy
 from ._audio import AUDIO_EXTENSIONS, AudioHandler, encode_audio, torch_audio
 from ._codec_tables import add_handlers, decoders, default_handlers, make_handlers
 from ._compressed_fields import gunzip, pack_gz, pack_zst, unzstd
@@ -107,7 +107,6 @@ __all__ = [
     "make_handlers",
     "mp_dumps",
     "msgpack_loads",
-    "npy_batch",
     "npy_loads",
     "npz_loads",
     "numpy_dumps",
@@ -117,6 +116,7 @@ __all__ = [
     "pickle_dumps",
     "safetensors_dumps",
     "safetensors_loads",
+    "stack_npy",
     "tenbin",
     "tenbin_dumps",
     "tenbin_loads",

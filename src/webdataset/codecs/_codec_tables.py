@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps
+from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, stack_npy
 from ._audio import encode_audio
 from ._encode_image import IMAGE_FORMATS, imageencoder
-from ._json import decode_json, decode_jsonl, encode_json, encode_jsonl
+from ._json import decode_json, decode_json_column, decode_jsonl, encode_json, encode_jsonl
 from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
 from ._pickle import pickle_dumps, unpickle_loads
 from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_loads
@@ -40,6 +40,19 @@ _BOTH_WAYS: dict[str, tuple[Callable[[bytes], Any], Callable[..., bytes]]] = {
 
 decoders: dict[str, Callable[[bytes], Any]] = {
     name: decode for names, (decode, _) in _BOTH_WAYS.items() for name in names.split()
+}
+
+
+def _each(decode: Callable[[bytes], Any]) -> Callable[[list[bytes]], list[Any]]:
+    return lambda column: [decode(data) for data in column]
+
+
+# The cheap ones, for the values of many samples at once; a decoder that a user has put into the table is not here.
+column_decoders: dict[Callable[[bytes], Any], Callable[[list[bytes]], Any]] = {
+    decode_json: decode_json_column,
+    npy_loads: stack_npy,
+    decode_text: _each(decode_text),
+    decode_int: _each(decode_int),
 }
 
 

@@ -17,9 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError
+from webdataset.flow import StepByStepError
 
 from ._audio import AudioHandler
-from ._codec_tables import decoders
+from ._codec_tables import column_decoders, decoders
 from ._compressed_fields import UNPACK
 from ._decode_image import DecodeImage
 from ._image_specs import ImageHandler, imagespecs
@@ -94,6 +95,15 @@ class BasicHandlers:
             return data if found is None else found(data)
 
         return decode
+
+    def column_step(self, key: str) -> Callable[[list[bytes]], Any]:
+        """The same for a column of data; not for decoders that are slow or not our own."""
+        found = decoders.get(key.rpartition(".")[2].lower())
+        if found is None:
+            return list
+        if found not in column_decoders:
+            raise StepByStepError
+        return column_decoders[found]
 
 
 basichandlers = BasicHandlers()

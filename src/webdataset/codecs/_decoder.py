@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import DecodingError, MissingDependency, SpecError, UnsafeContent, add_where
+from webdataset.flow import StepByStepError
 
 from ._decode_handlers import BasicHandlers, Continue, Handler, as_handler, default_post_handlers, default_pre_handlers
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 Step = Any  # a function of (data, sample): what the handlers from here on make of the data
 
+_OWN_TYPES = {str, bool, int, type(None)}  # of values that are not touched in fields that start with `__`
 _BYTES = (bytes, bytearray, memoryview)
 
 
@@ -110,6 +112,32 @@ class Decoder:
         except Exception as error:
             raise _decoding_error(error, field, sample) from error
         return result
+
+    def decode_columns(self, columns: dict[str, list[Any]]) -> dict[str, Any]:
+        """What `decode` makes of many samples with the same fields, by column; arrays of one shape are stacked.
+
+        >>> Decoder().decode_columns({"__key__": ["a", "b"], "cls": [b"3", b"4"]})
+        {'__key__': ['a', 'b'], 'cls': [3, 4]}
+
+        Raises:
+            StepByStepError: use `decode`; where a value cannot be decoded, any other error.
+        """
+        steps = [self._column_step(field, column) for field, column in columns.items()]
+        return {field: step(columns[field]) for field, step in zip(columns, steps, strict=True)}
+
+    def _column_step(self, field: str, column: list[Any]) -> Callable[[list[Any]], Any]:
+        types = set(map(type, column))
+        if types <= _OWN_TYPES if field.startswith("__") else self.only is not None and field not in self.only:
+            return list
+        if types != {bytes} or field.startswith("__") or not self._plain:
+            raise StepByStepError
+        for handler in self.handlers:
+            if isinstance(handler, BasicHandlers):
+                return handler.column_step(f".{field}")
+            unwrap = getattr(handler, "unwrap", None)
+            if unwrap is None or unwrap(f".{field}") is not None:
+                raise StepByStepError
+        return list
 
     def _ready_plans(self) -> dict[str, Step]:
         """The plans that hold for every field of that name."""

@@ -10,12 +10,13 @@ from webdataset.errors import EncodingError
 from ._require import find_package
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 # orjson turns integers beyond 64 bits into floats without a word. Such a number has at least 19 digits in a row;
 # translating and searching takes 1 µs per kB, a regular expression 8 µs (json.loads itself: 6 µs, orjson: 1 µs).
 _DIGITS = bytes(ord("0") if chr(code).isdigit() and code < 128 else ord(" ") for code in range(256))
 _LONG_NUMBER = b"0" * 19
+_JOINED = 1 << 20  # bytes of a column that are searched together
 
 
 def decode_json(data: bytes) -> Any:
@@ -34,6 +35,26 @@ def decode_json(data: bytes) -> Any:
     except ValueError:
         # NaN, Infinity, 1e400, lone surrogates, a byte order mark: the standard library decides, and raises the error.
         return json.loads(data)
+
+
+def decode_json_column(column: Sequence[bytes]) -> list[Any]:
+    """What `decode_json` gives for each, with one search for long numbers.
+
+    >>> decode_json_column([b"1", b"[NaN]"])
+    [1, [nan]]
+    """
+    orjson = find_package("orjson")
+    if (
+        orjson is not None
+        and sum(map(len, column)) <= _JOINED
+        and _LONG_NUMBER not in b" ".join(column).translate(_DIGITS)
+    ):
+        loads = orjson.loads
+        try:
+            return [loads(data) for data in column]
+        except ValueError:
+            pass
+    return [decode_json(data) for data in column]
 
 
 def _plain(value: Any) -> Any:

@@ -41,7 +41,8 @@ class WebLoader(DataPipeline, FluidInterface):
 
     With `workers="threads"` the functions of one sample that stand side by side (`decode`, `map`, `to_tuple`, …) run on
     `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every
-    number of threads, and the same as from processes. torch is not needed; where it is installed, arrays become
+    number of threads, and the same as from processes. Functions that take a few microseconds stay in that one thread,
+    where they are faster. torch is not needed; where it is installed, arrays become
     tensors and tuples lists, as in its `DataLoader`, unless `collate_fn=` says otherwise
     (docs/decisions/0013-same-items.md).
 
@@ -55,7 +56,8 @@ class WebLoader(DataPipeline, FluidInterface):
         dataset: a pipeline; for processes any dataset, for threads any iterable.
         batch_size: how many samples make a batch; None hands on what the dataset yields. Not given, it is None for a
             dataset that makes batches (`.batched(…)`) and 1 for others.
-        num_workers: how many processes or threads; 0 reads where the items are taken.
+        num_workers: how many processes or threads; 0 reads where the items are taken. "auto" (threads) begins with one
+            for each processor and adds more where functions wait; `stats().choice` says what was chosen, and why.
         workers: "processes" or "threads".
         collate_fn: makes a batch of a list of samples; with `batch_size=None` it is given each item.
         drop_last: leave out a last batch that is not full.
@@ -227,7 +229,7 @@ def _thread_source(
     dataset: DataPipeline,
     batch_size: int | None,
     *,
-    num_workers: int = 0,
+    num_workers: int | str = 0,
     prefetch_factor: int = 2,
     memory: int = 1 << 28,
     pin_memory: bool = False,
@@ -243,6 +245,8 @@ def _thread_source(
         ("prefetch_factor", prefetch_factor, 1),
         ("memory", memory, 1),
     ):
+        if name == "num_workers" and value == "auto":
+            continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise SpecError(f"{name}={value!r}", hint=f"a whole number, {least} or more")
     convert = converted if collate_fn is None else collate_fn

@@ -45,6 +45,7 @@ class Meter:
         self._before = counters.snapshot()
         self._elsewhere: Counter[str] = Counter()
         self._log, self._skipped = SkipLog(), Skipped()
+        self.choice = ""  # how many threads were chosen for functions, and why
 
     def add(self, name: str, seconds: float, *, count: int = 1) -> None:
         """Add time and items."""

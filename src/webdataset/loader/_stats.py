@@ -14,6 +14,7 @@ from webdataset.handlers import Skipped
 from webdataset.stores import rates
 
 from ._meter import FUNCTION, ON_PROCESSOR, READER, STREAM, Meter
+from ._thread_choice import available_processors
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Stats:
         moved: what the stores and the cache did meanwhile, in this process and in the workers: `http.bytes`,
             `http.seconds`, `http.retries`, `cache.hits`, …
         skipped: what handlers left out meanwhile, in this process and in the workers.
+        choice: how many threads run the functions of one sample now, and why.
     """
 
     items: int
@@ -79,6 +81,7 @@ class Stats:
     on_processor: float | None = None
     moved: Mapping[str, float] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
+    choice: str = ""
 
     @property
     def rate(self) -> float:
@@ -121,6 +124,7 @@ class Stats:
             f"{self.items:,} items in {self.seconds:.1f} s: {self.rate:,.1f} a second{queue}",
             f"{'part':<32}{'lane':<10}{'items':>10}{'at most/s':>14}{'busy':>7}",
             *map(str, self.parts),
+            *([self.choice] if self.choice else []),
             *_transport(self.moved),
             *_left_out(self.skipped),
             f"bottleneck: {self.bottleneck} – {self.advice}",
@@ -148,8 +152,9 @@ def _transport(moved: Mapping[str, float]) -> Iterator[str]:
         yield f"cache: {moved.get('cache.hits', 0):,.0f} hits, {moved.get('cache.misses', 0):,.0f} misses"
 
 
-def thread_stats(meter: Meter, threads: int) -> Stats:
+def thread_stats(meter: Meter, wanted: int | str) -> Stats:
     """The stats of a loader that uses threads, or none."""
+    threads = available_processors() if wanted == "auto" else int(wanted)
     seconds = meter.elapsed
     lane = "thread" if threads else "process"
     functions = meter.seconds["functions"]
@@ -164,6 +169,7 @@ def thread_stats(meter: Meter, threads: int) -> Stats:
         meter.seconds["functions on a processor"] / functions if functions else None,
         meter.moved,
         meter.skipped,
+        meter.choice or ("0 threads: there are no functions, or batches are made by column" if threads else ""),
     )
 
 

@@ -11,18 +11,19 @@ import contextvars
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
-from webdataset.pipeline import InFlight
+from webdataset.pipeline import InFlight, Loop
 
 from ._item_sizes import size_of, size_of_many
 from ._meter import Meter
 from ._prefetch import POOL, runs_in
+from ._thread_choice import ThreadChoice, TimedCalls
 
 # Handing a task to a thread and its result back wakes two threads, which wait for each other's GIL: with a task per
 # photo it cost 100 µs of the photo's 1,470 µs, with six photos in a task next to nothing.
@@ -50,12 +51,12 @@ class Pool:
     ['0', '1', '2']
 
     Args:
-        threads: how many.
+        threads: how many; "auto" leaves the number to the pool.
         memory: how many bytes of items may be in flight in one group, though one chunk always may.
     """
 
-    def __init__(self, threads: int, *, memory: int, meter: Meter | None = None) -> None:
-        self.threads, self.memory, self.meter = threads, memory, meter or Meter()
+    def __init__(self, threads: int | str, *, memory: int, meter: Meter | None = None) -> None:
+        self.wanted, self.memory, self.meter = threads, memory, meter or Meter()
         self.spent = 0.0  # seconds in which a group was asked for items, by the next group among others
         self._groups = 0
         self._executor: ThreadPoolExecutor | None = None
@@ -66,12 +67,12 @@ class Pool:
         return Threaded(self, fuse(functions))
 
     @contextmanager
-    def executor(self) -> Iterator[ThreadPoolExecutor]:
-        """The threads; the last group that leaves waits for them to end."""
+    def executor(self, threads: int) -> Iterator[ThreadPoolExecutor]:
+        """The threads, so many if there are none yet; the last group that leaves waits for them to end."""
         with self._lock:
             self._groups += 1
             if self._executor is None:
-                self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix=POOL)
+                self._executor = ThreadPoolExecutor(threads, thread_name_prefix=POOL)
             executor = self._executor
         try:
             yield executor
@@ -112,31 +113,57 @@ class Threaded(Resumable):
 
     def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
         """Hand on the results in the order of the items."""
-        with self.pool.executor() as executor, _Window(self, executor, items, at) as window:
+        choice = ThreadChoice(self.pool.wanted)
+        while (yield from self._on_threads(items, at, choice)):
+            if choice.threads:
+                continue
+            at.handed = None
+            calls = TimedCalls(self.function)
+            for result in Loop((calls,)).run(items, at):
+                yield result
+                if calls.costly:
+                    break
+            else:
+                return
+            choice.note_costly(calls.seconds)
+
+    def _on_threads(self, items: Iterator[Any], at: InFlight, choice: ThreadChoice) -> Generator[Any, None, bool]:
+        """The results, until the number of threads is to change (True) or to the end."""
+        pool = self.pool
+        with pool.executor(choice.threads) as executor, _Window(self, executor, items, at, choice) as window:
             while (chunk := window.next_chunk()) is not None:
                 for result in chunk.results:
                     at.handed = at.origins.popleft()
                     if result is not DROP:
                         yield result
                 if isinstance(chunk.failure, EndOfStreamError):
-                    return
+                    return False
                 if chunk.failure is not None:
                     raise chunk.failure
+            return not window.ended
 
 
 class _Window:
     """The chunks in flight, and the stream that they are taken from."""
 
-    def __init__(self, stage: Threaded, executor: ThreadPoolExecutor, items: Iterator[Any], at: InFlight) -> None:
+    def __init__(
+        self,
+        stage: Threaded,
+        executor: ThreadPoolExecutor,
+        items: Iterator[Any],
+        at: InFlight,
+        choice: ThreadChoice,
+    ) -> None:
+        self._choice, self._changed = choice, False
         self._function, self._items, self._at = stage.function, items, at
         self._pool, self._meter = stage.pool, stage.pool.meter
         self._executor, self._context = executor, contextvars.copy_context()
         self._stopped = threading.Event()
         self._chunks: deque[_Chunk] = deque()
-        self._most = 2 * self._pool.threads + 2
+        self._most = 2 * choice.threads + 2
         self._chunk_size = 1
         self._result_size = 0  # bytes that an item becomes
-        self._ended = False
+        self.ended = False
         self._error: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -170,6 +197,8 @@ class _Window:
         self._meter.add("functions", chunk.seconds, count=len(chunk.results))
         self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
         self._adapt(chunk)
+        self._changed |= self._choice.note(len(chunk.results), chunk.seconds, chunk.on_processor)
+        self._meter.choice = f"{self._choice.threads} threads: {self._choice.reason}"
         return chunk
 
     def _adapt(self, chunk: _Chunk) -> None:
@@ -185,20 +214,20 @@ class _Window:
 
     def _add_chunk(self) -> bool:
         """Take a chunk from the stream, if it fits into the budget and the stream has not ended."""
-        if self._ended or (self._chunks and not self._fits()):
+        if self.ended or self._changed or (self._chunks and not self._fits()):
             return False
         chunk = _Chunk([], 0)
         began, before = time.perf_counter(), self._pool.spent
         try:
             self._take(chunk)
         except BaseException as error:  # raised in its turn
-            self._error, self._ended = error, True
+            self._error, self.ended = error, True
         self._meter.add("read", time.perf_counter() - began - (self._pool.spent - before), count=len(chunk.items))
         if chunk.items:
             context = self._context.copy()  # `world.current()` in a thread is that of the consumer
             chunk.done = self._executor.submit(context.run, _apply, chunk, self._function, self._stopped)
             self._chunks.append(chunk)
-        return not self._ended
+        return not self.ended
 
     def _take(self, chunk: _Chunk) -> None:
         at, items, upstream = self._at, chunk.items, self._at.upstream
@@ -209,7 +238,7 @@ class _Window:
             try:
                 items.append(next(self._items))
             except StopIteration:
-                self._ended = True
+                self.ended = True
                 break
             at.origins.append(upstream.origin if upstream is not None else None)
             if len(items) == 1:

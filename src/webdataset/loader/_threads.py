@@ -30,7 +30,7 @@ class Threads(Resumable):
 
     Args:
         dataset: what is read.
-        threads: how many run the functions; with none everything happens where the items are taken.
+        threads: how many run the functions; with none everything happens where the items are taken; "auto" chooses.
         prefetch: how many items may wait for whoever takes them.
         memory: how many bytes may wait, half of them before and half of them after batching.
         pin_memory: hand on tensors that a device can copy by itself.
@@ -41,7 +41,7 @@ class Threads(Resumable):
     """
 
     dataset: DataPipeline
-    threads: int = 0
+    threads: int | str = 0
     prefetch: int = 2
     memory: int = 1 << 28
     pin_memory: bool = False

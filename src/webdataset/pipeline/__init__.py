@@ -10,6 +10,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_rank_agreement.py`: do all ranks read the same dataset
 * `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
+* `_column_batches.py`: batches made by column, where functions and `batched` allow it
 * `_epochs.py`: which pass is this, also in worker processes
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
@@ -32,7 +33,7 @@ from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
 from ._epochs import EpochCounter
 from ._fluid import FluidInterface
-from ._fused import InFlight
+from ._fused import InFlight, Loop
 from ._indexed_api import Plannable
 from ._indexed_dataset import IndexedDataset
 from ._merge_states import merge_states
@@ -62,6 +63,7 @@ __all__ = [
     "InPlan",
     "InStages",
     "IndexedDataset",
+    "Loop",
     "MockDataset",
     "Nestable",
     "NestedProgress",

@@ -13,6 +13,7 @@ from webdataset.errors import SpecError
 from webdataset.index import IndexedShards
 from webdataset.order import Order, starts_of
 from webdataset.shards import expand
+from webdataset.stages import combine_values
 
 Array = np.ndarray[Any, Any]
 
@@ -75,9 +76,10 @@ class ArrayBatches:
         if self._order is not None:
             shards, inside = self._order.locate(positions)
             positions = starts_of(self._dataset.counts)[shards] + inside
-        from webdataset.codecs import npy_batch
+        from webdataset.codecs import stack_npy
 
-        return npy_batch(self._dataset.column(positions, self.field))
+        found = stack_npy(self._dataset.column(positions, self.field))
+        return found if isinstance(found, np.ndarray) else combine_values(found)
 
     def __iter__(self) -> Iterator[Array]:
         return (self[number] for number in range(len(self)))

@@ -25,6 +25,7 @@ from webdataset.plan import PlanProgress, Replacements, in_slots, is_even_chain,
 from webdataset.stages import Batched, Listed
 from webdataset.world import World
 
+from ._column_batches import ColumnBatches
 from ._cursor import InPlan, InStages, Where, beginning
 from ._fused import Loop
 from ._stage_kinds import invoke, is_opaque
@@ -167,6 +168,7 @@ class RunningPass:
     def _chain(self, saved: Iterator[Json]) -> Iterator[Any]:
         items: Iterator[Any] | None = None
         functions: list[Callable[[Any], Any]] = []
+        of_one: list[PerItem] = []  # the stages that these functions are of
         timer = self._options.timer
         slots = self._replaces
         reader = max((number for number, stage in enumerate(self._stages) if isinstance(stage, Source)), default=0)
@@ -175,18 +177,21 @@ class RunningPass:
             name = f"{number} {_name_of(stage)}"
             if isinstance(stage, PerItem) and items is not None:
                 function = timer.function(name, stage.function(during))
+                of_one.append(stage)
                 functions.append(
                     function if not self._replaces else in_slots(function) if slots else never_drops(function)
                 )
                 continue
+            columns = None if self._replaces else ColumnBatches.of(of_one, stage, items)
             if functions:
-                items = timer.stream(f"{number - 1} functions", self._run_functions(functions, items, saved))
-                functions = []
+                items = self._run_functions(functions, columns or items, saved)
+                items = timer.stream(f"{number - 1} functions", items)
+                functions, of_one = [], []
             if slots and isinstance(stage, (Batched, Listed)):
                 batching, slots = self._replacements().batching(stage), False
                 items = self._resume(batching, batching.start(during), items, saved)
             elif isinstance(stage, Resumable):
-                items = self._resume(stage, stage.start(during), items, saved)
+                items = self._resume(stage, stage.start(during), items, saved, columns)
             else:
                 items = invoke(stage, items)
             items = timer.stream(name, items, reads=number <= reader)
@@ -214,7 +219,9 @@ class RunningPass:
         self._steps[-1] = fuse(functions)  # an item that is made again goes through the functions, not through threads
         return results
 
-    def _resume(self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json]) -> Iterator[Any]:
+    def _resume(
+        self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json], columns: ColumnBatches | None = None
+    ) -> Iterator[Any]:
         at.upstream = next((one for one in reversed(self._progress) if _knows_origins(one)), None)
         mine, number = next(saved), len(self._progress)
         if mine is not None:
@@ -223,7 +230,7 @@ class RunningPass:
             at.follow(self._before[number])
         self._progress.append(at)
         self._steps.append(stage)
-        stream = stage.run(items if items is not None else iter(()), at)
+        stream = (columns or stage).run(items if items is not None else iter(()), at)
         self._streams.append(stream)
         return stream
 

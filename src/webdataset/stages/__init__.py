@@ -32,7 +32,7 @@ from ._associate import Associate
 from ._batched import Batched, Listed
 from ._bucketed import Bucketed
 from ._cached import Cached
-from ._collate import collate_columns, combine_values, default_collation_fn, dict2tuple, tuple2dict
+from ._collate import collate_columns, combine_columns, combine_values, default_collation_fn, dict2tuple, tuple2dict
 from ._curry import FilterFunction, RestCurried, Uncurried, pipelinefilter
 from ._db_cache import DBCache
 from ._decode import Decode, ImageOptions
@@ -127,6 +127,7 @@ __all__ = [
     "batched",
     "bucketed",
     "collate_columns",
+    "combine_columns",
     "combine_values",
     "decode",
     "decode_bin",

@@ -14,6 +14,8 @@ from webdataset.errors import CollationError, Where
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from webdataset.flow import Columns
+
 Combine = Callable[[list[Any]], Any]
 
 
@@ -63,6 +65,22 @@ def collate_columns(samples: Sequence[Any], combine: Combine) -> Any:
         f"samples of type {type(first).__name__} cannot be collated",
         hint="collate dicts or tuples: use to_tuple() before, or collation_fn=None for a plain list",
     )
+
+
+def combine_columns(columns: Columns) -> Any:
+    """What `default_collation_fn` makes of the samples in these columns; an array is a column that was stacked already.
+
+    >>> combine_columns(([1, 2], ["a", "b"], np.zeros((2, 1))))
+    (array([1, 2]), ['a', 'b'], array([[0.],
+           [0.]]))
+    """
+
+    def combine(column: Any) -> Any:
+        return column if isinstance(column, np.ndarray) else combine_values(column)
+
+    if isinstance(columns, dict):
+        return {name: combine(column) for name, column in columns.items()}
+    return tuple([combine(column) for column in columns])
 
 
 def combine_values(b: Sequence[Any], combine_tensors: bool = True, combine_scalars: bool = True) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
 from webdataset.describe import Described, call
 from webdataset.errors import SpecError
-from webdataset.flow import Pass, PerItem
+from webdataset.flow import Columns, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
@@ -102,6 +102,10 @@ class Decode(Described, PerItem):
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The decoded sample; decoders that play with chance draw from the sample's own generator."""
         return guarded(self._decoder().decode, self, self.handler, during)
+
+    def on_columns(self) -> Callable[[Columns], Columns] | None:
+        """Where only the table of extensions decodes; images are worth a thread each."""
+        return None if self.handlers or self.pre or self.post else self._decoder().decode_columns
 
     def _decoder(self) -> Decoder:
         from webdataset.codecs import Decoder, as_handler

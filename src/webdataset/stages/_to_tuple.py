@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.describe import Described, call
-from webdataset.flow import Pass, PerItem
+from webdataset.flow import Columns, Pass, PerItem, StepByStepError
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
@@ -84,6 +84,18 @@ class ToTuple(Described, PerItem):
             return values
 
         return guarded(to_tuple, self, self.handler, during, draws=False)
+
+    def on_columns(self) -> Callable[[Columns], Columns]:
+        """The chosen columns."""
+        fields, none_is_error = parse_field_spec(self.args), self.none_is_error
+
+        def choose(columns: Columns) -> Columns:
+            chosen = tuple([getfirst(columns, field) for field in fields])
+            if none_is_error and any(type(None) in map(type, each) for each in chosen if isinstance(each, list)):
+                raise StepByStepError
+            return chosen
+
+        return choose
 
 
 def _picker(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

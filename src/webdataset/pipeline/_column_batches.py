@@ -1,0 +1,110 @@
+"""Whole batches by column: `decode`, `to_tuple` and `batched` without a Python step per sample and stage.
+
+The functions of one sample and `batched` stay the reference. Where all of these stages have a function of columns too,
+the samples of a batch are taken together and the batch is made out of columns. If that does not work, for whatever
+reason (a field is missing, a value is damaged, a decoder is the user's own), the same samples go through the functions
+one by one. So handlers and errors are those of the reference. Samples that were taken and not handed on are in flight,
+as they are with threads, so checkpoints are the same, too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import islice
+from typing import Any, Self
+
+from webdataset.flow import Columns, PerItem, StepByStepError
+from webdataset.stages import Batched, combine_columns, default_collation_fn
+
+from ._fused import InFlight
+
+
+class ColumnBatches:
+    """The items that functions of one item take; those of a whole batch can be taken together.
+
+    >>> from webdataset.flow import Pass
+    >>> from webdataset.stages import Decode, ToTuple
+    >>> samples = iter([{"cls": b"1"}, {"cls": b"2"}])
+    >>> columns = ColumnBatches.of([Decode(), ToTuple("cls")], Batched(2), samples)
+    >>> list(columns.run(iter(()), Batched(2).start(Pass())))
+    [(array([1, 2]),)]
+    """
+
+    @classmethod
+    def of(cls, stages: Sequence[PerItem], batching: Any, items: Iterator[Any] | None) -> Self | None:
+        """If all of these stages and `batching` have functions of columns."""
+        if not stages or type(batching) is not Batched or batching.collation_fn is not default_collation_fn:
+            return None
+        steps = [step for stage in stages if (step := stage.on_columns()) is not None]
+        return cls(steps, batching, items) if items is not None and len(steps) == len(stages) else None
+
+    def __init__(self, steps: Sequence[Callable[[Columns], Columns]], batching: Batched, items: Iterator[Any]) -> None:
+        self._steps, self._batching, self._items = steps, batching, items
+        self._at = InFlight()  # the progress of the functions
+        self._error: Exception | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        """The next item, for the functions: one that is in flight, or a new one."""
+        at = self._at
+        if at.again:
+            at.handed = at.origins.popleft()
+            return at.again.popleft()
+        if not at.origins:
+            at.handed = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return next(self._items)
+
+    def run(self, results: Iterator[Any], at: Any) -> Iterator[Any]:
+        """What `batched` hands on. `results` is what the functions make of the items, one by one."""
+        if isinstance(at.upstream, InFlight):
+            self._at = at.upstream
+        one_by_one: Generator[Any, None, None] = self._batching.run(results, at)  # type: ignore[assignment]  # it is one
+        while inspect.getgeneratorstate(one_by_one) != inspect.GEN_CLOSED:
+            samples = None if at.items or at.skip else self._take(self._batching.batchsize)
+            try:
+                batch = None if samples is None else self._make(samples)
+            except Exception:  # the functions of one sample find out what it is, and ask the handlers
+                samples = None
+            if samples is None:
+                yield from islice(one_by_one, 1)
+                at.skip = 0
+                continue
+            in_flight, origins, nothing = self._at, list(self._at.origins), (deque[Any](), deque[Any]())
+            # No call from here to the yield: Ctrl-C comes when a call ends, and would find the batch nowhere.
+            in_flight.again, in_flight.origins = nothing
+            at.handed = None if None in origins else origins
+            yield batch
+
+    def _take(self, count: int) -> deque[Any] | None:
+        """The next so many items, which are in flight then; None if there are not so many, or threads work on some."""
+        again, origins, above = self._at.again, self._at.origins, self._at.upstream
+        if len(again) != len(origins) or len(again) > count:
+            return None
+        try:
+            for item in islice(self._items, count - len(again)):
+                again.append(item)
+                origins.append(above.origin if above is not None else None)
+        except Exception as error:  # raised after the items before it
+            self._error = error
+        finally:
+            if len(again) > len(origins):  # Ctrl-C between the two
+                origins.append(above.origin if above is not None else None)
+        if len(again) == count:
+            return again
+        self._items = iter(())  # not to be asked again after its end
+        return None
+
+    def _make(self, samples: Sequence[Any]) -> Any:
+        if set(map(type, samples)) != {dict} or len(set(map(len, samples))) != 1:
+            raise StepByStepError
+        columns: Columns = {name: [sample[name] for sample in samples] for name in samples[0]}
+        for step in self._steps:
+            columns = step(columns)
+        return combine_columns(columns)
