@@ -31,7 +31,7 @@ FIRST_WINDOW = 1 << 16
 
 # From this mean payload on, a member costs less as two reads of its own than as a second copy, out of the window:
 # 100 kB cost 14 µs by way of a window and 12 µs + 10 µs for the reads and their bookkeeping without.
-LARGE = 1 << 18
+LARGE = 1 << 15
 
 # No more than this is allocated for a size in a header before the bytes are there; untouched memory costs nothing.
 TRUSTED = 1 << 25
