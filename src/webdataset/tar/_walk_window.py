@@ -38,7 +38,7 @@ def walk(window: bytes | mmap, at: int, end: int, base: int = 0) -> Columns:
     first = at  # of the headers of a member
     while at + BLOCK <= end:
         block = window[at : at + BLOCK]
-        size = plain_size(block)
+        size = _plain_size(block)
         if size is None:
             break
         start = at + BLOCK
@@ -57,7 +57,7 @@ def walk(window: bytes | mmap, at: int, end: int, base: int = 0) -> Columns:
     return names, offsets, starts, stops
 
 
-def plain_size(block: bytes) -> int | None:
+def _plain_size(block: bytes) -> int | None:
     """The size of the payload, if this is a plain header (see `_scan_window`) or one of PAX records."""
     if (
         block[257:265] not in _MAGICS
