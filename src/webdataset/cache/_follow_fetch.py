@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,13 @@ class Follower(Stream):
         except BaseException:
             self.close()
             raise
+
+    def await_copy(self, seconds: float) -> bool:
+        """Wait for the end of the fetch, so many seconds at most; whether this process has nothing left to fetch."""
+        fill = self._fill
+        if fill is not None:
+            fill.wait(sys.maxsize, seconds)
+        return fill is None or fill.finished
 
     def fill(self, view: memoryview) -> int:
         count = 0

@@ -22,6 +22,7 @@ from webdataset.index import IndexedShards
 from webdataset.order import Order, numbers_of, starts_of
 from webdataset.samples import ReadSamples
 
+from ._fetch_ahead import Block, FetchAhead
 from ._plan_progress import COUNTED, PADDING, PlanProgress
 from ._replace_failed import Slot
 
@@ -154,9 +155,17 @@ class ReadPlanned(Source):
                 at.taken = end - at.remaining.position
 
     def _by_lookup(self, at: PlanProgress) -> Iterator[Any]:
+        open_soon = getattr(self.opener, "open_soon", None)
+        if open_soon is None:
+            yield from self._samples(self._blocks(at), at)
+            return
+        with FetchAhead(open_soon, self.dataset.urls) as ahead:
+            yield from self._samples(ahead.over(self._blocks(at)), at)
+
+    def _samples(self, blocks: Iterator[Block], at: PlanProgress) -> Iterator[Any]:
         marked = self.last is not None or at.during.world.ranks > 1 or self.replaces
         try:
-            for numbers, padding in self._groups(at):
+            for numbers, padding in self._groups(blocks):
                 for number, pad, sample in zip(numbers, padding, self._read(numbers), strict=True):
                     at.taken += 1
                     at.number = number
@@ -172,11 +181,21 @@ class ReadPlanned(Source):
         except EndOfStreamError:
             return
 
-    def _groups(self, at: PlanProgress) -> Iterator[tuple[list[int], list[bool]]]:
-        """The numbers, in the order of storage, of my samples behind those that were taken: some steps at a time."""
+    @property
+    def _group(self) -> int:
+        """How many samples are looked up together: whole steps."""
+        return self.batch * max(1, _AT_A_TIME // self.batch)
+
+    def _groups(self, blocks: Iterator[Block]) -> Iterator[tuple[list[int], list[bool]]]:
+        """The numbers of my samples, some steps at a time."""
+        for _, numbers, padding in blocks:
+            for some in range(0, len(numbers), self._group):
+                yield numbers[some : some + self._group], padding[some : some + self._group]
+
+    def _blocks(self, at: PlanProgress) -> Iterator[Block]:
+        """My samples after those that were taken, many at a time."""
         starts = starts_of(self.dataset.counts)
-        group = self.batch * max(1, _AT_A_TIME // self.batch)
-        block = group * max(1, _LOCATED // group)
+        block = self._group * max(1, _LOCATED // self._group)
         first, turns = at.taken, at.turns()
         while first < turns:
             stop = min(turns, (first // block + 1) * block)
@@ -184,9 +203,7 @@ class ReadPlanned(Source):
             if at.during.world.ranks == 1:  # nobody to be equal to: the end is simply short
                 wanted = wanted[wanted < len(at.remaining)]
             shards, numbers = at.order.locate(at.remaining.positions(wanted % max(1, len(at.remaining))))
-            stored, padding = (starts[shards] + numbers).tolist(), (wanted >= len(at.remaining)).tolist()
-            for some in range(0, len(stored), group):
-                yield stored[some : some + group], padding[some : some + group]
+            yield Block(shards, (starts[shards] + numbers).tolist(), (wanted >= len(at.remaining)).tolist())
             first = stop
 
     def _read(self, numbers: list[int]) -> list[Sample | None]:

@@ -1,0 +1,82 @@
+"""Fetches the shards that a plan needs next into a cache, while samples of others are read."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from webdataset import stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+# Shards that are fetched at the same time, as when they are streamed.
+_CONNECTIONS = 4
+# Seconds after which a thread looks whether its shard is still wanted.
+_PATIENCE = 0.1
+
+
+class Block(NamedTuple):
+    """Samples in the order of reading: the number of each one's shard, its own number, and whether it is padding."""
+
+    shards: NDArray[np.int64]
+    samples: list[int]
+    padding: list[bool]
+
+
+class FetchAhead:
+    """Fetches shards in the order in which they are needed.
+
+    A plan mixes shards, so that its first samples need many of them at once: fetched one after the other when each is
+    first read, a pass over 8 shards took 3 times as long as streaming them.
+
+    A shard that cannot be fetched here is left to its reader, which fails with the reason.
+
+    Args:
+        open_soon: begins to fetch a shard; closing what it returns ends that, unless another reader waits for it.
+        urls: the addresses of the shards.
+    """
+
+    def __init__(self, open_soon: Callable[[str], Any], urls: Sequence[str]) -> None:
+        self._open_soon, self._urls = open_soon, urls
+        self._expected: set[int] = set()
+        self._unwanted = threading.Event()
+        self._pool = ThreadPoolExecutor(_CONNECTIONS, "webdataset-fetch")
+
+    def over(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """The same blocks; the shards of each and of the next one are being fetched."""
+        following = next(blocks, None)
+        while (block := following) is not None:
+            self._expect(block)
+            following = next(blocks, None)
+            if following is not None:
+                self._expect(following)
+            yield block
+
+    def _expect(self, block: Block) -> None:
+        shards, first = np.unique(block.shards, return_index=True)
+        for shard in shards[np.argsort(first)].tolist():
+            if shard not in self._expected:
+                self._expected.add(shard)
+                self._pool.submit(self._fetch, self._urls[shard])
+
+    def _fetch(self, url: str) -> None:
+        if self._unwanted.is_set() or stores.is_local(url) is not None:
+            return
+        with stores.abandonable(self._unwanted), closing(self._open_soon(url)) as stream:
+            while not self._unwanted.is_set() and hasattr(stream, "await_copy") and not stream.await_copy(_PATIENCE):
+                pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all threads; what was fetched of a shard is kept for its next reader."""
+        self._unwanted.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
