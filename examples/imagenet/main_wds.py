@@ -7,6 +7,7 @@ torchrun --nproc-per-node=2 main_wds.py --shards shards
 import argparse
 import json
 import os
+import random
 import time
 from pathlib import Path
 
@@ -108,7 +109,9 @@ def main():
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
         os.environ.setdefault(name, value)
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    torch.manual_seed(args.seed)
+    # Weights are those of rank 0. Each rank draws its own augmentations; workers draw from torch's generator.
+    torch.manual_seed(args.seed + dist.get_rank())
+    random.seed(args.seed + dist.get_rank())
     train_loader, val_loader, classes = make_loaders(args)
     model = DistributedDataParallel(make_model(args.arch, classes))
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=1e-4)
