@@ -33,7 +33,9 @@ class WebDatasetLoader(BaseDataLoader):
             urls, index=True, seed=self._args.seed, order="random" if shuffled else None, shardshuffle=False, last="pad"
         )
         if len(dataset) != -(-self.num_samples // self._args.comm_size):
-            raise SystemExit(f"expected {self.num_samples} samples, got {len(dataset)} on each of {self._args.comm_size}")
+            raise SystemExit(
+                f"expected {self.num_samples} samples, got {len(dataset)} on each of {self._args.comm_size}"
+            )
         images = dataset.decode("l8").to_tuple("jpg;png").map(lambda sample: sample[0])
         self._loader = wds.WebLoader(
             images,

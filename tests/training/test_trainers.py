@@ -101,9 +101,18 @@ def test_lightning(shards, tmp_path, ranks, workers):
 
 
 @pytest.mark.long
+@RANKS
 @pytest.mark.parametrize("workers", [0, 2])
-def test_stateful_data_loader(shards, tmp_path, workers):
-    check_whole_and_resumed("stateful.py", shards, tmp_path, 2, workers=workers)
+def test_stateful_data_loader(shards, tmp_path, ranks, workers):
+    need("torchdata")
+    check_whole_and_resumed("stateful.py", shards, tmp_path, ranks, workers=workers)
+
+
+@pytest.mark.long
+@RANKS
+@pytest.mark.parametrize("workers", [0, 2])
+def test_plain_ddp(shards, tmp_path, ranks, workers):
+    check_whole_and_resumed("plain_ddp.py", shards, tmp_path, ranks, workers=workers)
 
 
 @pytest.mark.long
@@ -123,7 +132,8 @@ def test_ray_train(shards, tmp_path, ranks):
     assert [one + other for one, other in zip(seen["first"], seen["rest"], strict=True)] == seen["whole"]
 
 
-@pytest.mark.parametrize("library", ["numpy", pytest.param("jax", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("library", ["numpy", "jax"])
 @RANKS
 def test_a_loop_without_torch(shards, tmp_path, library, ranks):
     need(library)
