@@ -90,6 +90,20 @@ def test_training_is_resumed_in_the_middle_of_an_epoch(tmp_path):
 
 
 @pytest.mark.long
+def test_a_run_on_two_ranks_goes_on_with_one(tmp_path):
+    """More steps are left than two ranks would have made; the learning rate follows."""
+    make(tmp_path, 70, 20, 16)
+    options = ["--shards", tmp_path / "shards", "--epochs", 2, "--workers", 0, "--batch-size", 8]
+    options += ["--checkpoint", tmp_path / "checkpoint.pt", "--save-freq", 1]
+    stopped = launch(HERE / "main_wds.py", *options, "--stop-after", 2, folder=tmp_path)
+    assert "stopped after 2 steps" in stopped.printed
+    resumed = alone(HERE / "main_wds.py", *options, folder=tmp_path)
+    # Two steps of 2 x 8 of the first epoch are done.
+    resumed_epochs = re.findall(r"epoch (\d): (\d+) samples on this rank", resumed.printed)
+    assert resumed_epochs == [("0", "38"), ("1", "70")], resumed.printed
+
+
+@pytest.mark.long
 def test_both_programs_see_the_same_images(tmp_path):
     """Labels, decoding, resizing, normalisation, batch sizes and steps; and new augmentations in each worker and epoch."""
     make(tmp_path, 70, 20, 16)
