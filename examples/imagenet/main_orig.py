@@ -6,6 +6,7 @@ torchrun --nproc-per-node=2 main_orig.py --data data
 
 import argparse
 import os
+import random
 import time
 from pathlib import Path
 
@@ -104,24 +105,28 @@ def main():
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
         os.environ.setdefault(name, value)
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    torch.manual_seed(args.seed)
+    # Weights are those of rank 0. Each rank draws its own augmentations; workers draw from torch's generator.
+    torch.manual_seed(args.seed + dist.get_rank())
+    random.seed(args.seed + dist.get_rank())
     train_loader, val_loader, classes = make_loaders(args)
     model = DistributedDataParallel(make_model(args.arch, classes))
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=1e-4)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, args.lr, args.epochs * len(train_loader))
-    parts, first = {"model": model, "optimizer": optimizer, "schedule": schedule}, 0
+    parts, first, done = {"model": model, "optimizer": optimizer}, 0, 0
     if args.checkpoint and args.checkpoint.exists():
         saved = torch.load(args.checkpoint, weights_only=True)
         for name, part in parts.items():
             part.load_state_dict(saved[name])
-        first = saved["epoch"]
+        first, done = saved["epoch"], saved["steps"]
         go_to(train_loader, saved["position"])
+    # The steps that are left depend on the number of ranks, which may have changed.
+    total = done + (args.epochs - first) * len(train_loader)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, args.lr, total, last_epoch=done - 1)
 
     def save(epoch, position):
         if args.checkpoint and dist.get_rank() == 0:
             states = {name: part.state_dict() for name, part in parts.items()}
             temporary = args.checkpoint.with_suffix(".part")
-            torch.save({**states, "epoch": epoch, "position": position}, temporary)
+            torch.save({**states, "epoch": epoch, "steps": schedule.last_epoch, "position": position}, temporary)
             temporary.replace(args.checkpoint)
 
     for epoch in range(first, args.epochs):

@@ -8,7 +8,7 @@ from .data import N, write_shards
 from .torchrun import EXAMPLES, alone, launch
 
 HERE = EXAMPLES / "elastic"
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 
 @pytest.fixture
@@ -35,7 +35,6 @@ def test_four_ranks_are_killed_and_three_go_on(tmp_path, options):
     assert len(re.findall("loss", printed)) == 16
 
 
-@pytest.mark.long
 def test_torchrun_restarts_by_itself(tmp_path, options):
     """One of two ranks dies once; torchrun starts both again, and they go on from the checkpoint; two epochs."""
     arguments = [*options, "--epochs", 2, "--kill-at", 8, "--kill-ranks", 1]
@@ -50,7 +49,6 @@ def test_torchrun_restarts_by_itself(tmp_path, options):
         assert f"epoch {epoch}: {N} samples, 0 repeated, numbers 0 to {N - 1}" in printed
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("before", "after"), [(3, 4), (2, 1), (1, 2)])
 def test_other_numbers_of_ranks(tmp_path, options, before, after):
     options += ["--workers", 1]

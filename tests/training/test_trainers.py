@@ -5,6 +5,7 @@ Missing frameworks are skipped. Starting a framework takes longer than the train
 
 import importlib.util
 import itertools
+import json
 
 import pytest
 
@@ -100,28 +101,39 @@ def test_lightning(shards, tmp_path, ranks, workers):
 
 
 @pytest.mark.long
+@RANKS
 @pytest.mark.parametrize("workers", [0, 2])
-def test_stateful_data_loader(shards, tmp_path, workers):
-    check_whole_and_resumed("stateful.py", shards, tmp_path, 2, workers=workers)
+def test_stateful_data_loader(shards, tmp_path, ranks, workers):
+    need("torchdata")
+    check_whole_and_resumed("stateful.py", shards, tmp_path, ranks, workers=workers)
 
 
 @pytest.mark.long
+@RANKS
+@pytest.mark.parametrize("workers", [0, 2])
+def test_plain_ddp(shards, tmp_path, ranks, workers):
+    check_whole_and_resumed("plain_ddp.py", shards, tmp_path, ranks, workers=workers)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1000)
 @RANKS
 def test_ray_train(shards, tmp_path, ranks):
     need("ray")
     if importlib.util.find_spec("ray.train.torch") is None:
         pytest.skip("ray is installed without ray[train]")
-    seen = {}
-    for phase in ("whole", "first", "rest"):
-        for old in tmp_path.glob("rank-*.json"):
-            old.unlink()
-        outcome = alone("ray_train.py", shards, phase, 0, ranks, folder=tmp_path, timeout=280, nproc=ranks)
-        seen[phase] = [rank["seen"] for rank in outcome.check()]
+    alone("ray_train.py", shards, tmp_path, ranks, folder=tmp_path, timeout=900).check()
+    seen = {
+        phase: [json.loads((tmp_path / phase / f"rank-{rank}.json").read_text())["seen"] for rank in range(ranks)]
+        for phase in ("whole", "first", "rest")
+    }
+    assert all(len(rank) == 5 for rank in seen["first"])
     assert flat(seen["whole"]) == list(range(N))
     assert [one + other for one, other in zip(seen["first"], seen["rest"], strict=True)] == seen["whole"]
 
 
-@pytest.mark.parametrize("library", ["numpy", pytest.param("jax", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("library", ["numpy", "jax"])
 @RANKS
 def test_a_loop_without_torch(shards, tmp_path, library, ranks):
     need(library)

@@ -16,6 +16,13 @@ PHASE, WORKERS = sys.argv[2], int(sys.argv[3])  # "whole", "first" (up to STOP) 
 RANK = int(os.environ.get("RANK", 0))
 
 
+def start_group():
+    """A process group, also of one process without a launcher."""
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+        os.environ.setdefault(name, value)
+    torch.distributed.init_process_group("gloo")
+
+
 def dataset_of(**options):
     """Samples in tuples; padding has weight 0."""
     options = {"seed": 3, "shardshuffle": True, "uneven": "pad"} | options

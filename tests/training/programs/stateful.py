@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import torch.distributed as dist
-from common import BATCH, PHASE, RANK, STOP, WORKERS, Model, dataset_of, tell
+from common import BATCH, PHASE, RANK, STOP, WORKERS, Model, dataset_of, start_group, tell
 from torch.nn.parallel import DistributedDataParallel
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 
 def main():
-    dist.init_process_group("gloo")
+    start_group()
     model = Model()
     wrapped = DistributedDataParallel(model)
     loader = StatefulDataLoader(dataset_of().batched(BATCH), batch_size=None, num_workers=WORKERS)
