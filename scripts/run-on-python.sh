@@ -2,28 +2,28 @@
 # Run the tests on another version of Python, in a system of its own that debootstrap makes.
 #
 #   scripts/run-on-python.sh 3.13 [pytest arguments]     Debian trixie
-#   scripts/run-on-python.sh 3.14 [pytest arguments]     Debian sid
+#   scripts/run-on-python.sh 3.14 [pytest arguments]     Debian forky
 #
-# Needs root and debootstrap. The system is kept in $CHROOTS (default: /var/tmp/webdataset-chroots) and used again.
-# $MIRROR names a Debian mirror, $PIP_INDEX_URL an index of Python packages; what pip's configuration of this machine
-# says is used in the chroot as well.
+# Needs root and debootstrap. The system is kept in $CHROOT (default: /var/tmp/webdataset-python-VERSION) and used again.
+# $MIRROR names a Debian mirror, $PIP_INDEX_URL an index of Python packages. torch is Debian's own build for the CPU.
 set -eu
 
 version=${1:?usage: run-on-python.sh 3.13|3.14 [pytest arguments]}
 shift
 case $version in
     3.13) suite=trixie ;;
-    3.14) suite=sid ;;
+    3.14) suite=forky ;;
     *) echo "no Debian suite is known for Python $version: expected 3.13 or 3.14" >&2; exit 2 ;;
 esac
 mirror=${MIRROR:-http://deb.debian.org/debian}
-root=${CHROOTS:-/var/tmp/webdataset-chroots}/python-$version
+root=${CHROOT:-/var/tmp/webdataset-python-$version}
 source=$(cd "$(dirname "$0")/.." && pwd)
 
 if [ ! -e "$root/ready" ]; then
-    mkdir -p "$(dirname "$root")"
-    packages="python$version,python$version-venv,python$version-dev,ca-certificates,gcc,libc6-dev,curl,bash"
-    debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$mirror"
+    # Older versions of debootstrap do not know the names of newer suites; their steps are those of sid.
+    debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" /usr/share/debootstrap/scripts/sid
+    chroot "$root" apt-get install --yes --quiet --no-install-recommends \
+        python3 python3-venv python3-dev python3-torch bash curl g++ gcc git libc6-dev procps
     touch "$root/ready"
 fi
 
@@ -32,22 +32,37 @@ rm -rf "$root/src"
 mkdir -p "$root/src"
 (cd "$source" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf -) | tar -xf - -C "$root/src"
 
-for directory in proc dev dev/shm; do
-    mountpoint -q "$root/$directory" || mount --rbind "/$directory" "$root/$directory"
+mounted=
+unmount() { for directory in $mounted; do umount -R "$root/$directory" || true; done; }
+trap unmount EXIT
+trap 'exit 130' INT TERM
+for directory in proc dev; do
+    mountpoint -q "$root/$directory" && continue
+    mount --rbind "/$directory" "$root/$directory"
+    mount --make-rslave "$root/$directory"  # unmounting there must not unmount here
+    mounted="$directory $mounted"
 done
-trap 'umount -R "$root/proc" "$root/dev" 2>/dev/null || true' EXIT INT TERM
 cp /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
-[ -e /etc/pip.conf ] && cp /etc/pip.conf "$root/etc/pip.conf"
+cp /etc/hosts "$root/etc/hosts"
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"  # this machine's own authorities
 
-chroot "$root" /bin/sh -eu -c '
+chroot "$root" /usr/bin/env -i PATH=/venv/bin:/usr/local/bin:/usr/bin:/bin HOME=/root LANG=C.UTF-8 \
+    ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+    /bin/sh -eu -c '
     cd /src
-    [ -d /venv ] || "python$0" -m venv /venv
-    # Packages without wheels for this version are left out: the tests that need them are skipped and say so.
-    grep -v -e "^-" -e "^#" requirements/core.txt requirements/test.txt -h | while read -r requirement; do
-        /venv/bin/pip install -q --only-binary :all: "$requirement" || echo "not installed: $requirement" >&2
-    done
-    /venv/bin/pip install -q --only-binary :all: torch --index-url https://download.pytorch.org/whl/cpu \
-        || /venv/bin/pip install -q --only-binary :all: torch || echo "not installed: torch" >&2
-    /venv/bin/pip install -q --no-deps .
-    exec /venv/bin/python -m pytest -q -p no:cacheprovider "$@"
+    [ -d /venv ] || "python$0" -m venv --system-site-packages /venv  # torch is there
+    cat requirements/core.txt requirements/test.txt | grep -v -e "^-" -e "^#" -e "^torch==" > /requirements
+    if ! cmp -s /requirements /venv/installed; then
+        # No package may bring its own torch, with gigabytes of CUDA.
+        python -c "from importlib.metadata import version; print(f\"torch=={version(\"torch\")}\")" > /constraints
+        # Packages without wheels for this version are left out: the tests that need them are skipped and say so.
+        while read -r requirement; do
+            pip install -q --only-binary :all: --constraint /constraints "$requirement" \
+                || pip install -q --only-binary :all: --constraint /constraints "${requirement%%==*}" \
+                || echo "not installed: $requirement" >&2
+        done < /requirements
+        cp /requirements /venv/installed
+    fi
+    pip install -q --no-deps --no-build-isolation --editable .
+    exec python -m pytest -q -p no:cacheprovider "$@"
 ' "$version" "$@"

@@ -71,6 +71,12 @@ _TABLE = (
         default="size+version",
         parse=_policy,
     ),
+    Variable(
+        "WDS_VERIFY_MD5",
+        "1 compares shards that are streamed as a whole with the MD5 of their description",
+        default=False,
+        parse=_flag,
+    ),
     Variable("WDS_VERBOSE_CACHE", "1 logs cache hits and downloads at INFO", default=False, parse=_flag),
     Variable("WDS_PROGRESS", "1 shows a progress bar for every shard that is downloaded", default=False, parse=_flag),
     Variable("WDS_INDEX_MEMORY", "limit of the indexes a dataset keeps in memory, bytes", default=2**29, parse=_size),

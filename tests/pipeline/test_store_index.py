@@ -1,4 +1,4 @@
-"""`WebDataset(learn=…)`: streamed the first time, read by plan the next."""
+"""`WebDataset(store_index=…)`: streamed the first time, read by plan the next."""
 
 import pytest
 

@@ -14,6 +14,7 @@ which order samples are read, or ranks.
 * `_description`        the JSON description of a whole dataset
 * `_location`       where index files are stored; saving and loading them
 * `_describe_dataset`    index a whole dataset and describe it
+* `_verify_shards`  the bytes of a whole shard, compared with its description as they pass
 * `_validate`       does this index describe this shard?
 * `_fetch_ranges`       byte ranges of a shard, mapped or over the network
 * `_lookup`      single samples of a shard
@@ -36,6 +37,7 @@ from ._member_names import sample_and_field
 from ._shard_index import Extent, Keys, ShardIndex
 from ._store_index import GrowingIndex, StoreIndexes
 from ._validate import check_end
+from ._verify_shards import VerifyShards
 
 __all__ = [
     "Description",
@@ -52,6 +54,7 @@ __all__ = [
     "ShardIndex",
     "ShardReader",
     "StoreIndexes",
+    "VerifyShards",
     "build",
     "build_index",
     "build_indexes",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
@@ -25,6 +26,7 @@ from webdataset.errors import FormatError, SpecError, StaleIndex, Where
 from webdataset.redact import redacted
 
 KIND = "wids-shard-index-v1"
+_MD5 = re.compile("[0-9a-fA-F]{32}")
 
 
 class ShardEntry(NamedTuple):
@@ -257,10 +259,12 @@ def _shard(entry: Any, document: _Document) -> ShardEntry:
     for number in (nsamples, 0 if filesize is None else filesize):
         if type(number) is not int or number < 0:  # which True and False are not
             raise FormatError(f"expected a count in {entry}, got {number!r}", Where(shard=document.name))
-    url = document.address(entry["url"])
+    url, md5sum = document.address(entry["url"]), entry.get("md5sum")
     if len(entry) == 2:
         return ShardEntry(url, entry["nsamples"])
-    return ShardEntry(url, entry["nsamples"], filesize, entry.get("md5sum"), entry.get("dataset"), entry.get("weight"))
+    if md5sum is not None and (not isinstance(md5sum, str) or not _MD5.fullmatch(md5sum)):
+        raise FormatError(f"expected an MD5 sum of 32 hexadecimal digits, got {md5sum!r}", Where(shard=document.name))
+    return ShardEntry(url, entry["nsamples"], filesize, md5sum, entry.get("dataset"), entry.get("weight"))
 
 
 def _joined(base: str, url: str) -> str:

@@ -13,7 +13,7 @@ from webdataset import config, shards, stores
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.index import read_description
+from webdataset.index import VerifyShards, read_description
 from webdataset.plan import ReadPlanned, described_joins
 from webdataset.samples import ReadSamples
 
@@ -153,7 +153,9 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             plan = ReadPlanned(found, mixed, chunk, 1, uneven, fields, handler, strict, empty_check, opener, failed)
             self.append(plan)
         else:
-            source = shard_source(_plain(urls), resampled=resampled, seed=self.seed)
+            described = read_description(urls) if is_description(urls) else None
+            named = urls if described is None else described.urls
+            source = shard_source(named, resampled=resampled, seed=self.seed)
             # Shards that are drawn need no shuffle, which would wait for their end.
             drawn = resampled or isinstance(source, shards.ResampledShards)
             by_node, by_worker = _splitting(urls, nodesplitter, workersplitter, resampled, may_be_empty=not empty_check)
@@ -170,6 +172,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                     strict=strict,
                     opener=opener,
                     store_index=wishes.storing,
+                    verify=None if described is None else VerifyShards(described.shards),
                 ),
                 CheckEmpty() if empty_check else None,
             )
@@ -218,11 +221,6 @@ def _indexed(urls: Any, wishes: Wishes, hindrance: str | None, fetch: Callable[[
     if isinstance(urls, shards.SimpleShardList) and wishes.insist is None:  # taken as it is: every reader sees it all
         return None
     return indexed(urls, wishes, fetch)
-
-
-def _plain(urls: Any) -> Any:
-    """The shards of a description, for reading without an index."""
-    return read_description(urls).urls if is_description(urls) else urls
 
 
 def _joins(urls: Any) -> list[Any]:

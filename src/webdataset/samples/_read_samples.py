@@ -13,7 +13,7 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -22,7 +22,7 @@ from webdataset import config, stores
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source, url_from_json
 from webdataset.handlers import Handler, note_skipped, reraise_exception
-from webdataset.index import GrowingIndex, StoreIndexes
+from webdataset.index import GrowingIndex, StoreIndexes, VerifyShards
 from webdataset.names import split_name
 from webdataset.tar import Header, Run, read_runs
 
@@ -59,6 +59,7 @@ class ReadSamples(Source):
         opener: url → binary stream; one that also takes `start=` lets a resumed reading begin in the middle, and one
             that has `local_path(url)` returns the path of its copy of a shard.
         store_index: stores the index of every shard that is read from its beginning to its end without a failure.
+        verify: compares shards that are read from their beginning to their end with their description.
     """
 
     handler: Handler = reraise_exception
@@ -72,6 +73,7 @@ class ReadSamples(Source):
     allow_split: bool = False
     opener: Opener = stores.open_read
     store_index: StoreIndexes | None = None
+    verify: VerifyShards | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         as_predicate(self.select_files)
@@ -84,7 +86,10 @@ class ReadSamples(Source):
             raise SpecError(f"ReadSamples(suffixes={self.suffixes!r}) is not a list", hint='for example ["jpg", "cls"]')
 
     def __repr__(self) -> str:
-        changed = ((f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default)
+        # Whether bytes are verified changes no sample: a checkpoint goes on with and without.
+        changed = (
+            (f.name, getattr(self, f.name)) for f in fields(self) if f.compare and getattr(self, f.name) != f.default
+        )
         shown = (f"{name}={getattr(value, '__qualname__', repr(value))}" for name, value in changed)
         return f"ReadSamples({', '.join(shown)})"
 
@@ -185,9 +190,10 @@ class ReadSamples(Source):
         }
 
     def _open(self, shard: ShardItem, start: int) -> Any:
-        if "stream" in shard:
-            return shard["stream"]
-        return self.opener(shard["url"], start=start) if start else self.opener(shard["url"])
+        if start:
+            return self.opener(shard["url"], start=start)
+        stream = shard["stream"] if "stream" in shard else self.opener(shard["url"])
+        return stream if self.verify is None else self.verify.stream(shard["url"], stream)
 
     def _can_start_at(self, offset: int) -> bool:
         if offset == UNKNOWN:

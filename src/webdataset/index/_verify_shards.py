@@ -1,0 +1,82 @@
+"""The bytes of a shard that is read as a whole, compared with its description as they pass."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+from webdataset import config
+from webdataset.errors import StaleIndex, Where
+
+from ._description import ShardEntry
+
+
+class VerifyShards:
+    """Compares the shards of a description with what it says about them: size, and MD5 if `WDS_VERIFY_MD5` is set.
+
+    Only a stream that is read from its first to its last byte can be compared. Single samples, and a shard that is
+    resumed in the middle, are not.
+
+    >>> import io
+    >>> stream = VerifyShards([ShardEntry("a.tar", 1, filesize=2048)]).stream("a.tar", io.BytesIO(bytes(1024)))
+    >>> while stream.read(512):
+    ...     pass
+    Traceback (most recent call last):
+    webdataset.errors.StaleIndex: expected a shard of 2048 bytes, got 1024 – a.tar – ...
+    """
+
+    def __init__(self, entries: Iterable[ShardEntry]) -> None:
+        self._entries = {entry.url: entry for entry in entries if entry.filesize is not None or entry.md5sum}
+
+    def stream(self, url: str, stream: Any) -> Any:
+        """The same stream; its end is an error if the bytes were not the described ones."""
+        entry = self._entries.get(url)
+        return stream if entry is None else _Verified(stream, entry)
+
+
+class _Verified:
+    """Counts and hashes what is read, without a copy."""
+
+    def __init__(self, stream: Any, entry: ShardEntry) -> None:
+        self._stream, self._entry = stream, entry
+        self._size = 0
+        hashed = bool(entry.md5sum) and config.read("WDS_VERIFY_MD5")
+        self._md5 = hashlib.md5(usedforsecurity=False) if hashed else None  # what wids descriptions hold
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes."""
+        piece: bytes = self._stream.read(size) or b""
+        self._passed(piece, wanted=size)
+        return piece
+
+    def readinto(self, view: memoryview, /) -> int:
+        """The next bytes, into memory of the reader."""
+        if not hasattr(self._stream, "readinto"):
+            piece = self.read(len(view))
+            view[: len(piece)] = piece
+            return len(piece)
+        count: int = self._stream.readinto(view) or 0
+        self._passed(view[:count], wanted=len(view))
+        return count
+
+    def close(self) -> None:
+        """Close the stream; what was not read is not compared."""
+        self._stream.close()
+
+    def _passed(self, piece: bytes | memoryview, wanted: int) -> None:
+        self._size += len(piece)
+        if self._md5 is not None:
+            self._md5.update(piece)
+        expected = self._entry.filesize
+        if (wanted and not piece) or (expected is not None and self._size > expected):
+            self._entry.check(self._size)
+            self._check_md5()
+
+    def _check_md5(self) -> None:
+        if self._md5 is not None and (found := self._md5.hexdigest()) != str(self._entry.md5sum).lower():
+            raise StaleIndex(
+                f"expected a shard with MD5 {self._entry.md5sum}, got {found}",
+                Where(shard=self._entry.url),
+                hint="describe the dataset again, or download the shard again",
+            )
