@@ -30,7 +30,12 @@ class WebDatasetLoader(BaseDataLoader):
             raise SystemExit(f"no shards found in {folder}; run pack.py first")
         shuffled = self._args.sample_shuffle is not Shuffle.OFF
         dataset = wds.WebDataset(
-            urls, index=True, seed=self._args.seed, order="random" if shuffled else None, shardshuffle=False, uneven="pad"
+            urls,
+            index=True,
+            seed=self._args.seed,
+            order="random" if shuffled else None,
+            shardshuffle=False,
+            uneven="pad",
         )
         if len(dataset) != -(-self.num_samples // self._args.comm_size):
             raise SystemExit(

@@ -43,11 +43,15 @@ def check_end(index: ShardIndex, size: int, read: Read, url: str) -> None:
     >>> check_end(index, 2048, lambda start, length: bytes(length), "a.tar")
     >>> check_end(index, 1000, lambda start, length: bytes(length), "a.tar")
     Traceback (most recent call last):
-    webdataset.errors.StaleIndex: the index describes 1024 bytes, the shard has 1000 – a.tar – delete the index ...
+    webdataset.errors.StaleIndex: the index describes 1024 bytes, the shard has 1000 – a.tar – the shard is ...
     """
     end, rest = index.end, size - index.end
     if rest < 0:
-        raise stale(f"the index describes {end} bytes, the shard has {size}", url)
+        raise StaleIndex(
+            f"the index describes {end} bytes, the shard has {size}",
+            Where(shard=url),
+            hint="the shard is truncated: fetch it again; if it was replaced, build its index again",
+        )
     if (rest > _LONGEST_END or any(read(end, rest))) and _holds_samples(url, end):
         raise stale(f"the shard has more samples after byte {end}, where the index ends", url, offset=end)
 

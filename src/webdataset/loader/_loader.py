@@ -137,8 +137,8 @@ class WebLoader(DataPipeline, FluidInterface):
         """Let the next `iter()` begin with this step of its epoch (a batch on every rank); nothing before is read."""
         self.skip(range(step))
 
-    def skip(self, steps: range) -> None:
-        """Let the next `iter()` leave out these steps of its epoch, on all ranks; more calls leave out more."""
+    def skip(self, steps: int | range) -> None:
+        """Let the next `iter()` leave out a step of its epoch, or a range, on all ranks; more calls leave out more."""
         start = self._start or Cursor(self._epochs.peek())
         inner = Cursor(start.epoch)
         if isinstance(start.where, InStages) and isinstance(start.where.progress[0], Cursor):

@@ -97,19 +97,20 @@ class Plannable(DataPipeline):
         """
         self.skip(range(step))
 
-    def skip(self, steps: range) -> None:
-        """Let the next `iter()` leave out these steps of its epoch, on all ranks; more calls leave out more."""
+    def skip(self, steps: int | range) -> None:
+        """Let the next `iter()` leave out a step of its epoch, or a range, on all ranks; more calls leave out more."""
         self._start = self.cursor_without(steps, self._start or Cursor(self._epochs.peek()))
         self._run = None
 
-    def cursor_without(self, steps: range, cursor: Cursor) -> Cursor:
+    def cursor_without(self, steps: int | range, cursor: Cursor) -> Cursor:
         """Where an epoch goes on without these steps.
 
         Args:
-            steps: a range without gaps.
+            steps: one, or a range without gaps.
             cursor: where the epoch would go on.
         """
         plan = self._planned_steps()
+        steps = range(steps, steps + 1) if isinstance(steps, int) else steps
         samples, per_step = len(plan.dataset), plan.batch * world.current().ranks
         if steps.step != 1 or not 0 <= steps.start <= steps.stop <= -(-samples // per_step):
             raise SpecError(

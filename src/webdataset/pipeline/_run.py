@@ -1,12 +1,17 @@
 """`Run`: one iteration over a pipeline, pass after pass, with a cursor that can be saved.
 
 A run refers to the stages, never to the pipeline, and no generator is held by what it refers to: when a user forgets an
-iteration, its files, threads and processes are closed at once and not with some later garbage collection.
+iteration, its files, threads and processes are closed at once and not with some later garbage collection. What a
+program left open at its end is closed before Python takes the modules apart.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -64,6 +69,7 @@ class Run:
         self.over = False  # all passes, or by an error
         last = before._pass if before is not None else None
         self._pass: RunningPass = definition.start_pass(cursor.epoch, cursor.where, options, last)
+        _runs.add(self)
 
     def epoch(self) -> Iterator[Any]:
         """The items of the next epoch, or the rest of the one that was begun; an empty pass is the last."""
@@ -148,3 +154,14 @@ class Run:
         """Close what the current pass holds open."""
         self.over = True
         self._pass.close()
+
+
+_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_runs.clear)  # they are the parent's
+
+
+@atexit.register
+def _close_runs() -> None:
+    for run in list(_runs):
+        with suppress(Exception):  # such as one that another thread is in the middle of
+            run.close()

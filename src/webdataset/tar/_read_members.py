@@ -346,7 +346,7 @@ class _Reader:
         raise TruncatedShard(
             what,
             Where(offset=self._blocks.offset),
-            hint="the shard is truncated; fetch or write it again, or read it with strict=False",
+            hint="fetch or write the shard again, or save what is left: wds check --fix",
         )
 
     def _discard_rest(self) -> None:
