@@ -90,6 +90,13 @@ def test_equal_keys_are_not_lost(shards):
     assert len(keys("out.tar")) == 14
 
 
+@pytest.mark.parametrize("option", [{"rekey": "{:09d}"}, {"slice": "0:3"}])
+def test_cat_does_not_count_the_samples_of_each_shard_anew(shards, option):
+    """Every output would have the same keys."""
+    with pytest.raises(SpecError, match="all inputs"):
+        tools.cat(shards, "out/", **option)
+
+
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(0, 2000), min_size=1, max_size=40),

@@ -14,6 +14,7 @@ from webdataset.stages import shuffle as shuffle_stage
 from ._field_choice import FieldChoice
 from ._read_inputs import Inputs, Sample
 from ._report import Report
+from ._target import PerShard, parse_target
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
 
@@ -100,6 +101,11 @@ def cat(
         slice: a stretch of the combined samples, `lo:hi:step`.
         rekey: number the keys in this format, `{:09d}`.
     """
+    if isinstance(parse_target(output), PerShard) and (slice is not None or rekey is not None):
+        raise SpecError(
+            "a slice and numbered keys count the samples of all inputs, and each input has an output of its own",
+            hint="write one archive or a series: -o 'out-%06d.tar'",
+        )
     stages: list[Stage] = []
     if slice is not None:
         stages.append(Stretch(slice))

@@ -215,7 +215,7 @@ def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) 
         elif (
             result.output != output
             or sizes.get(output, result.filesize) != result.filesize
-            or sizes.get(url, result.input_size) not in {result.input_size, -1}
+            or sizes.get(url, result.input_size) not in (result.input_size, -1)
         ):
             _log.warning("%s was finished before, but its files have changed; it is done again", url)
             del book.finished[url]

@@ -17,8 +17,8 @@ def stored_sizes(urls: Iterable[str], missing: int | None = None) -> dict[str, i
     """
     sizes: dict[str, int | None] = {}
     for folder, names in by_folder(urls).items():
-        found = _sizes_in(folder or ".", set(names))
-        sizes.update({url: found.get(name, missing) for name, url in names.items()})
+        sizes.update(dict.fromkeys(names.values(), missing))
+        sizes.update(_sizes_in(folder or ".", names))
     return sizes
 
 
@@ -45,9 +45,11 @@ def by_folder(urls: Iterable[str]) -> dict[str, dict[str, str]]:
     return dict(folders)
 
 
-def _sizes_in(folder: str, names: set[str]) -> dict[str, int]:
+def _sizes_in(folder: str, urls: dict[str, str]) -> dict[str, int]:
     try:
         with os.scandir(folder) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.name in names and entry.is_file()}
+            return {
+                urls[entry.name]: entry.stat().st_size for entry in entries if entry.name in urls and entry.is_file()
+            }
     except FileNotFoundError:
         return {}
