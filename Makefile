@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(VENV)/node/node_modules/.bin:$(PATH)
 
-.PHONY: demo test test-long lint docs bench clean
+.PHONY: demo test test-long lint docs bench bench-dlio clean
 
 $(VENV)/.core: pyproject.toml requirements/core.txt
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,13 @@ docs: $(VENV)/.docs
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bench.py
+
+# A referee that is not ours: DLIO, in an environment of its own. Needs an MPI.
+bench-dlio:
+	test -d examples/dlio/venv || examples/dlio/run venv
+	test -d examples/dlio/data || examples/dlio/run generate
+	examples/dlio/run own
+	examples/dlio/run shards
 
 clean:
 	rm -rf $(VENV) demo-data bench-data docs/_build

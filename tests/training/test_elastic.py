@@ -33,6 +33,10 @@ def test_four_ranks_are_killed_and_three_go_on(tmp_path, options):
     assert "run 0: 4 ranks, steps 0 to 5\nrun 1: 3 ranks, steps 6 to 15\n" in printed
     assert f"epoch 0: {N} samples, 0 repeated, numbers 0 to {N - 1}" in printed
     assert len(re.findall("loss", printed)) == 16
+    page = (EXAMPLES.parent / "docs" / "multinode.md").read_text()
+    for line in printed.splitlines():
+        assert "loss" in line or line in page, f"the page does not show {line!r}"
+    print(printed)
 
 
 def test_torchrun_restarts_by_itself(tmp_path, options):

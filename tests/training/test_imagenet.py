@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import webdataset as wds
 from .torchrun import EXAMPLES, alone, environment, launch
 
 HERE = EXAMPLES / "imagenet"
+PAGE = EXAMPLES.parent / "docs" / "training.md"
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -64,14 +66,44 @@ def test_makeshards(tmp_path):
 
 
 def test_only_the_data_part_differs():
-    orig, ours = ((HERE / name).read_text().splitlines() for name in ("main_orig.py", "main_wds.py"))
-    changed = [line for line in difflib.unified_diff(orig, ours, n=0) if re.match(r"[+-][^+-]", line)]
-    assert len(changed) < 70
-    training = "\n".join(ours)
-    assert (
-        training[training.index("def train_epoch") :]
-        == "\n".join(orig)[training.index("def train_epoch") - len(training) :]
-    )
+    orig, ours = ((HERE / name).read_text() for name in ("main_orig.py", "main_wds.py"))
+    names = ("main_orig.py", "main_wds.py")
+    changes = list(difflib.unified_diff(orig.splitlines(), ours.splitlines(), *names, n=0, lineterm=""))
+    assert sum(1 for line in changes if re.match(r"[+-][^+-]", line)) < 70
+    assert orig.partition("def train_epoch")[2] == ours.partition("def train_epoch")[2] != ""
+    assert "```diff\n" + "\n".join(changes) + "\n```" in PAGE.read_text(), "the page shows another difference"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_the_commands_of_the_page(tmp_path):
+    """From a folder of images to a run that was stopped on two ranks and resumed on three, as the page says."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    block = PAGE.read_text().partition("```bash\ncd examples/imagenet\n")[2].partition("```")[0]
+    printed = {}
+    for line in block.splitlines():
+        command = line.partition("#")[0].strip()
+        if command == "./run venv":
+            continue  # downloads torch; PYTHON is used in place of it
+        result = subprocess.run(
+            ["bash", "-c", command],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path / "examples" / "imagenet",
+            env=environment(PYTHON=sys.executable),
+            timeout=1500,
+        )
+        stops = "--stop-after" in command
+        assert (result.returncode != 0) == stops, f"{command}\n{result.stdout}{result.stderr}"
+        printed[command] = result.stdout + result.stderr
+    stopped, resumed = (text for command, text in printed.items() if "multi" in command)
+    assert "stopped after 60 steps" in stopped
+    # 3,000 images on 2 ranks are 47 steps. Of the second epoch 13 steps were made and 10 saved: 3000 - 10 x 64 = 2360 images
+    # are left, 25 steps of 3 x 32, the last one padded.
+    assert "epoch 1: 800 samples on this rank" in resumed and "epoch 0" not in resumed
+    assert accuracy(resumed)[1] == 600
+    (bench,) = (text for command, text in printed.items() if command == "./run bench")
+    assert len(re.findall(r"[\d,.]+ samples/s", bench)) == 2
 
 
 @pytest.mark.long

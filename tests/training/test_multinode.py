@@ -90,9 +90,10 @@ def test_resampling_with_a_seed_is_reproducible(two_ranks):
 
 
 def test_broken_samples_on_one_rank(two_ranks):
-    """Counted where they are left out; `with_epoch` keeps the number of steps equal."""
+    """Counted and reported for each epoch where they are left out; `with_epoch` keeps the number of steps equal."""
     zero, one = (rank["broken_here"] for rank in two_ranks.ranks)
-    assert zero == {"steps": 12, "lost": 0} and one["steps"] == 12 and one["lost"] > 0
+    assert zero == [{"steps": 12, "lost": 0, "reported": 0}] * 2
+    assert all(epoch["steps"] == 12 and epoch["reported"] == epoch["lost"] > 0 for epoch in one), one
     assert [rank["broken_strict"] for rank in two_ranks.ranks][0] is None
     assert "an unreadable image" in two_ranks.ranks[1]["broken_strict"]
 

@@ -101,6 +101,18 @@ def test_lightning(shards, tmp_path, ranks, workers):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("kind", "lost"), [("stream", 1), ("declared", 0)])
+def test_lightning_fetches_a_batch_ahead_where_the_length_is_not_known(shards, tmp_path, kind, lost):
+    """The remedy that docs/training.md gives is tested together with the fault that it is for."""
+    need("lightning")
+    (whole,), (first,), (rest,) = (
+        trained("lightning_fit.py", shards, tmp_path, 1, phase, kind)[0] for phase in ("whole", "first", "rest")
+    )
+    assert flat([whole]) == list(range(N))
+    assert first + rest == whole[: len(first)] + whole[len(first) + lost :]
+
+
+@pytest.mark.long
 @RANKS
 @pytest.mark.parametrize("workers", [0, 2])
 def test_stateful_data_loader(shards, tmp_path, ranks, workers):

@@ -2,6 +2,10 @@
 
 import copy
 import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +89,22 @@ def test_what_cannot_be_is_refused(variables, values, message):
     with pytest.raises(SpecError) as caught:
         list(DataPipeline(range(3)))
     assert message in str(caught.value)
+
+
+def test_mpirun_tells_the_rank(variables):
+    """A real launcher, not only the variables that it is known to set."""
+    import os
+
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    variables(OMPI_ALLOW_RUN_AS_ROOT=1, OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+    program = "from webdataset import world; here = world.current(); print(f'rank {here.rank} of {here.ranks}')"
+    command = ["mpirun", "-np", "2", "--oversubscribe", sys.executable, "-c", program]
+    paths = os.pathsep.join([str(Path(world.__file__).parents[1]), *(path for path in sys.path if path)])
+    result = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=60
+    )
+    assert sorted(result.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"], result.stderr
 
 
 def test_a_pickled_dataset_says_nothing_to_processes_that_are_no_workers(variables):

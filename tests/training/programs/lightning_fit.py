@@ -1,12 +1,30 @@
-"""Lightning: its checkpoint holds the position of the loader."""
+"""Lightning: its checkpoint holds the position of the loader.
+
+`lightning_fit.py SHARDS PHASE WORKERS [KIND]`. "indexed" has a length; "stream" has none, so Lightning fetches one batch ahead;
+"declared" is the stream with a length that the user declares.
+"""
 
 import os
+import sys
 
 import lightning as L
 import torch
-from common import PHASE, STOP, Model, loader_of, tell
+from common import BATCH, PHASE, STOP, URLS, Model, loader_of, tell
+
+import webdataset as wds
 
 RANKS = int(os.environ.get("WORLD_SIZE", 1))
+
+
+KIND = sys.argv[4] if len(sys.argv) > 4 else "indexed"
+
+
+def make_loader():
+    if KIND == "indexed":
+        return loader_of()
+    stream = wds.WebDataset(URLS, index=False, seed=3, shardshuffle=True).decode().to_tuple("npy", "cls")
+    loader = wds.WebLoader(stream.map(lambda sample: (*sample, 0)), batch_size=BATCH, num_workers=0)
+    return loader if KIND == "stream" else loader.with_length(26)
 
 
 class Module(L.LightningModule):
@@ -44,7 +62,7 @@ def main():
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    trainer.fit(module, loader_of(), ckpt_path="first.ckpt" if PHASE == "rest" else None, weights_only=False)
+    trainer.fit(module, make_loader(), ckpt_path="first.ckpt" if PHASE == "rest" else None, weights_only=False)
     tell(module.model.seen)
 
 
