@@ -13,6 +13,7 @@ from typing import Any
 
 from webdataset import world
 from webdataset.flow import Json, Pass
+from webdataset.redact import scrub
 
 from ._cursor import Cursor, beginning
 from ._running_pass import RunningPass, RunOptions
@@ -88,8 +89,9 @@ class Run:
                     self._end_pass()
         except GeneratorExit:
             raise
-        except BaseException:
+        except BaseException as error:
             self.over = True
+            scrub(error)  # of a stage of the user's own, too: its text may contain an address
             raise
         self.ended = True
 
