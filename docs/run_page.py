@@ -129,7 +129,9 @@ class Page:
 
     def _run(self, block: Block, *, write: bool) -> str:
         if block.language == "python":
-            code = compile("\n" * (block.line - 1) + block.source, str(self.path), "exec", dont_inherit=True)
+            # A page is a program of its own: what it guards runs. The namespace is no module that could be imported.
+            source = block.source.replace('if __name__ == "__main__":', 'if __name__ == "__page__":')
+            code = compile("\n" * (block.line - 1) + source, str(self.path), "exec", dont_inherit=True)
             with contextlib.redirect_stdout(io.StringIO()) as stream:
                 exec(code, self.namespace)
             return stream.getvalue()

@@ -15,6 +15,7 @@ case $version in
     3.14) suite=forky ;;
     *) echo "no Debian suite is known for Python $version: expected 3.13 or 3.14" >&2; exit 2 ;;
 esac
+[ "${IN_OWN_NAMESPACE:-}" ] || IN_OWN_NAMESPACE=1 exec unshare --mount --propagation private "$0" "$version" "$@"
 mirror=${MIRROR:-http://deb.debian.org/debian}
 root=${CHROOT:-/var/tmp/webdataset-python-$version}
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -32,15 +33,9 @@ rm -rf "$root/src"
 mkdir -p "$root/src"
 (cd "$source" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf -) | tar -xf - -C "$root/src"
 
-mounted=
-unmount() { for directory in $mounted; do umount -R "$root/$directory" || true; done; }
-trap unmount EXIT
-trap 'exit 130' INT TERM
+# In a mount namespace of its own: the mounts end with this process, whatever ends it.
 for directory in proc dev; do
-    mountpoint -q "$root/$directory" && continue
     mount --rbind "/$directory" "$root/$directory"
-    mount --make-rslave "$root/$directory"  # unmounting there must not unmount here
-    mounted="$directory $mounted"
 done
 cp /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
 cp /etc/hosts "$root/etc/hosts"
@@ -63,6 +58,6 @@ chroot "$root" /usr/bin/env -i PATH=/venv/bin:/usr/local/bin:/usr/bin:/bin HOME=
         done < /requirements
         cp /requirements /venv/installed
     fi
-    pip install -q --no-deps --no-build-isolation --editable .
+    pip install -q --no-deps --no-build-isolation --editable /src
     exec python -m pytest -q -p no:cacheprovider "$@"
 ' "$version" "$@"

@@ -47,7 +47,7 @@ def _descriptors():
         except OSError:
             continue
         # Datasets that live longer than a test share their epoch counters at the first fork (tests/pipeline/test_epochs.py).
-        if "/dev/" not in target and "/proc/" not in target and "/wds-epochs-" not in target:
+        if "/dev/" not in target and "/proc/" not in target and "wds-epochs-" not in target:
             found.add((entry.name, target))
     return found
 

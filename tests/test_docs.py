@@ -152,11 +152,22 @@ def test_links_between_documents_lead_somewhere(path):
 )
 def test_tests_that_a_page_names_exist(path):
     """`tests/x/test_y.py` is a file or folder, and `::test_z` a function in it."""
-    files = re.findall(r"(tests/[\w/.]*\w)(?:::(\w+))?", path.read_text())
+    text = path.read_text()
+    assert "`::" not in text, "write the whole name, so that it can be checked"
+    files = re.findall(r"(tests/[\w/.]*\w)(?:::(\w+))?", text)
     assert files
     for file, function in files:
         assert (ROOT / file).exists(), file
         assert not function or f"def {function}(" in (ROOT / file).read_text(), f"{file}::{function}"
+
+
+def test_every_line_of_the_threat_model_names_a_test():
+    rows = re.findall(
+        r"^\| (?!what \| test|cannot \| test)([^|]+) \| ([^|]+) \|$", (ROOT / "SECURITY.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) > 25
+    for what, tests in rows:
+        assert "tests/" in tests, what
 
 
 def test_the_pictures_are_those_of_the_code():

@@ -195,7 +195,7 @@ def netrc_path() -> str | None:
     >>> del os.environ["NETRC"]
     """
     path = os.path.expanduser(read("NETRC"))  # noqa: PTH111 - a path that cannot be read is none here
-    return path if os.path.isfile(path) else None  # noqa: PTH113 - Path.is_file raises what is not about the file
+    return path if os.path.isfile(path) else None
 
 
 def proxy(url: str) -> str | None:
@@ -231,7 +231,7 @@ def hub_token() -> str | None:
     if token:
         return token.strip()
     path = Path(read("HF_TOKEN_PATH") or f"{read('HF_HOME')}/token").expanduser()
-    return path.read_text(encoding="utf-8").strip() or None if path.is_file() else None
+    return path.read_text(encoding="utf-8").strip() or None if os.path.isfile(path) else None
 
 
 def cloud() -> tuple[tuple[str, str], ...]:

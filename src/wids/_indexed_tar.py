@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,7 @@ def cache_localname(cachedir: str) -> Callable[[str], str]:
     >>> cache_localname("/c")("s3://b/x/0.tar") != cache_localname("/c")("s3://b/y/0.tar")
     True
     """
-    Path(cachedir).mkdir(parents=True, exist_ok=True) if Path(cachedir).parent.is_dir() else None
+    Path(cachedir).mkdir(parents=True, exist_ok=True) if os.path.isdir(Path(cachedir).parent) else None
     return lambda url: str(Path(cachedir) / url_to_hashed_name(url))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Places:
         return url
 
     def _named(self, entry: ShardEntry, path: str) -> str:
-        if not Path(path).exists():
+        if not os.path.exists(path):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             download(entry.url, path)
             try:

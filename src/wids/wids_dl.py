@@ -33,11 +33,11 @@ def download_file(remote: str, local: str, handlers: Mapping[str, Handler] | Non
             of `webdataset`.
         verbose: show a progress bar.
     """
-    if Path(local).exists():
+    if os.path.exists(local):
         return local
     Path(local).parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(f"{local}.lock"):
-        if not Path(local).exists():
+        if not os.path.exists(local):
             began = time.time()
             _fetch(remote, local, handlers, verbose=verbose)
             recent_downloads.append((remote, local, began, time.time() - began))

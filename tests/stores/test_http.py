@@ -1,16 +1,18 @@
 """The web: secrets, redirects, proxies, PUT, index pages, and what status codes mean."""
 
 import inspect
+import itertools
 import json
 import os
 import threading
+from contextlib import suppress
 
 import pytest
 import urllib3.exceptions
 
 from fakes import answer, body_of, send_object
 from webdataset import stores
-from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, WebDatasetError
+from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout, WebDatasetError
 from webdataset.stores import HttpStore, Patience
 from webdataset.stores._request import meaning
 from webdataset.testing import FaultServer, LoopbackServer
@@ -269,3 +271,42 @@ def test_counters_are_safe_in_threads():
     for thread in threads:
         thread.join()
     assert counters.snapshot() == {"n": 40_000}
+
+
+DRIPS = {
+    "a line that does not end": (b"HTTP/1.1 200 OK\r\n", b"x"),
+    "headers without end": (b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"),
+    "100 Continue for ever": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("kind", DRIPS)
+@pytest.mark.parametrize("act", [stores.open_read, stores.stat, lambda url: stores.read_range(url, 0, 1)])
+def test_headers_that_drip_are_a_timeout(kind, act, monkeypatch):
+    """The clock of the client goes on by a second whenever it looks: the server need not be slow."""
+    seconds = itertools.count()
+    monkeypatch.setattr("webdataset.stores._timely_headers.time.monotonic", lambda: float(next(seconds)))
+    monkeypatch.setenv("WDS_TIMEOUT", "20")
+    monkeypatch.setenv("WDS_RETRIES", "0")
+    first, then = DRIPS[kind]
+
+    def drip(handler):
+        handler.connection.sendall(first)
+        with suppress(OSError):  # until the client has left
+            while True:
+                handler.connection.sendall(then)
+
+    with LoopbackServer(drip) as server, pytest.raises(StoreTimeout) as caught:
+        act(server.url("a"))
+    stores.close_connections()
+    assert "WDS_TIMEOUT" in str(caught.value)
+
+
+def test_slow_headers_that_are_in_time_are_read_as_they_are():
+    def respond(handler):
+        for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Long: " + b"y" * 20_000 + b"\r\n\r\nhello":
+            handler.wfile.write(bytes([byte]))
+
+    with LoopbackServer(respond) as server, stores.open_read(server.url("a")) as stream:
+        assert stream.read() == b"hello"
+    stores.close_connections()

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import azure_account
 import servers
 from webdataset import stores
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, SpecError, StoreError
@@ -176,6 +177,27 @@ def test_odd_keys_of_google_are_listed_and_opened_as_the_same_object(s3, monkeyp
     for url in listed:
         with stores.open_read(url) as stream:
             assert stream.read() == url.removeprefix("gs://shards/google/").encode()
+
+
+def test_odd_keys_of_azure_are_listed_and_opened_as_the_same_object(tmp_path, monkeypatch):
+    with servers.azurite(tmp_path) as port:
+        azure_account.use(port, monkeypatch)
+        keys = [key for key in ODD if "\\" not in key]  # Azure itself makes a slash of a backslash
+        for key in keys:
+            azure_account.put(port, f"odd/{key}", key.encode())
+        listed = list(CloudStore().list("az://shards/odd/"))
+        assert sorted(listed) == sorted(f"az://shards/odd/{key}" for key in keys)
+        for url in listed:
+            key = url.removeprefix("az://shards/odd/").encode()
+            with stores.open_read(url) as stream:
+                assert stream.read() == key
+            assert stores.read_range(url, 0, len(key)) == key
+            assert stores.stat(url).size == len(key)
+            with stores.open_write(url) as stream:
+                stream.write(b"again")
+        assert sorted(CloudStore().list("az://shards/odd/")) == sorted(listed)
+        for key in keys:
+            assert azure_account.get(port, f"odd/{key}") == b"again"
 
 
 @pytest.mark.parametrize("key", REFUSED)

@@ -213,7 +213,17 @@ def fails(sample):
     raise ValueError(f"cannot use {sample['__url__']}")
 
 
+def generator_that_fails(samples):
+    for sample in samples:
+        fails(sample)
+        yield sample
+
+
 STAGES = {
+    "generator": lambda ds: ds.compose(generator_that_fails),
+    "generator in a thread": lambda ds: wds.WebLoader(
+        ds.compose(generator_that_fails), batch_size=None, num_workers=1, workers="threads"
+    ),
     "map": lambda ds: ds.map(fails),
     "map in a word": lambda ds: ds.map(lambda sample: 1 / 0),
     "select": lambda ds: ds.select(fails),

@@ -103,7 +103,7 @@ def _local_folders(root: str) -> list[str]:
     path = stores.is_local(root)
     if path is None:
         return []
-    if not Path(path).is_dir():
+    if not os.path.isdir(path):
         raise SpecError(f"{root} is not a directory", hint="give the directory with one folder per class")
     return [entry.name for entry in os.scandir(path) if entry.is_dir() and not entry.name.startswith(".")]
 
@@ -116,9 +116,9 @@ class _FolderSink(RecordSink):
         if path is None:
             raise SpecError("a folder of images can only be written to a local disk", Where(shard=root))
         self._target = Path(path)
-        if self._target.exists():
+        if os.path.exists(self._target):
             raise StoreError("the directory exists already", Where(shard=root), hint="remove it, or name another")
-        if not self._target.parent.is_dir():
+        if not os.path.isdir(self._target.parent):
             raise SpecError(f"{self._target.parent} is not a directory", hint="create it first")
         self._work = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=self._target.parent))
 
@@ -133,7 +133,7 @@ class _FolderSink(RecordSink):
         base = key.removeprefix(f"{folder}/").replace("/", "_")
         _check_component(folder, key)
         target = self._work / folder / f"{base}.{image}"
-        if target.exists():
+        if os.path.exists(target):
             raise EncodingError(f"there is a {target.name} in {folder} already", Where(key=key))
         target.parent.mkdir(exist_ok=True)
         data = sample[image]

@@ -22,7 +22,7 @@ from ._device import Device
 from ._item_state import described
 from ._meter import Meter, timed
 from ._move_batching import as_it_is
-from ._start_worker import StartWorker, explained
+from ._start_worker import StartWorker, explained, not_started
 from ._stats import Stats, process_stats
 from ._worker import Start, Unpacked, WorkerDataset
 from ._worker_cursors import WorkerCursors
@@ -132,7 +132,11 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             return worker.messages(0)
         if self._engine is None or start is not None:
             self._engine = self._new_engine(worker)
-        return iter(self._engine)
+        try:
+            return iter(self._engine)
+        except OSError as error:
+            self._engine = None
+            raise not_started(error) from error
 
     def _end(self, messages: Any, at: WorkerCursors) -> None:
         """Keep the workers if they can go on."""

@@ -41,7 +41,7 @@ def available() -> bool:
     >>> isinstance(available(), bool)
     True
     """
-    return sys.platform == "linux" and Path("/proc/self/fd").exists()
+    return sys.platform == "linux" and os.path.exists("/proc/self/fd")
 
 
 class Block:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from webdataset.errors import StageError
+from webdataset.errors import StageError, WebDatasetError
 from webdataset.lifetime import Parent, end_with
 from webdataset.pipeline import GoesToSpawned
 
@@ -33,6 +33,22 @@ class StartWorker(GoesToSpawned):
         end_with(self.parent)
         if self.then is not None:
             self.then(worker)
+
+
+def not_started(error: OSError) -> WebDatasetError:
+    """The error for worker processes that the system does not let start.
+
+    >>> print(not_started(OSError(24, "Too many open files")))
+    the worker processes cannot be started: Too many open files – check the limits of the system ...
+    """
+    if isinstance(error, WebDatasetError):
+        return error
+    # Its frames hold torch's iterator with the workers that were started already: without them, it ends them now.
+    error.__traceback__ = None
+    return StageError(
+        f"the worker processes cannot be started: {error.strerror or error}",
+        hint="check the limits of the system (ulimit -n, ulimit -u, free memory), or use fewer workers",
+    )
 
 
 def explained(error: RuntimeError, workers: Iterable[Any]) -> RuntimeError:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset import world
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, StageError
 from webdataset.flow import digest
 
 _WORD = struct.Struct("<Q")
@@ -53,6 +53,7 @@ class EpochCounter:
         self._descriptor: int | None = None  # of the file that backs the table, once it is shared
         self._iterations = 0
         self._requested = False
+        self._failure: OSError | None = None  # why a forked worker has a table of its own
         with _fork_lock:
             _not_shared.add(self)
 
@@ -68,6 +69,8 @@ class EpochCounter:
         self._iterations += 1
         self._requested = False
         worker = world.torch_worker()
+        if worker is not None and self._failure is not None:
+            raise _not_shareable(self._failure)
         with self._locked():
             first = None if worker is None else self._find(worker)
             if first is None:
@@ -132,7 +135,10 @@ class EpochCounter:
         if self._descriptor is None:
             yield
             return
-        fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _not_shareable(error) from error
         try:
             yield
         finally:
@@ -140,10 +146,13 @@ class EpochCounter:
 
     def share(self) -> None:
         """Put the table into memory that other processes can have in common with this one."""
-        descriptor, path = tempfile.mkstemp(prefix="wds-epochs-")
-        Path(path).unlink()
-        os.write(descriptor, self._table)
-        self._map(descriptor)
+        descriptor = _unnamed_file()
+        try:
+            os.write(descriptor, self._table)
+            self._map(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
 
     def _map(self, descriptor: int) -> None:
         self._table, self._descriptor = mmap.mmap(descriptor, _SIZE), descriptor
@@ -177,6 +186,22 @@ class EpochCounter:
         return self._descriptor is not None
 
 
+def _unnamed_file() -> int:
+    """The descriptor of an empty file that only this process and its children can have."""
+    if hasattr(os, "memfd_create"):  # in memory: not on a disk that may be full, or that knows no locks
+        return os.memfd_create("wds-epochs-")
+    descriptor, path = tempfile.mkstemp(prefix="wds-epochs-")
+    Path(path).unlink()
+    return descriptor
+
+
+def _not_shareable(error: OSError) -> StageError:
+    return StageError(
+        f"the number of the epoch cannot be shared with worker processes: {error.strerror or error}",
+        hint="check the limits of the system (ulimit -n, free memory)",
+    )
+
+
 def _birth_of_first(worker: int) -> int:
     """Which child of its parent the first of these workers is: "ForkProcess-7" is the seventh.
 
@@ -197,9 +222,14 @@ _fork_lock = threading.Lock()
 def _before_fork() -> None:
     _fork_lock.acquire()
     for counter in tuple(_not_shared):
-        if not counter.is_shared:
-            counter.share()
-    _not_shared.clear()
+        try:
+            if not counter.is_shared:
+                counter.share()
+        except OSError as error:  # a fork goes on whatever is raised here: a worker that reads this dataset says it
+            counter._failure = error.with_traceback(None)
+        else:
+            counter._failure = None
+            _not_shared.discard(counter)
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_fork_lock.release, after_in_child=_fork_lock.release)

@@ -18,6 +18,7 @@ from typing import Any
 
 from webdataset import world
 from webdataset.flow import Json, Pass
+from webdataset.redact import scrub
 
 from ._cursor import Cursor, beginning
 from ._running_pass import RunningPass, RunOptions
@@ -94,8 +95,9 @@ class Run:
                     self._end_pass()
         except GeneratorExit:
             raise
-        except BaseException:
+        except BaseException as error:
             self.over = True
+            scrub(error)  # of a stage of the user's own, too: its text may contain an address
             raise
         self.ended = True
 

@@ -254,7 +254,7 @@ def cache_opener(directory: Any, size: float, url_to_name: Callable[[str], str] 
     if directory is None or size == 0:
         return stores.open_read
     path = Path(directory).expanduser()
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise SpecError(f"the cache directory {path} does not exist", hint="create it, or name another with cache_dir=")
     from webdataset.cache import CachedOpener, ShardCache, url_to_hashed_name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ def _load_module(name: str) -> Any:
 
 
 def _load_file(path: Path) -> Any:
-    if not path.exists():
+    if not os.path.exists(path):
         raise SpecError(f"{path} does not exist", hint="give the file that defines the function")
     found = importlib.util.spec_from_file_location(path.stem, path)
     assert found is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import platform
 import sys
 import sysconfig
@@ -155,4 +156,4 @@ def _own_file(module: ModuleType | None) -> Path | None:
     here = Path(__file__).resolve().parents[1]
     if any(path.is_relative_to(place) for place in {here, *map(Path, installed)}):
         return None
-    return path if path.exists() else None
+    return path if os.path.exists(path) else None

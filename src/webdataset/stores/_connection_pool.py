@@ -47,12 +47,16 @@ def close_connections() -> None:
 def _new(proxy: str | None) -> urllib3.PoolManager:
     import urllib3
 
+    from ._timely_headers import with_timely_headers
+
     options: dict[str, Any] = {"num_pools": 32, "maxsize": _KEPT, "retries": False}
     if proxy is None:
-        return urllib3.PoolManager(**options)
+        return with_timely_headers(urllib3.PoolManager(**options))
     parsed = urllib3.util.parse_url(proxy)
     headers = urllib3.make_headers(proxy_basic_auth=parsed.auth) if parsed.auth else None
-    return urllib3.ProxyManager(parsed._replace(auth=None).url, proxy_headers=headers, **options)
+    return with_timely_headers(
+        urllib3.ProxyManager(parsed._replace(auth=None).url, proxy_headers=headers, **options)
+    )
 
 
 def _after_fork() -> None:

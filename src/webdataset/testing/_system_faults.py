@@ -10,10 +10,10 @@ import builtins
 import errno
 import fcntl
 import io
+import multiprocessing
 import os
 import socket
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.ENOMEM)
 _READING = ("open", "read", "readv", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat")
 _WRITING = ("write", "pwrite", "fsync", "rename", "replace", "unlink", "link", "mkdir", "utime", "truncate")
-_OTHERS = ("dup", "dup2", "ftruncate", "readlink")
+_OTHERS = ("dup", "dup2", "ftruncate", "readlink", "pipe", "fork", "memfd_create")
+_NAMES = (*_READING, *_WRITING, *_OTHERS, "flock", "lockf", "socket")
 _PACKAGES = ("webdataset.", "wids.")
 _TOOLS = ("webdataset.testing.", "importlib.", "threading")
 # How far from the system call a function of the package may be: filelock, pathlib and tempfile are in between.
@@ -49,13 +50,23 @@ class SystemFaults:
 
     def __init__(self, number: int, error: int = errno.EIO, *, lasting: bool = False) -> None:
         self.number, self.error, self.lasting = number, error, lasting
-        self.calls = 0
-        self.struck: str | None = None
-        self._lock = threading.Lock()
+        # Shared with worker processes that are forked inside the block.
+        self._calls = multiprocessing.get_context("fork").Value("q", 0)
+        self._struck = multiprocessing.get_context("fork").Value("q", -1, lock=False)
         self._saved: list[tuple[Any, str, Any]] = []
 
+    @property
+    def calls(self) -> int:
+        """How many calls there were, in this process and in forked ones."""
+        return int(self._calls.value)
+
+    @property
+    def struck(self) -> str | None:
+        """The name of the call that failed."""
+        return None if self._struck.value < 0 else _NAMES[self._struck.value]
+
     def __enter__(self) -> Self:
-        for name in (*_READING, *_WRITING, *_OTHERS):
+        for name in (name for name in (*_READING, *_WRITING, *_OTHERS) if hasattr(os, name)):
             self._replace(os, name, self._failing(getattr(os, name)))
         self._replace(builtins, "open", self._open)
         self._replace(io, "open", self._open)
@@ -73,11 +84,11 @@ class SystemFaults:
         """Count one call, or fail."""
         if not _from_the_package():
             return
-        with self._lock:
-            self.calls += 1
+        with self._calls.get_lock():
+            self._calls.value += 1
             strikes = self.calls == self.number or (self.lasting and self.struck == name)
             if strikes:
-                self.struck = name
+                self._struck.value = _NAMES.index(name)
         if strikes:
             raise OSError(self.error, os.strerror(self.error))
 

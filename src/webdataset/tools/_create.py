@@ -154,7 +154,7 @@ def find_format(url: str) -> str:
     ('csv', 'tar', 'recipe', 'tree')
     """
     path = None if url == "-" else stores.is_local(url)
-    if path is not None and Path(path).is_dir():
+    if path is not None and os.path.isdir(path):
         return "tree"
     suffix = Path(url.partition("?")[0] if "://" in url else url).suffix.lower()
     return _BY_SUFFIX.get(suffix) or ("tar" if is_shard_name(url) else "recipe")

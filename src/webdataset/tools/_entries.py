@@ -59,7 +59,7 @@ class LocalFile:
 
     def exists(self) -> bool:
         """Whether it is there."""
-        return os.path.isfile(self.path)  # noqa: PTH113 - the same
+        return os.path.isfile(self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def read_folder(folder: str) -> Files:
     Traceback (most recent call last):
     webdataset.errors.ShardNotFound: the folder was not found – /nowhere – check the name
     """
-    if not os.path.isdir(folder):  # noqa: PTH112 - an address
+    if not os.path.isdir(folder):
         raise ShardNotFound("the folder was not found", Where(shard=folder), hint="check the name")
     prefix = folder.rstrip("/") + "/"
     paths = _walk(prefix)
@@ -97,7 +97,7 @@ def _unpacked(path: str, stack: ExitStack) -> str:
 def _local_copy(url: str, stack: ExitStack) -> str:
     path = None if url == "-" else stores.is_local(url)
     if path is not None:
-        if not os.path.isfile(path):  # noqa: PTH113 - an address
+        if not os.path.isfile(path):
             raise ShardNotFound("there is no such file", Where(shard=path), hint="check the name and the directory")
         return path
     copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="wds-"))  # noqa: SIM115 - the stack closes it

@@ -10,10 +10,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
-from webdataset.errors import FormatError, SpecError, StateError, Where
+from webdataset.errors import FormatError, SpecError, StateError, StoreError, WebDatasetError, Where
 
 from ._shard_task import ShardResult
 
@@ -43,24 +45,26 @@ class Ledger:
         self.job = job
         self.finished: dict[str, ShardResult] = {}
         self.quarantined: dict[str, str] = {}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[bytes] = self.path.open("a+b")
-        try:
-            self._lock()
-            if restart:
-                self._file.truncate(0)
-            self.fresh = not self._load(job)
-        except BaseException:
-            self._file.close()
-            raise
+        with self._disk_errors():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Without a buffer: what a full disk did not take is not written again when the file is closed.
+            self._file = self.path.open("a+b", buffering=0)
+            try:
+                self._lock()
+                if restart:
+                    self._file.truncate(0)
+                self.fresh = not self._load(job)
+            except BaseException:
+                self._file.close()
+                raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self.path.stat().st_size:
-            self.path.unlink()  # the job was refused before it began
-        self._file.close()
+        with self._disk_errors(), self._file:
+            if not os.fstat(self._file.fileno()).st_size:
+                self.path.unlink()  # the job was refused before it began
 
     def begin(self) -> None:
         """Write the first line of a fresh ledger: from now on the outputs belong to this job."""
@@ -84,20 +88,36 @@ class Ledger:
     def _lock(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise StateError(
                 "another process works on this job", Where(shard=str(self.path)), hint="wait for it, or stop it"
             ) from error
 
     def _append(self, line: dict[str, Any] | list[Any]) -> None:
-        self._file.write(json.dumps(line).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        rest = memoryview(json.dumps(line).encode() + b"\n")
+        with self._disk_errors():
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            os.fsync(self._file.fileno())
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        """Errors of the disk, as typed errors: the next run goes on after the last line that is complete."""
+        try:
+            yield
+        except WebDatasetError:
+            raise
+        except OSError as error:
+            raise StoreError(
+                f"the ledger of the job cannot be used: {error.strerror or error}",
+                Where(shard=str(self.path)),
+                hint="check its disk and run again; finished shards are skipped",
+            ) from error
 
     def _load(self, job: str) -> bool:
         """Read what is there; whether there is a first line."""
         self._file.seek(0)
-        data = self._file.read()
+        data = self._file.readall()
         whole = data.rfind(b"\n") + 1
         if whole != len(data):
             self._file.truncate(whole)  # a line that a kill cut short

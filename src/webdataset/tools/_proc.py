@@ -227,7 +227,7 @@ def _collected(folder: Path, sample: Sample) -> list[Sample]:
         field = path.name.removeprefix(f"{_BASE}.")
         if path.name == _KEY:
             made["__key__"] = path.read_text(encoding="utf-8", errors="surrogateescape").strip("\n")
-        elif path.is_file() and not path.is_symlink():
+        elif os.path.isfile(path) and not path.is_symlink():
             made[field.lower()] = path.read_bytes()
         else:
             raise FormatError(f"the command left {path.name}, which is not a plain file", hint="leave files only")

@@ -88,7 +88,7 @@ def parse_target(text: str | os.PathLike[str]) -> Target:
     if _NAME.search(url):
         return PerShard(url)
     path = None if url == "-" else stores.is_local(url)
-    if url.endswith("/") or (path is not None and Path(path).is_dir()):
+    if url.endswith("/") or (path is not None and os.path.isdir(path)):
         return PerShard(f"{url.rstrip('/')}/{{name}}")
     return OneArchive(url)
 
@@ -142,7 +142,7 @@ def exists(url: str) -> bool:
         return False
     path = stores.is_local(url)
     if path is not None:
-        return Path(path).is_file()  # a device or a named pipe is written to, not replaced
+        return os.path.isfile(path)  # a device or a named pipe is written to, not replaced
     try:
         stores.stat(url)
     except StoreError:

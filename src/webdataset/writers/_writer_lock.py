@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,6 @@ def _file_to_lock(url: str) -> str | None:
         return None
     with suppress(OSError):  # opening the archive says so
         target = Path(path).resolve()
-        if (target.is_file() or not target.exists()) and target.parent.is_dir():
+        if (os.path.isfile(target) or not os.path.exists(target)) and os.path.isdir(target.parent):
             return str(target.with_name(f".{target.name[:200]}.lock"))
     return None
