@@ -80,8 +80,8 @@ def _send_raw(port, count):
             sender.sendall(BATCH.data.cast("B"))
 
 
-def raw_bandwidth(count=STEPS):
-    """One TCP connection between two processes, received into memory that is used again."""
+def raw_bandwidth(count=STEPS, *, fresh=False):
+    """One TCP connection between two processes, received into memory that is used again, or into fresh memory."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         context = multiprocessing.get_context("spawn")
         sender = context.Process(target=_send_raw, args=(server.getsockname()[1], count))
@@ -91,6 +91,8 @@ def raw_bandwidth(count=STEPS):
         began = time.perf_counter()
         with connection:
             for _ in range(count):
+                if fresh:
+                    memory = memoryview(np.empty_like(BATCH)).cast("B")
                 done = 0
                 while done < len(memory):
                     done += connection.recv_into(memory[done : done + (1 << 20)])

@@ -1,18 +1,25 @@
 """Shards with indexes, and free ports."""
 
-from pathlib import Path
-
-
 import random
 import socket
 from contextlib import suppress
 
 import pytest
 
-pytest.importorskip("zmq", reason="pyzmq is not installed")
+zmq = pytest.importorskip("zmq", reason="pyzmq is not installed")
 pytest.importorskip("msgpack", reason="msgpack is not installed")
 
 from tests.pipeline.indexed import uneven_counts, write_shards  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def thread_of_pyzmq():
+    """It lives as long as the process, from the first large frame on: start it before tests look what they left."""
+    with zmq.Context() as context, context.socket(zmq.PAIR) as one, context.socket(zmq.PAIR) as other:
+        port = one.bind_to_random_port("tcp://127.0.0.1")
+        other.connect(f"tcp://127.0.0.1:{port}")
+        one.send(bytes(1 << 20), copy=False)
+        other.recv()
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +46,3 @@ def free_address():
 def addresses():
     return [free_address() for _ in range(4)]
 
-
-def pytest_collection_modifyitems(items):
-    """Real processes, sockets and browsers: minutes on a busy machine."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.long)

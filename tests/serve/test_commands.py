@@ -74,6 +74,7 @@ def test_monitor(few):
     assert found["bottleneck"] == "No trainer asks for anything."
 
 
+@pytest.mark.long
 def test_shards_are_served_with_options(few):
     worker = subprocess.Popen(
         [sys.executable, "-m", "webdataset", "serve", *few, "--bind", "tcp://127.0.0.1:*", "--json"]

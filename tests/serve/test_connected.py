@@ -115,7 +115,11 @@ def test_stages_that_hold_items_resume_by_counting(few):
         items.close()
 
 
-@pytest.mark.parametrize("options", [{"num_workers": 2}, {"workers": "threads", "num_workers": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({"num_workers": 2}, marks=pytest.mark.long), {"workers": "threads", "num_workers": 2}],
+    ids=str,
+)
 def test_loaders_read_it(few, options):
     with Worker(batches(few)) as worker:
         loader = wds.WebLoader(connect(worker), batch_size=None, **options)

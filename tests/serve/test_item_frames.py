@@ -20,7 +20,7 @@ PLAIN = st.recursive(
 TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", "c8", "S3", "U5", "M8[s]"]
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(PLAIN)
 def test_plain_values(value):
     assert decode_item(*encode_item(value)) == value

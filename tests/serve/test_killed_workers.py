@@ -26,7 +26,7 @@ def read_with_faults(shards, addresses, nursery, faults, seed):
     passes = 1 + faults // 30
     points = set(chance.sample(range(1, 63 * passes), faults))
     local = batches(shards, 16).repeat(passes)
-    remote = wds.connect(addresses, patience=0.3, timeout=30).repeat(passes)
+    remote = wds.connect(addresses, patience=0.3, timeout=120).repeat(passes)
     count = 0
     try:
         for count, (here, there) in enumerate(zip(local, remote, strict=True), 1):
@@ -48,13 +48,7 @@ def read_with_faults(shards, addresses, nursery, faults, seed):
     assert count == 63 * passes
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_any_worker_may_be_killed_or_stopped(shards, addresses, nursery, seed):
-    read_with_faults(shards, addresses, nursery, 8, seed)
-
-
-@pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("faults", [100, 1000])
+@pytest.mark.parametrize("faults", [100, pytest.param(1000, marks=pytest.mark.long)])
 def test_any_worker_may_be_killed_or_stopped_often(shards, addresses, nursery, faults):
     read_with_faults(shards, addresses, nursery, faults, 3)

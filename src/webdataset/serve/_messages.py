@@ -1,9 +1,9 @@
 """What trainers and workers say to each other: a kind, a header in msgpack, and frames.
 
     trainer → worker    hello, make, ping, bye
-    worker → trainer    offer, made, failed, refused, busy, pong
+    worker → trainer    offer, made, part, failed, refused, busy, pong
 
-A request has a number. It gets exactly one answer: made, failed, refused or busy.
+A request has a number. It gets exactly one answer: made, failed, refused or busy. The parts of large arrays follow it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._item_frames import WireOptions
 from ._serve_extra import load_msgpack
 
 # Of the protocol. A worker of another version is refused.
-PROTOCOL = 1
+PROTOCOL = 2
 # A header from a worker may hold the tree of an item; one from a trainer is a few integers.
 LARGEST_HEADER = 64 << 20
 LARGEST_REQUEST = 64 << 10

@@ -11,7 +11,9 @@ from typing import Any
 
 from webdataset.errors import FormatError, SpecError
 
+from ._batch_memory import BatchMemory
 from ._curve_keys import Keys, as_trainer
+from ._message_parts import Parts
 from ._messages import LARGEST_HEADER, Request, checked, pack, unpack
 from ._offer import Offer
 from ._serve_extra import load_zmq
@@ -73,6 +75,7 @@ class RemoteWorker:
     monitor: Any = None
     _pings: dict[int, int] = field(default_factory=dict)
     _numbers: Any = field(default_factory=itertools.count)
+    _coming: tuple[Answer, Parts] | None = None  # an answer whose parts are coming
     _has_keys: bool = False
     _opened: float = 0.0
     _reopened: int = 0  # how many times since it was ready
@@ -88,7 +91,7 @@ class RemoteWorker:
             as_trainer(self.socket, keys)
         self.socket.linger = 0
         self.socket.immediate = 1  # nothing is sent before there is a connection
-        self.socket.rcvhwm = 0  # requests bound what comes
+        self.socket.rcvhwm = 16  # parts: what waits stays small, so that its memory is used again
         self.socket.maxmsgsize = max(largest, LARGEST_HEADER)
         self.socket.reconnect_ivl, self.socket.reconnect_ivl_max = 50, 2000
         self.socket.ipv6 = "[" in self.address
@@ -113,6 +116,7 @@ class RemoteWorker:
         """Connect again, with a new socket; what was asked for must have been taken back."""
         self._close_socket(linger=0)
         self.forget_asked()
+        self._coming = None
         self.offer, self.tried, self._reopened = None, 0.0, self._reopened + 1
         self.open(context, keys, largest)
 
@@ -147,21 +151,33 @@ class RemoteWorker:
             return False
         return True
 
-    def receive(self) -> Answer | None:
-        """The next message, if one is there.
+    def receive(self, memory: BatchMemory, largest: int) -> Answer | None:
+        """The next answer, if all of it is there. Its large frames are put into `memory`.
 
         Raises:
             FormatError: it is not one.
         """
+        while (message := self._next_message()) is not None:
+            kind, header, frames = unpack(message)
+            (number,) = checked(header, number=int)
+            self.pinged = 0.0
+            if kind == b"part" and self._coming is not None:
+                self._coming[1].add(header, frames)
+            elif kind != b"part":  # what was coming before was cut with its connection, and is lost
+                parts = Parts(header, frames, memory, largest)
+                answer = Answer(kind, number, header, parts.frames, parts.size + sum(part.nbytes for part in message))
+                self._coming = answer, parts
+            if self._coming is not None and self._coming[1].is_complete:
+                answer, self._coming = self._coming[0], None
+                return answer
+        return None
+
+    def _next_message(self) -> list[Any] | None:
         zmq = load_zmq()
         try:
-            message = [frame.buffer for frame in self.socket.recv_multipart(flags=zmq.NOBLOCK, copy=False)]
+            return [frame.buffer for frame in self.socket.recv_multipart(flags=zmq.NOBLOCK, copy=False)]
         except zmq.Again:
             return None
-        kind, header, frames = unpack(message)
-        (number,) = checked(header, number=int)
-        self.pinged = 0.0
-        return Answer(kind, number, header, frames, sum(part.nbytes for part in message))
 
     def answered_ping(self, answer: Answer) -> list[int]:
         """Note an answer to a ping; returns the requests that the worker has lost.

@@ -23,6 +23,7 @@ from ._curve_keys import Keys, answer_zap, as_keys, as_worker, check_address
 from ._item_frames import encode_item
 from ._made_items import Made, MadeItems
 from ._make_steps import StepMaker
+from ._message_parts import split
 from ._messages import LARGEST_REQUEST, Request, checked, pack, unpack
 from ._serve_extra import load_msgpack, load_zmq
 
@@ -69,7 +70,7 @@ class Worker:
         self._threads, self._queue = threads, queue
         self._waiting: Counter[bytes] = Counter()
         self._held: dict[tuple[bytes, int], None] = {}  # requests that have no answer yet
-        self._answers: deque[tuple[bytes, int, list[Any]]] = deque()
+        self._answers: deque[tuple[bytes, int, list[list[Any]]]] = deque()  # each a message and the parts of it
         self._stopping, self._serving = threading.Event(), False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -167,7 +168,7 @@ class Worker:
             logger.warning("a request was ignored: %s", error)
             return
         if answer is not None:
-            self._send(trainer, answer)
+            self._send(trainer, [answer])
 
     def _answer(self, trainer: bytes, kind: bytes, number: int, header: dict[str, Any]) -> list[Any] | None:
         """What is answered at once; None if the answer comes later, or if there is none."""
@@ -203,10 +204,10 @@ class Worker:
         began = time.monotonic()
         try:
             made = self._cache.get(self._key(request), lambda: self._encode(request))
-            answer = pack(b"made", {"number": number, "items": made.tree}, made.frames)
+            answer = list(split(b"made", {"number": number, "items": made.tree}, made.frames))
             self._count(items=request.stop - request.start, bytes=made.size)
         except Exception as error:  # of the user's functions and data: the trainer is told
-            answer = pack(b"failed", {"number": number, **_error_as_json(error)})
+            answer = [pack(b"failed", {"number": number, **_error_as_json(error)})]
             self._count(failures=1)
         with self._lock:
             self._busy += time.monotonic() - began
@@ -233,10 +234,11 @@ class Worker:
             self._waiting[trainer] -= 1
             self._send(trainer, answer)
 
-    def _send(self, trainer: bytes, message: list[Any]) -> None:
+    def _send(self, trainer: bytes, messages: list[list[Any]]) -> None:
         zmq = load_zmq()
         try:
-            self._socket.send_multipart([trainer, *message], flags=zmq.NOBLOCK, copy=False)
+            for message in messages:
+                self._socket.send_multipart([trainer, *message], flags=zmq.NOBLOCK, copy=False)
         except zmq.ZMQError as error:  # it is gone: another connection of it will ask again
             logger.debug("a trainer is gone: %s", error)
             self._forget(trainer)

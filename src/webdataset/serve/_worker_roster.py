@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from webdataset.errors import FormatError, SpecError, StateError, StoreTimeout, WebDatasetError
 
+from ._batch_memory import BatchMemory
 from ._curve_keys import Keys, as_keys, check_address
 from ._offer import Offer
 from ._remote_worker import Answer, RemoteWorker, Standing, offer_of
@@ -41,7 +42,7 @@ class FleetOptions:
         patience: a worker that does not answer a ping for so many seconds is silent.
         timeout: an error is raised after so many seconds without any answer; None waits for ever.
         buffer: how many bytes may be in flight and waiting for their turn.
-        largest: the largest frame that is accepted, in bytes.
+        largest: the largest answer that is accepted, in bytes.
     """
 
     keys: Keys | None = None
@@ -69,6 +70,7 @@ class Roster(ABC):
         self._workers: dict[str, RemoteWorker] = {}
         self._looked = 0.0
         self._batch = 1
+        self._memory = BatchMemory(options.buffer // 2)
         self._context = load_zmq().Context()
         self._context.max_sockets = 1 << 16  # three for each worker; the limit of descriptors comes first
         try:
@@ -124,7 +126,7 @@ class Roster(ABC):
 
     def _read(self, worker: RemoteWorker) -> None:
         try:
-            while (answer := worker.receive()) is not None:
+            while (answer := worker.receive(self._memory, self._options.largest)) is not None:
                 self._note(worker, answer)
         except (WebDatasetError, ValueError, TypeError, KeyError) as error:
             worker.refuse(f"it answered something that is not understood: {error}")

@@ -1,0 +1,61 @@
+"""Memory for the large arrays that come: used again as soon as no array refers to it.
+
+Fresh memory of the system must be cleared first, which can take longer than to receive what is put there.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+
+import numpy as np
+
+
+class BatchMemory:
+    """Blocks of memory that are lent, and kept for later when they come back.
+
+    >>> memory = BatchMemory(limit=1 << 20)
+    >>> first = memory.take(1000)
+    >>> array = np.frombuffer(first, "u1")
+    >>> del first
+    >>> memory.free_bytes  # the array still uses it
+    0
+    >>> del array
+    >>> memory.free_bytes
+    1000
+
+    Args:
+        limit: how many bytes are kept for later.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._free: deque[np.ndarray] = deque()  # appended to by any thread that drops an array
+
+    @property
+    def free_bytes(self) -> int:
+        """How many bytes are kept for later."""
+        return sum(block.nbytes for block in list(self._free))
+
+    def take(self, size: int) -> memoryview:
+        """Memory of this size, with any content."""
+        block = self._kept(size)
+        if block is None:
+            block = np.empty(size, np.uint8)
+        # Everything that is made of the memoryview keeps `lent` alive: slices, casts, arrays, tensors.
+        lent = block[:size]
+        weakref.finalize(lent, self._free.append, block).atexit = False
+        return memoryview(lent)  # type: ignore[arg-type]  # arrays are buffers since Python 3.12 only in name
+
+    def _kept(self, size: int) -> np.ndarray | None:
+        """A block that is large enough and not much larger."""
+        found = None
+        for _ in range(len(self._free)):
+            block = self._free.popleft()
+            if found is None and size <= block.nbytes <= 2 * size:
+                found = block
+            else:
+                self._free.append(block)
+        while self.free_bytes > self._limit:
+            self._free.popleft()
+        return found
