@@ -2,14 +2,20 @@
 
 import subprocess
 import sys
+from collections import OrderedDict, namedtuple
 from pathlib import Path
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
 
 import webdataset as wds
+from webdataset.loader._move_batching import converted
 from webdataset.testing import make_shard
+
+Pair = namedtuple("Pair", "left right")
 
 DATASETS = {
     "samples": lambda dataset: dataset,
@@ -112,3 +118,27 @@ def test_a_loader_shows_dataset_workers_and_epoch(settings, said, shard):
     assert loader.state_dict()["stages"] == before == [f"WebLoader(batching=None, workers={kind})", "map(f=len)"]
     outer = wds.DataPipeline(loader, wds.map(abs))
     assert "epoch=1" in repr(loader) and "epoch" not in outer.state_dict()["stages"][0]
+
+
+_LEAVES = st.one_of(
+    *(st.integers(), st.floats(allow_nan=False), st.text(max_size=3), st.binary(max_size=3), st.booleans(), st.none()),
+    st.builds(lambda size: np.arange(size), st.integers(0, 3)),
+    st.builds(lambda size: torch.arange(size), st.integers(0, 3)),
+    st.sampled_from([np.float32(1.5), np.array(["a"]), np.str_("b"), Pair(1, np.zeros(1)), OrderedDict(a=np.ones(1))]),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.recursive(
+        _LEAVES,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.lists(inner, max_size=3).map(tuple),
+            st.dictionaries(st.text(max_size=2), inner, max_size=3),
+        ),
+        max_leaves=8,
+    )
+)
+def test_items_are_converted_as_torch_does(item):
+    assert types(converted(item)) == types(torch.utils.data.default_convert(item))

@@ -21,7 +21,7 @@ from . import _shared_memory
 from ._device import Device
 from ._item_state import described
 from ._meter import Meter, timed
-from ._move_batching import as_it_is
+from ._move_batching import as_it_is, converted
 from ._start_worker import StartWorker, explained, not_started
 from ._stats import Stats, process_stats
 from ._worker import Start, Unpacked, WorkerDataset
@@ -46,7 +46,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         device: Device | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(dataset, None, **settings)
+        super().__init__(dataset, None, **{**settings, "collate_fn": settings.get("collate_fn") or converted})
         self.device = device
         if device is not None and device.has_streams:
             self.pin_memory = True  # torch does it in a thread

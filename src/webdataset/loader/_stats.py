@@ -152,9 +152,9 @@ def _transport(moved: Mapping[str, float]) -> Iterator[str]:
         yield f"cache: {moved.get('cache.hits', 0):,.0f} hits, {moved.get('cache.misses', 0):,.0f} misses"
 
 
-def thread_stats(meter: Meter, wanted: int | str) -> Stats:
+def thread_stats(meter: Meter, threads: int | str) -> Stats:
     """The stats of a loader that uses threads, or none."""
-    threads = available_processors() if wanted == "auto" else int(wanted)
+    threads = available_processors() if isinstance(threads, str) else threads
     seconds = meter.elapsed
     lane = "thread" if threads else "process"
     functions = meter.seconds["functions"]

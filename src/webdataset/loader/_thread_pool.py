@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Self
 
 from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
@@ -23,7 +24,7 @@ from webdataset.pipeline import InFlight, Loop
 from ._item_sizes import size_of, size_of_many
 from ._meter import Meter
 from ._prefetch import POOL, runs_in
-from ._thread_choice import ThreadChoice, TimedCalls
+from ._thread_choice import ThreadChoice, TimedCalls, sometimes_timed
 
 # Handing a task to a thread and its result back wakes two threads, which wait for each other's GIL: with a task per
 # photo it cost 100 µs of the photo's 1,470 µs, with six photos in a task next to nothing.
@@ -113,13 +114,13 @@ class Threaded(Resumable):
 
     def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
         """Hand on the results in the order of the items."""
-        choice = ThreadChoice(self.pool.wanted)
+        choice, items = ThreadChoice(self.pool.wanted), chain(items)  # a chain does not ask again after the end
         while (yield from self._on_threads(items, at, choice)):
             if choice.threads:
                 continue
             at.handed = None
             calls = TimedCalls(self.function)
-            for result in Loop((calls,)).run(items, at):
+            for result in Loop((calls,)).run(sometimes_timed(items, self.pool.meter), at):
                 yield result
                 if calls.costly:
                     break

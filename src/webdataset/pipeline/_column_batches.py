@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Self
 
 from webdataset.flow import Columns, PerItem, StepByStepError
@@ -41,7 +41,8 @@ class ColumnBatches:
         return cls(steps, batching, items) if items is not None and len(steps) == len(stages) else None
 
     def __init__(self, steps: Sequence[Callable[[Columns], Columns]], batching: Batched, items: Iterator[Any]) -> None:
-        self._steps, self._batching, self._items = steps, batching, items
+        self._steps, self._batching = steps, batching
+        self._items = chain(items)  # does not ask again after the end
         self._at = InFlight()  # the progress of the functions
         self._error: Exception | None = None
 
@@ -96,10 +97,7 @@ class ColumnBatches:
         finally:
             if len(again) > len(origins):  # Ctrl-C between the two
                 origins.append(above.origin if above is not None else None)
-        if len(again) == count:
-            return again
-        self._items = iter(())  # not to be asked again after its end
-        return None
+        return again if len(again) == count else None
 
     def _make(self, samples: Sequence[Any]) -> Any:
         if set(map(type, samples)) != {dict} or len(set(map(len, samples))) != 1:

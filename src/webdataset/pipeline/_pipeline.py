@@ -165,8 +165,8 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         length = self._length() if self.size is None else self.size
         if length is None:
             raise TypeError(
-                f"the length of this {type(self).__name__} is not known: it repeats for ever, mixes datasets, has no index, "
-                "or a stage may leave samples out; declare it with .with_length(n)"
+                f"the length of this {type(self).__name__} is unknown: it repeats for ever, mixes datasets, "
+                "has no index, or a stage may leave samples out; declare it with .with_length(n)"
             )
         return length
 

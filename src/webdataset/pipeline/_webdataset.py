@@ -131,11 +131,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         if older:
             raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
         urls = shards.kept(urls)
-        opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose)
-        if in_memory:
-            from webdataset.cache import MemoryOpener
-
-            opener = MemoryOpener(opener)
+        opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose, in_memory=in_memory)
         shuffled = _wants_shuffle(shardshuffle)
         wishes = Wishes(index, fields, uneven, order, store_index, failed)
         hindrance = _hindrance(
@@ -159,7 +155,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             # Shards that are drawn need no shuffle, which would wait for their end.
             drawn = resampled or isinstance(source, shards.ResampledShards)
             by_node, by_worker = _splitting(urls, nodesplitter, workersplitter, resampled, may_be_empty=not empty_check)
-            self._stream_shards(
+            self._append_all(
                 source,
                 by_node,
                 shards.ShuffleShards() if shuffled and not drawn else None,
@@ -176,14 +172,13 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                 ),
                 CheckEmpty() if empty_check else None,
             )
-        for join in _joins(urls):
-            self.append(join)
+        self._append_all(*_joins(urls))
         if repeat:
             self.repetitions = ENDLESS
         if length is not None:
             self.size = int(length)
 
-    def _stream_shards(self, *stages: Any) -> None:
+    def _append_all(self, *stages: Any) -> None:
         for stage in stages:
             if stage is not None and stage is not False:
                 self.append(stage)
@@ -246,9 +241,15 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
     )
 
 
-def cache_opener(directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool) -> Any:
-    """What opens a shard: the cache when there is a directory for it, else the store itself."""
+def cache_opener(
+    directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool, in_memory: bool = False
+) -> Any:
+    """What opens a shard: the cache when there is a directory for it, else the store itself; once, if in memory."""
     _check_cache(directory, size, url_to_name)
+    if in_memory:
+        from webdataset.cache import MemoryOpener
+
+        return MemoryOpener(cache_opener(directory, size, url_to_name, verbose=verbose))
     directory = directory if directory is not None else config.read("WDS_CACHE")
     size = size if size != -1 else config.read("WDS_CACHE_SIZE")
     if directory is None or size == 0:
