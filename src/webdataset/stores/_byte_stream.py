@@ -17,8 +17,9 @@ from webdataset.errors import StoreError
 
 from ._store import PIECE
 
-# Reads into memory of this size or more skip the buffer.
-_LARGE = 1 << 16
+# Reads into memory of this size or more skip the buffer. Less is a header; the rest of a window is rarely so small, and
+# the next megabyte would be copied once more if the buffer were filled for it.
+_LARGE = 1 << 12
 
 
 class Stream(io.RawIOBase):
