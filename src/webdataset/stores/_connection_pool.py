@@ -54,9 +54,7 @@ def _new(proxy: str | None) -> urllib3.PoolManager:
         return with_timely_headers(urllib3.PoolManager(**options))
     parsed = urllib3.util.parse_url(proxy)
     headers = urllib3.make_headers(proxy_basic_auth=parsed.auth) if parsed.auth else None
-    return with_timely_headers(
-        urllib3.ProxyManager(parsed._replace(auth=None).url, proxy_headers=headers, **options)
-    )
+    return with_timely_headers(urllib3.ProxyManager(parsed._replace(auth=None).url, proxy_headers=headers, **options))
 
 
 def _after_fork() -> None:
