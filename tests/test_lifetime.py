@@ -108,18 +108,25 @@ if __name__ == "__main__":
 """
 
 
-def run(tmp_path, child, ending):
-    """Start the program, end it, and return the processes that it had told about."""
+def run(tmp_path, children, ending):
+    """Start the program with these children, end it, and return the processes that each child had told about."""
     at_the_end = "time.sleep(1000)" if isinstance(ending, signal.Signals) else ending
-    text = textwrap.indent(textwrap.dedent(CHILDREN[child]), "    ")
+    # Each child in a function of its own that stays referenced: a stream that is collected would end its command.
+    text = "kept = []\n"
+    for number, child in enumerate(children):
+        body = textwrap.indent(textwrap.dedent(CHILDREN[child]).strip(), "    ")
+        text += f"def start_{number}():\n{body}\n    kept.append(locals())\nstart_{number}()\n"
+    text = textwrap.indent(text, "    ")
     script = tmp_path / "program.py"
     script.write_text(PROGRAM.format(source=SOURCE, child=text, ending=at_the_end))
     program = subprocess.Popen(
         [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     with program:
-        told = [psutil.Process(int(number)) for number in program.stdout.readline().split()]
-        assert told and all(process.is_running() for process in told)
+        told, lines = {}, filter(bytes.strip, iter(program.stdout.readline, b""))
+        for child in children:
+            told |= {psutil.Process(int(number)): child for number in next(lines).split()}
+            assert child in told.values() and all(process.is_running() for process in told), child
         if isinstance(ending, signal.Signals):
             program.send_signal(ending)
         else:
@@ -129,16 +136,16 @@ def run(tmp_path, child, ending):
     return told
 
 
-SHORT = {("SIGKILL", child) for child in CHILDREN} | {(ending, "a command that waits") for ending in ENDINGS}
-
-
-@pytest.mark.parametrize(("ending", "child"), [
-    pytest.param(ending, child, marks=[] if (ending, child) in SHORT else [pytest.mark.long], id=f"{child}-{ending}")
-    for child in CHILDREN for ending in ENDINGS
+# All at once, and each alone in the long run. At a normal exit multiprocessing waits for its children itself.
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("children", [
+    pytest.param(list(CHILDREN), id="all"),
+    *(pytest.param([child], id=child, marks=pytest.mark.long) for child in CHILDREN),
 ])  # fmt: skip
-def test_children_end_with_their_parent(tmp_path, child, ending):
-    _, alive = psutil.wait_procs(run(tmp_path, child, ENDINGS[ending]), timeout=60)
-    assert not alive
+def test_children_end_with_their_parent(tmp_path, children, ending):
+    told = run(tmp_path, children, ENDINGS[ending])
+    _, alive = psutil.wait_procs(told, timeout=60)
+    assert not alive, [told[process] for process in alive]
 
 
 def test_a_guard_leaves_a_released_command_alone():

@@ -27,13 +27,20 @@ def load(name):
 def build(folder, epoch):
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def built(folder, process):
+    output, _ = process.communicate()
+    assert process.returncode == 0, output.decode()
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
 def test_wheels_that_are_built_twice_are_byte_identical(tmp_path):
-    first, second = build(tmp_path / "a", 1_700_000_000), build(tmp_path / "b", 1_700_000_000)
+    folders = [tmp_path / "a", tmp_path / "b"]
+    started = [build(folder, 1_700_000_000) for folder in folders]
+    first, second = map(built, folders, started)
     assert hashlib.sha256(first.read_bytes()).digest() == hashlib.sha256(second.read_bytes()).digest()
     with zipfile.ZipFile(first) as wheel:
         names = wheel.namelist()

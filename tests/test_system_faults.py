@@ -248,7 +248,7 @@ def test_a_sample_of_the_calls_fails(work, tmp_path, urls):
     calls = calls_of(work, tmp_path / "count", urls)
     assert calls > 5
     rng = random.Random(work.__name__)
-    some = 4 if work is loaded_by_processes else 10
+    some = 4 if work is loaded_by_processes else len(ERRORS) + 1
     for turn, number in enumerate(sorted(rng.sample(range(1, calls + 1), min(calls, some)))):
         error = ERRORS[turn % len(ERRORS)]
         attempt(work, tmp_path / f"{number}", urls, number, error, lasting=bool(turn % 2))
