@@ -9,7 +9,7 @@ ONE = {
     "wids_version": 1,
     "shardlist": [
         {"url": "a.tar", "nsamples": 3},
-        {"url": "s3://b/c.tar", "nsamples": 4, "filesize": 99, "md5sum": "x"},
+        {"url": "s3://b/c.tar", "nsamples": 4, "filesize": 99, "md5sum": "0" * 32},
     ],
 }
 
@@ -20,7 +20,7 @@ def test_read_from_a_file_relative_to_it(tmp_path):
         description = read_description(name)
         assert description.urls == [f"{tmp_path}/a.tar", "s3://b/c.tar"]
         assert description.counts == [3, 4] and description.nsamples == 7
-        assert description.shards[1].filesize == 99 and description.shards[1].md5sum == "x"
+        assert description.shards[1].filesize == 99 and description.shards[1].md5sum == "0" * 32
     assert read_description(tmp_path / "d.json", base="https://h/x/").urls[0] == "https://h/x/a.tar"
 
 
@@ -58,7 +58,7 @@ def test_one_level_of_parts_only(tmp_path):
 
 def test_written_and_read_again():
     description = Description(
-        [ShardEntry("a.tar", 3, filesize=10240, md5sum="d41d"), ShardEntry("b.tar", 0)],
+        [ShardEntry("a.tar", 3, filesize=10240, md5sum="d41d" * 8), ShardEntry("b.tar", 0)],
         name="train",
         info="hello",
         extra={"mine": [1]},

@@ -103,6 +103,8 @@ def exact(left, right):
         return list(left) == list(right) and exact(list(left.values()), list(right.values()))
     if isinstance(left, np.ndarray):
         alike = (left.dtype, left.shape, left.flags.writeable) == (right.dtype, right.shape, right.flags.writeable)
+        if left.dtype == object:
+            return type(right) is np.ndarray and alike and exact(left.tolist(), right.tolist())
         return type(right) is np.ndarray and alike and left.tobytes() == right.tobytes()
     return type(left) is type(right) and repr(left) == repr(right)  # NaN is not equal to itself
 
