@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import webdataset as wds
-from tests.tools.compiled import compiled_modules  # noqa: F401 - a fixture for all tests of this folder
 from webdataset import interop
 
 
