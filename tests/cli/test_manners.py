@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -45,8 +46,14 @@ def start(*arguments, **options):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=_heed_interrupts,
         **options,
     )
+
+
+def _heed_interrupts():
+    """A test run in the background of a shell ignores SIGINT, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 ALL = [f"{n:06d}" for n in range(21)]
@@ -280,6 +287,7 @@ def wait_until_reading(process):
         state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
         if waiting == b"\0" * 4 and state == "S":
             return
+        time.sleep(0.005)
 
 
 def test_an_interrupt_of_parallel_work_ends_the_workers(shards, here):
@@ -290,6 +298,7 @@ def test_an_interrupt_of_parallel_work_ends_the_workers(shards, here):
     )
     while not (here / "started").exists():
         assert process.poll() is None
+        time.sleep(0.005)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)

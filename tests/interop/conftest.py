@@ -70,5 +70,5 @@ def images(tmp_path):
 from hypothesis import settings  # noqa: E402
 
 # The same examples in every run: what random ones find is looked for with --hypothesis-profile=default.
-settings.register_profile("interop", deadline=None, derandomize=True)
+settings.register_profile("interop", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("interop")
