@@ -42,12 +42,10 @@ class WebDatasetLoader(BaseDataLoader):
                 f"expected {self.num_samples} samples, got {len(dataset)} on each of {self._args.comm_size}"
             )
         images = dataset.decode("l8").to_tuple("jpg;png").map(lambda sample: sample[0])
-        self._loader = wds.WebLoader(
-            images,
-            batch_size=self.batch_size,
-            num_workers=self._args.read_threads,
-            workers=os.environ.get("WDS_DLIO_WORKERS", "processes"),
-        )
+        workers, kind = self._args.read_threads, os.environ.get("WDS_DLIO_WORKERS", "processes")
+        # DLIO asks this loader for all epochs: workers that live on are started once.
+        settings = {"persistent_workers": True} if kind == "processes" and workers > 0 else {}
+        self._loader = wds.WebLoader(images, batch_size=self.batch_size, num_workers=workers, workers=kind, **settings)
 
     def next(self):
         """The batches of an epoch; DLIO calls this for each, and the loader counts them."""
