@@ -45,4 +45,3 @@ def free_address():
 @pytest.fixture
 def addresses():
     return [free_address() for _ in range(4)]
-

@@ -4,4 +4,3 @@ import pytest
 
 pytest.importorskip("starlette", reason="the viewer needs webdataset[view]")
 pytest.importorskip("uvicorn", reason="the viewer needs webdataset[view]")
-
