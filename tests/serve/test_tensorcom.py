@@ -6,10 +6,13 @@ Set TENSORCOM_PYTHON to an interpreter that has it: it runs in an environment of
 import json
 import os
 import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import webdataset as wds
 from tests.serve.conftest import free_address
@@ -61,8 +64,15 @@ def test_several_endpoints_and_all_types():
             with Connection(f"zpush://{place}", allow64=True) as push:
                 push.send(arrays)
             assert [str(array.dtype) for array in pull.recv()] == [str(array.dtype) for array in arrays]
-    with Connection(f"zpush://{places[0]}") as push, pytest.raises(wds.EncodingError, match="64-bit"):
-        push.send([np.zeros(3)])
+    with Connection(f"zpush://{places[0]}", timeout=0.05) as push:
+        with pytest.raises(wds.EncodingError, match="64-bit"):
+            push.send([np.zeros(3)])
+
+
+def test_a_sender_without_a_receiver_does_not_wait_for_ever():
+    with Connection(f"zrpush://{port()}", timeout=0.05) as push:
+        with pytest.raises(wds.StoreTimeout, match="no receiver took a message"):
+            push.send([np.zeros(3, "f4")])
 
 
 def test_the_torch_converter():
@@ -120,9 +130,9 @@ SEND = """
 import sys, numpy as np
 from tensorcom import Connection
 connection = Connection(sys.argv[1])
-for n in range(5):
-    connection.send([np.full((4, 3, 3, 3), n, "f2"), np.arange(4, dtype="i4") + n])
-sys.stdin.readline()
+while True:  # a subscriber hears only what is sent after it is known
+    for n in range(5):
+        connection.send([np.full((4, 3, 3, 3), n, "f2"), np.arange(4, dtype="i4") + n])
 """
 RECEIVE = """
 import sys, json
@@ -132,26 +142,106 @@ for n in range(5):
     images, labels = connection.recv()
     print(json.dumps([str(images.dtype), list(images.shape), float(images.sum()), labels.tolist()]), flush=True)
 """
+PAIRS = [("zpush", "zpull"), ("zrpush", "zrpull"), ("zpub", "zsub"), ("zrpub", "zrsub")]
+needs_tensorcom = pytest.mark.skipif(
+    TENSORCOM is None, reason="TENSORCOM_PYTHON names no interpreter with tensorcom 0.1.0"
+)
 
 
-@pytest.mark.skipif(TENSORCOM is None, reason="TENSORCOM_PYTHON names no interpreter with tensorcom 0.1.0")
-def test_tensorcom_sends_to_us():
+def run_theirs(*words, **options):
+    """tensorcom in its own environment: none of our packages is on its path."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.Popen([TENSORCOM, *words], env=environment, text=True, **options)
+
+
+def theirs(command):
+    return str(Path(TENSORCOM).with_name(command))
+
+
+def end(process):
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.long
+@needs_tensorcom
+@pytest.mark.parametrize(("sender", "receiver"), PAIRS)
+def test_tensorcom_sends_to_us(sender, receiver):
     place = port()
-    with Connection(f"zpull://{place}", timeout=60) as connection:
-        sender = subprocess.Popen([TENSORCOM, "-c", SEND, f"zpush://{place}"], stdin=subprocess.PIPE, text=True)
-        received = [connection.recv() for _ in range(5)]
-        sender.communicate("\n")
-    for found, expected in zip(received, batches(), strict=True):
+    with Connection(f"{receiver}://{place}", timeout=60) as connection:
+        process = run_theirs("-c", SEND, f"{sender}://{place}")
+        try:
+            received = [connection.recv() for _ in range(10)]
+        finally:
+            end(process)
+    first = int(received[0][1][0])
+    for number, found in enumerate(received, first):
+        expected = batches()[number % 5]
         assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.skipif(TENSORCOM is None, reason="TENSORCOM_PYTHON names no interpreter with tensorcom 0.1.0")
-def test_tensorcom_receives_from_us():
+@pytest.mark.long
+@needs_tensorcom
+@pytest.mark.parametrize(("sender", "receiver"), PAIRS)
+def test_tensorcom_receives_from_us(sender, receiver):
     place = port()
-    receiver = subprocess.Popen([TENSORCOM, "-c", RECEIVE, f"zpull://{place}"], stdout=subprocess.PIPE, text=True)
-    with Connection(f"zpush://{place}") as connection:
+    process = run_theirs("-c", RECEIVE, f"{receiver}://{place}", stdout=subprocess.PIPE)
+    with Connection(f"{sender}://{place}", timeout=60) as connection:
         connection.serve(batches())
-        lines = receiver.communicate()[0].splitlines()
-    assert [json.loads(line) for line in lines] == [
-        ["float16", [4, 3, 3, 3], float(images.sum()), labels.tolist()] for images, labels in batches()
+        while "pub" in sender and process.poll() is None:
+            connection.serve(batches())
+        lines = [json.loads(line) for line in process.communicate()[0].splitlines()]
+    first = lines[0][3][0]
+    assert lines == [
+        ["float16", [4, 3, 3, 3], float(images.sum()), labels.tolist()]
+        for images, labels in (batches()[(first + number) % 5] for number in range(5))
     ]
+
+
+def ours(name, *words):
+    from webdataset.cli import _tensorcom_commands as commands
+
+    return CliRunner().invoke(getattr(commands, name), words, catch_exceptions=False).output
+
+
+@pytest.mark.long
+@needs_tensorcom
+def test_our_commands_read_what_tensorcom_sends(tmp_path):
+    place = port()
+    process = run_theirs("-c", SEND, f"zpub://{place}")
+    try:
+        assert json.loads(ours("tensormon", f"zsub://{place}", "-c", "3", "--json"))["messages"] == 3
+        images, labels = json.loads(ours("tensorstat", f"zsub://{place}", "-c", "10", "--json"))
+        assert (images["min"], images["max"], labels["kinds"]) == (0, 4, ["int32[4]"])
+        ours("tensorshow", f"zsub://{place}", "-B", "2", "-t", "60", "-o", str(tmp_path / "%d.png"))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["0.png", "1.png"]
+    finally:
+        end(process)
+
+
+@pytest.mark.long
+@needs_tensorcom
+def test_their_commands_read_what_our_server_of_shards_sends(tmp_path):
+    place, shard = port(), imagenet_shard(tmp_path)
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVE, f"zpub://{place}", "-u", shard, "-b", "4"],
+        env={**os.environ, "PYTHONPATH": str(Path(wds.__file__).parents[1])},
+    )
+    try:
+        found = json.loads(ours("tensorstat", f"zsub://{place}", "-c", "5", "--json"))
+        assert [each["kinds"] for each in found] == [["uint8[4,224,224,3]"], ["int32[4]"]]
+        monitor = run_theirs(theirs("tensormon"), f"zsub://{place}", "-c", "4", stdout=subprocess.PIPE)
+        monitor.communicate()
+        assert monitor.returncode == 0
+    finally:
+        end(server)
+
+
+SERVE = "from webdataset.cli._tensorcom_commands import serve_imagenet_shards; serve_imagenet_shards()"
+
+
+def imagenet_shard(folder):
+    from webdataset.testing import make_shard
+
+    samples = [{"__key__": str(n), "jpg": np.full((30, 40, 3), 20 * n, np.uint8), "cls": n} for n in range(8)]
+    return make_shard(folder / "a.tar", samples)

@@ -3,7 +3,10 @@
 import io
 import json
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -371,6 +374,66 @@ def test_an_unreachable_server_does_not_hold_the_viewer(tmp_path, shards):
             while client.get("/api/dataset")["samples"] < 20:
                 pass
             assert client.raw("GET", "/api/picture/3/jpg")[0] == 200
+
+
+@pytest.mark.parametrize("name", ["filter", "facets", "duplicates"])
+def test_a_job_that_waits_for_an_unreachable_shard_can_be_cancelled(shards, name):
+    with unreachable() as gone, ViewServer([*shards, gone]) as server:
+        client = Client(server)
+        job = client.post("/api/jobs", {"name": name, "text": "cls > 1"})["job"]
+        client.post(f"/api/jobs/{job}/cancel", {})
+        while (found := client.get(f"/api/jobs/{job}"))["state"] == "running":
+            pass
+        assert found["state"] == "cancelled"
+        client.post("/api/jobs", {"name": name, "text": "cls > 2"})  # the end of the server does not wait for this one
+
+
+def test_an_index_that_does_not_come_holds_no_other_sample(tmp_path, shards, monkeypatch):
+    """A description knows the counts, so the page asks for samples of a shard whose store does not answer."""
+    begun, load = threading.Semaphore(0), Catalog._index
+
+    def counted(catalog, shard):
+        begun.release()
+        return load(catalog, shard)
+
+    monkeypatch.setattr(Catalog, "_index", counted)
+    with unreachable() as gone:
+        entries = [ShardEntry(gone, 5), *(ShardEntry(shard, 10) for shard in shards)]
+        (tmp_path / "all.json").write_bytes(write_description(Description(entries)))
+        with ViewServer(str(tmp_path / "all.json")) as server:
+            client = Client(server)
+            with ThreadPoolExecutor(4) as pool:
+                waiting = [pool.submit(client.raw, "GET", f"/api/sample/{number}") for number in range(4)]
+                for _ in waiting:
+                    begun.acquire()
+                assert client.get("/api/sample/7")["key"] == "photo/00002"
+                assert client.raw("GET", "/api/picture/8/jpg?size=64")[0] == 200
+                server.close()  # what waits for the store is given up
+                for each in waiting:
+                    with suppress(OSError, HTTPException):
+                        assert each.result()[0] >= 400
+
+
+@contextmanager
+def unreachable():
+    """A shard on a port that is taken and where no program listens: requests are refused, and repeated for a while."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/a.tar"
+
+
+def test_a_field_that_is_large_in_one_sample_is_not_read_for_a_filter(tmp_path, monkeypatch):
+    from webdataset.viewer import _filter_samples
+
+    monkeypatch.setattr(_filter_samples, "_MOST_PLAIN", 100)
+    shard = make_shard(
+        tmp_path / "a.tar", [{"__key__": f"{n}", "txt": "dog " * (1 + 100 * (n == 1))} for n in range(3)]
+    )
+    with ViewServer(shard) as server:
+        client = Client(server)
+        client.ready()
+        found = client.job("filter", "'dog' in txt")["result"]
+        assert found["matches"] == 2
 
 
 def test_a_stale_index_is_an_error_in_its_cells(tmp_path):

@@ -57,14 +57,14 @@ def tensorshow(urls: tuple[str, ...], *, images: int, count: int, timeout: float
     from pathlib import Path
 
     from webdataset.codecs import imageencoder
-    from webdataset.serve import Connection
+    from webdataset.serve import Connection, as_image
 
     number = 0
     with Connection(urls or tuple(f"zsub://127.0.0.1:{port}" for port in range(7880, 7884)), total=count) as connection:
         connection.timeout = timeout
         for batch in connection.items():
             for image in batch[0][:images]:
-                Path(output % number).write_bytes(imageencoder(image, "png"))
+                Path(output % number).write_bytes(imageencoder(as_image(image), "png"))
                 number += 1
     console().result({"images": number}, f"wrote {number} images")
 

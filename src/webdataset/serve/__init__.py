@@ -26,7 +26,7 @@ from ._load_pipeline import load_function, shard_pipeline
 from ._message_rates import Statistics
 from ._ray_workers import RayWorkers, serve_on_ray
 from ._serve_worker import Worker
-from ._stream_contents import array_statistics, imagenet_batches
+from ._stream_contents import array_statistics, as_image, imagenet_batches
 from ._tensorcom_connection import Connection, TensorcomDataset, zconnect
 from ._watch_workers import WorkerRates, bottleneck, look, rates
 from ._worker_roster import FleetOptions, options_from
@@ -44,6 +44,7 @@ __all__ = [
     "Worker",
     "WorkerRates",
     "array_statistics",
+    "as_image",
     "bottleneck",
     "connect",
     "decode_item",

@@ -93,7 +93,7 @@ class RemoteWorker:
         self.socket.immediate = 1  # nothing is sent before there is a connection
         self.socket.rcvhwm = 16  # parts: what waits stays small, so that its memory is used again
         self.socket.maxmsgsize = max(largest, LARGEST_HEADER)
-        self.socket.reconnect_ivl, self.socket.reconnect_ivl_max = 50, 2000
+        self.socket.reconnect_ivl, self.socket.reconnect_ivl_max = 50, 500
         self.socket.ipv6 = "[" in self.address
         self.monitor = self.socket.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED

@@ -35,6 +35,24 @@ def array_statistics(messages: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
     return [_finished(each) for each in sums]
 
 
+def as_image(array: Any) -> np.ndarray[Any, Any]:
+    """An array as an image that can be encoded: channels last, and floats between 0 and 1.
+
+    >>> as_image(np.array([[[-1.0, 3.0]]] * 3)).tolist()
+    [[[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]]
+    """
+    image = np.asarray(array)
+    if image.ndim == 3 and image.shape[0] in {1, 3} and image.shape[2] not in {1, 3, 4}:
+        image = np.moveaxis(image, 0, -1)
+    if image.dtype.kind != "f" or not image.size:
+        return image
+    image = np.nan_to_num(image.astype(np.float32))
+    low, high = float(image.min()), float(image.max())
+    if low < 0 or high > 1:  # normalized: spread what is there
+        image = (image - low) / ((high - low) or 1)
+    return image
+
+
 def _finished(sums: dict[str, Any]) -> dict[str, Any]:
     n = max(1, sums["n"])
     mean = sums["sum"] / n

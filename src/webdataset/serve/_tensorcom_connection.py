@@ -88,7 +88,7 @@ class Connection:
         report: log a summary every so many seconds; -1 never does.
         stats_horizon: how many messages recent rates are about.
         noexpand: braces in URLs are taken as they are.
-        timeout: an error is raised after so many seconds without a message; None waits.
+        timeout: an error is raised after so many seconds without a message, or without a receiver; None waits.
     """
 
     def __init__(
@@ -131,11 +131,18 @@ class Connection:
             raise
 
     def send(self, data: Sequence[Any], allow64: bool = False, infos: Sequence[str] | None = None) -> None:
-        """Send arrays as one message; waits while no receiver can take it."""
+        """Send arrays as one message; waits while no receiver can take it.
+
+        Raises:
+            StoreTimeout: no receiver took it in time.
+        """
         arrays = [np.asarray(each) if not hasattr(each, "dtype") else each for each in data]
         tenbin.check_acceptable_input_type(arrays, allow64 or self.allow64)
         frames = tenbin.encode_list(arrays, infos) if self.multipart else [tenbin.encode_buffer(arrays, infos)]
-        self._open_socket().send_multipart(frames, copy=False)
+        socket, zmq = self._open_socket(), load_zmq()
+        if self.timeout is not None and not socket.poll(int(1000 * self.timeout), zmq.POLLOUT):
+            raise StoreTimeout(f"no receiver took a message for {self.timeout:g} s", hint="is a receiver running?")
+        socket.send_multipart(frames, copy=False)
         self._count(arrays, sum(memoryview(frame).nbytes for frame in frames))
 
     write = send

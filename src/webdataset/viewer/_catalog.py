@@ -6,7 +6,7 @@ import tempfile
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from operator import sub
 from typing import NamedTuple, Self
@@ -27,6 +27,7 @@ from webdataset.shards import expand
 from ._shard_view import IndexedShard, ShardView, StreamedShard
 
 _THREADS = 4
+_LOOK_EVERY = 0.1
 _OPEN_SHARDS = 32
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 
@@ -133,7 +134,9 @@ class Catalog:
             if not 0 <= number < self._starts[-1]:
                 raise IndexError(f"there is no sample {number:,}: {self._starts[-1]:,} are known")
             shard = bisect_right(self._starts, number) - 1
-            return Found(number, shard, number - self._starts[shard], self.view(shard))
+            inside = number - self._starts[shard]
+        # Outside the lock: an index in a store that does not answer must not hold those who look at other shards.
+        return Found(number, shard, inside, self.view(shard))
 
     def view(self, shard: int) -> ShardView:
         """The samples of a shard."""
@@ -169,14 +172,20 @@ class Catalog:
             f"there is no sample {key!r} among {len(self):,}", hint="keys are compared whole; filter for a part of one"
         )
 
-    def wait(self) -> None:
-        """Wait until all shards are counted."""
+    def wait(self, look: Callable[[], None] = lambda: None) -> None:
+        """Wait until all shards are counted; `look` is called again and again, and may raise an error."""
         for thread in self._threads:
-            thread.join()
+            while thread.is_alive():
+                look()
+                thread.join(_LOOK_EVERY)
+
+    def stop(self) -> None:
+        """Begin to end: what is counted now is given up."""
+        self._closed.set()
 
     def close(self) -> None:
         """End counting, close shards, remove temporary files."""
-        self._closed.set()
+        self.stop()
         self.wait()
         with self._lock:
             for view in self._views.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from webdataset import stores
 from webdataset.errors import MissingDependency, ShardNotFound, SpecError, StoreError, WebDatasetError
 
 from ._catalog import Catalog, Found
@@ -44,10 +46,19 @@ class Endpoints:
         jobs: work in the background.
         model: what the model sees, if a pipeline was given.
         index: where indexes are kept.
+        ending: is set when the server ends: what waits for a store then is given up.
     """
 
-    def __init__(self, catalogs: list[Catalog], jobs: Jobs, model: ModelInput | None, index: str | None) -> None:
+    def __init__(
+        self,
+        catalogs: list[Catalog],
+        jobs: Jobs,
+        model: ModelInput | None,
+        index: str | None,
+        ending: threading.Event,
+    ) -> None:
         self._catalogs, self._jobs, self._model, self._index = catalogs, jobs, model, index
+        self._ending = ending
 
     def routes(self) -> list[Route]:
         """All addresses below /api."""
@@ -65,7 +76,9 @@ class Endpoints:
             "/api/jobs/{job:int}/cancel": ("POST", self.cancel_job),
             "/api/model/{step:int}": ("GET", self.model),
         }
-        return [Route(path, _answered(answer), methods=[method]) for path, (method, answer) in table.items()]
+        return [
+            Route(path, _answered(answer, self._ending), methods=[method]) for path, (method, answer) in table.items()
+        ]
 
     def dataset(self, request: Request) -> Any:
         """What is shown, how much of it is known, what is wrong with its shards."""
@@ -159,7 +172,7 @@ class Endpoints:
             media = OCTETS
         if part is not None:
             headers["content-range"] = f"bytes {part.first}-{part.stop - 1}/{member.size}"
-        body = portions(source, offset, chosen)
+        body = portions(source, offset, chosen, self._ending)
         return StreamingResponse(body, 206 if part else 200, headers=headers, media_type=media)
 
     async def start_job(self, request: Request) -> Any:
@@ -230,16 +243,20 @@ class Endpoints:
         return found, member_named(found.view, found.inside, request.path_params["field"])
 
 
-def _answered(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+def _answered(answer: Answer, ending: threading.Event) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint on a thread of its own, with its errors as JSON."""
     from inspect import iscoroutinefunction
+
+    def on_thread(request: Request) -> Any:
+        with stores.abandonable(ending):
+            return answer(request)
 
     async def respond(request: Request) -> Response:
         try:
             if iscoroutinefunction(answer):
                 found = await answer(request)
             else:
-                found = await run_in_threadpool(answer, request)
+                found = await run_in_threadpool(on_thread, request)
         except Exception as error:  # shown where the data would be
             return JSONResponse(error_words(error), _status(error))
         return found if isinstance(found, Response) else _json(found)

@@ -43,7 +43,7 @@ def count_facets(catalog: Catalog) -> Callable[[Job], dict[str, Any]]:
     def run(job: Job) -> dict[str, Any]:
         from webdataset.tools import Distribution
 
-        catalog.wait()
+        catalog.wait(lambda: job.advance(0))
         shards = len(catalog.urls)
         looked_at = min(_LOOKED_AT, len(catalog))
         job.advance(0, shards + looked_at)

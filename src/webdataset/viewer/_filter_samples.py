@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError, WebDatasetError
@@ -12,7 +12,7 @@ from webdataset.errors import SpecError, WebDatasetError
 from ._catalog import Catalog
 from ._field_kind import FieldKind, field_kind
 from ._jobs import Job
-from ._shard_view import ShardView
+from ._shard_view import Member, ShardView
 
 if TYPE_CHECKING:
     from webdataset.tools import Expression
@@ -64,7 +64,7 @@ def filter_samples(catalog: Catalog, where: str) -> Callable[[Job], Matches]:
     words = set(re.findall(r"\w+", where.lower()))
 
     def run(job: Job) -> Matches:
-        catalog.wait()
+        catalog.wait(lambda: job.advance(0))
         matches = job.partial = Matches()
         job.advance(0, len(catalog))
         for _, start, view in catalog.views():
@@ -108,13 +108,19 @@ def _samples(view: ShardView, numbers: range, words: set[str]) -> list[dict[str,
         for each in some
         if field_kind(each.field) in _PLAIN and each.size <= _MOST_PLAIN and words & set(re.findall(r"\w+", each.field))
     }
-    known = view.samples(numbers, sorted(read)) if read else [{} for _ in numbers]
+    whole = [n for n, some in zip(numbers, members, strict=True) if not _has_large(some, read)] if read else []
+    known = dict(zip(whole, view.samples(whole, sorted(read)) if whole else [], strict=True))
     return [
         {each.field: _Sized(each.size) for each in some}
         | {"__key__": view.key(number), "__url__": view.url}
-        | {name: data for name, data in sample.items() if name in read}
-        for number, some, sample in zip(numbers, members, known, strict=True)
+        | {name: data for name, data in known.get(number, {}).items() if name in read}
+        for number, some in zip(numbers, members, strict=True)
     ]
+
+
+def _has_large(members: Sequence[Member], read: set[str]) -> bool:
+    """Whether a field that others of the same name are read of is too large to be read here."""
+    return any(each.field in read and each.size > _MOST_PLAIN for each in members)
 
 
 def ask_sql(catalog: Catalog, sql: str, index: str | None) -> Callable[[Job], dict[str, Any]]:

@@ -62,7 +62,7 @@ def find_duplicates(catalog: Catalog) -> Callable[[Job], dict[str, Any]]:
     """The work of finding images that look alike, by a perceptual hash of the first image of each sample."""
 
     def run(job: Job) -> dict[str, Any]:
-        catalog.wait()
+        catalog.wait(lambda: job.advance(0))
         count = min(_MOST_HASHED, len(catalog))
         job.advance(0, count)
         hashes: dict[int, int] = {}
@@ -138,8 +138,8 @@ def compare(left: Catalog, right: Catalog) -> Callable[[Job], dict[str, Any]]:
     def run(job: Job) -> dict[str, Any]:
         from webdataset.tools import diff
 
-        left.wait()
-        right.wait()
+        left.wait(lambda: job.advance(0))
+        right.wait(lambda: job.advance(0))
         job.advance(0, len(left) + len(right))
         rows: list[dict[str, str | None]] = []
         count = 0

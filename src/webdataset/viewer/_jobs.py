@@ -9,6 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
+from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError, WebDatasetError
 
 _MOST_KEPT = 24
@@ -88,9 +89,13 @@ class Jobs:
     >>> jobs.close()
     >>> job.result, jobs.get(job.number) is job
     (3, True)
+
+    Args:
+        ending: is set when the server ends: what waits for a store then is given up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ending: threading.Event | None = None) -> None:
+        self._ending = ending or threading.Event()
         self._numbers = itertools.count(1)
         self._jobs: OrderedDict[int, Job] = OrderedDict()
         self._keys: dict[Any, int] = {}
@@ -109,10 +114,14 @@ class Jobs:
             job = Job(next(self._numbers), name)
             self._jobs[job.number], self._keys[key] = job, job.number
             self._drop_old()
-            thread = threading.Thread(target=job.run, args=(function,), name=f"wds-view-{name}", daemon=True)
+            thread = threading.Thread(target=self._run, args=(job, function), name=f"wds-view-{name}", daemon=True)
             self._threads[job.number] = thread
             thread.start()
         return job
+
+    def _run(self, job: Job, function: Callable[[Job], Any]) -> None:
+        with stores.abandonable(self._ending):
+            job.run(function)
 
     def get(self, number: int) -> Job:
         """A job by number."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from webdataset import stores
 from webdataset.errors import SpecError
 
 from ._shard_view import ReadsRanges
@@ -42,7 +44,9 @@ def asked_part(header: str | None, size: int) -> Part | None:
     return Part(first, stop)
 
 
-def portions(source: ReadsRanges, offset: int, part: Part) -> Iterator[bytes]:
-    """The bytes of a part, a portion at a time: a field may be larger than memory."""
+def portions(source: ReadsRanges, offset: int, part: Part, ending: threading.Event) -> Iterator[bytes]:
+    """The bytes of a part, a portion at a time: a field may be larger than memory. The event gives it up."""
     for start in range(part.first, part.stop, _PORTION):
-        yield source.read(offset + start, min(_PORTION, part.stop - start))
+        with stores.abandonable(ending):
+            data = source.read(offset + start, min(_PORTION, part.stop - start))
+        yield data

@@ -50,7 +50,8 @@ class ViewServer:
     ) -> None:
         uvicorn = _uvicorn()
         self._tokens = Tokens()
-        self._jobs = Jobs()
+        self._ending = threading.Event()
+        self._jobs = Jobs(self._ending)
         self._socket = _listen(port)
         self.port: int = self._socket.getsockname()[1]
         self._catalogs: list[Catalog] = []
@@ -103,7 +104,8 @@ class ViewServer:
             self._thread.join(_LOOK_EVERY)
 
     def close(self) -> None:
-        """End the server, the jobs and the threads; remove temporary files."""
+        """End the server, the jobs and the threads; remove temporary files. What waits for a store is given up."""
+        self._ending.set()
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join()
@@ -120,6 +122,9 @@ class ViewServer:
         self._server.run(sockets=[self._socket])
 
     def _close_data(self) -> None:
+        self._ending.set()
+        for catalog in self._catalogs:
+            catalog.stop()  # first: a job may wait until all shards are counted
         self._jobs.close()
         for catalog in self._catalogs:
             catalog.close()
@@ -141,7 +146,7 @@ class ViewServer:
             return Response(data, media_type=media)
 
         routes = [Route(path, page, methods=["GET"]) for path in files]
-        routes += Endpoints(self._catalogs, self._jobs, model, index).routes()
+        routes += Endpoints(self._catalogs, self._jobs, model, index, self._ending).routes()
         return Starlette(routes=routes)
 
 
