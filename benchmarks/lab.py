@@ -23,7 +23,19 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 DATA = ROOT / "bench-data"
 OURS = "ours"
-PEERS = (OURS, "webdataset", "imagefolder", "streaming", "litdata", "spdl", "dali", "ffcv", "tfdata", "grain", "turboloader")
+PEERS = (
+    OURS,
+    "webdataset",
+    "imagefolder",
+    "streaming",
+    "litdata",
+    "spdl",
+    "dali",
+    "ffcv",
+    "tfdata",
+    "grain",
+    "turboloader",
+)
 PATIENCE = 300  # seconds a measurement may take
 
 

@@ -8,7 +8,6 @@ workers or torch.distributed has imported it already.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import sys
 from contextlib import contextmanager
@@ -122,8 +121,12 @@ def receive(sent: Sender | None) -> None:
 
 def _from_parent() -> Sender | None:
     """Checked when it is needed: a process that is being spawned unpickles its arguments before it knows its parent."""
+    if _sender is None:
+        return None
+    import multiprocessing  # 3 ms, for processes that were sent something
+
     parent = multiprocessing.parent_process()
-    return _sender if _sender is not None and parent is not None and parent.pid == _sender.process else None
+    return _sender if parent is not None and parent.pid == _sender.process else None
 
 
 @contextmanager

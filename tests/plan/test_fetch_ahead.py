@@ -37,7 +37,9 @@ def places(tmp_path):
 
 
 def threads():
-    return [each.name for each in threading.enumerate() if each.name.startswith(("webdataset-fetch", "webdataset-fill"))]
+    return [
+        each.name for each in threading.enumerate() if each.name.startswith(("webdataset-fetch", "webdataset-fill"))
+    ]
 
 
 def test_every_sample_once_and_each_shard_sent_once(server, remote, places):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import html
 import importlib
 import operator
 import warnings
@@ -381,6 +380,8 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         return importlib.import_module("webdataset.viewer").preview(self, **options)
 
     def _repr_html_(self) -> str:
+        import html  # rarely needed
+
         rows = "".join(f"<li><code>{html.escape(stage)}</code></li>" for stage in fingerprint(self.pipeline))
         return f"<strong>{html.escape(type(self).__name__)}</strong><ol>{rows}</ol>"
 

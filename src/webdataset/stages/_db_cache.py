@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +15,7 @@ from ._check_arguments import require_count
 from ._record_replay import Pickler, Played, RecordingLock, Store, log, module_by_name, play
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator
 
     from webdataset.flow import Json, Recall
@@ -131,6 +131,8 @@ class _InDatabase(Store):
         self._count = 0
 
     def open(self) -> None:
+        import sqlite3  # 3 ms of the first sample of every dataset otherwise
+
         try:
             # A pass may be begun in one thread and ended in another; it is never in two at once.
             self._connection = sqlite3.connect(self._path, timeout=_PATIENCE_S, check_same_thread=False)

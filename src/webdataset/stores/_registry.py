@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 from webdataset import config
@@ -86,5 +85,7 @@ def store_for(url: str) -> Store:
 
 
 def _require_obstore(scheme: str) -> None:
+    from importlib.util import find_spec  # not needed for local shards
+
     if find_spec("obstore") is None:
         raise MissingDependency("obstore", extra="cloud", why=f"to open {scheme}:// addresses")

@@ -294,7 +294,7 @@ class Blocks:
 
 
 def _memory(size: int) -> mmap.mmap:
-    """A window. Slices of this kind of buffer are bytes. Private: a forked child must not see it change."""
+    """A window: of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own."""
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
