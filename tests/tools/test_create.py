@@ -156,6 +156,27 @@ def test_image_folder(here):
         create("images", "new.tar", making=Making(format="imagefolder"))
 
 
+def test_every_image_of_a_folder_is_a_sample(here):
+    """As for torchvision's ImageFolder, whatever dots are in the names; other files go along with their image only."""
+    names = ["a/scan.0.JPG", "a/scan.1.JPG", "a/scan.1.json", "b.c/x.jpg", "b.c/x.png", "b.c/notes.txt"]
+    for name in names:
+        path = here / "images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+    report = create("images", "out.tar", making=Making(format="imagefolder"))
+    found = {key: sorted(field for field in sample if field[0] != "_") for key, sample in read("out.tar").items()}
+    assert found == {
+        "a/scan_0": ["cls", "jpg"],
+        "a/scan_1": ["cls", "jpg", "json"],
+        "b.c/x_jpg": ["cls", "jpg"],
+        "b.c/x_png": ["cls", "png"],
+    }
+    assert "notes.txt" in report.notes[0]
+    (here / "images/a/scan_0.jpg").write_bytes(b"")
+    with pytest.raises(FormatError, match="scan_0"):  # two images would have one key
+        create("images", "new.tar", making=Making(format="imagefolder"))
+
+
 def many(here, count=100):
     return text(here / "many", *[f"{n:04d}.txt text:{n}" for n in range(count)])
 

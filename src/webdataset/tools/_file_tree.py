@@ -6,11 +6,13 @@ import os
 import shutil
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from webdataset import stores, tar
+from webdataset.codecs import IMAGE_EXTENSIONS
 from webdataset.decompress import find_compression
 from webdataset.errors import FormatError, ShardNotFound, SpecError, Where
 from webdataset.names import is_meta, split_name
@@ -41,21 +43,49 @@ def read_folder(folder: str) -> Files:
 
 
 def read_image_folder(folder: str) -> tuple[Files, list[str]]:
-    """The samples of a folder with one folder for each class, each with its class number as `cls`; and the classes."""
-    files = read_folder(folder)
-    labelled = []
-    classes = sorted({entry.key.partition("/")[0] for entry in files.entries if "/" in entry.key})
+    """The samples of a folder with one folder for each class, and the classes.
+
+    As for torchvision's `ImageFolder`, every image is a sample, whatever dots are in its name; they become underscores,
+    since a key ends at the first dot. A sample has the number of its class as `cls`, and the files that are named like
+    its image but for the extension.
+    """
+    if not os.path.isdir(folder):
+        raise ShardNotFound("the folder was not found", Where(shard=folder), hint="check the name")
+    prefix = folder.rstrip("/") + "/"
+    named = sorted(os.path.splitext(path.removeprefix(prefix)) for path in _walk(prefix))  # noqa: PTH122 - both parts at once
+    images = Counter(stem for stem, ending in named if _is_image(ending))
+    classes = sorted({stem.partition("/")[0] for stem in images if "/" in stem})
+    found: list[tuple[str, str, Source, str]] = []
+    for stem, ending in named:
+        if stem in images and (_is_image(ending) or images[stem] == 1):
+            key = _image_key(stem if images[stem] == 1 else stem + ending, folder)
+            found.append((key, ending[1:], LocalFile(prefix + stem + ending), f"{folder}: {stem}{ending}"))
     numbers = {name: Given(str(number).encode()) for number, name in enumerate(classes)}
-    for entry in files.entries:
-        name, slash, _ = entry.key.partition("/")
-        if not slash or "cls" in entry.fields:
+    labelled = []
+    for entry in group_entries(sorted(found, key=lambda row: row[:2])):
+        if "cls" in entry.fields:
             raise SpecError(
-                f"{entry.key!r} is not in the folder of a class" if not slash else f"{entry.key!r} has a 'cls' already",
+                f"{entry.key!r} has a 'cls' already",
                 Where(shard=folder),
                 hint="an image folder holds one folder for each class; use --format tree for other folders",
             )
-        labelled.append(replace(entry, fields={**entry.fields, "cls": numbers[name]}))
-    return replace(files, entries=labelled), classes
+        labelled.append(replace(entry, fields={**entry.fields, "cls": numbers[entry.key.partition("/")[0]]}))
+    return Files(labelled, [stem + ending for stem, ending in named if stem not in images]), classes
+
+
+def _is_image(ending: str) -> bool:
+    return ending[1:].lower() in IMAGE_EXTENSIONS
+
+
+def _image_key(stem: str, folder: str) -> str:
+    where, slash, name = stem.rpartition("/")
+    if not slash:
+        raise SpecError(
+            f"{stem!r} is not in the folder of a class",
+            Where(shard=folder),
+            hint="an image folder holds one folder for each class; use --format tree for other folders",
+        )
+    return f"{where}/{name.replace('.', '_')}"
 
 
 def read_zip(url: str, stack: ExitStack) -> Files:
