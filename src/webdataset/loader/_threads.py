@@ -13,7 +13,7 @@ from ._device import Device
 from ._item_sizes import size_of
 from ._item_state import LoaderProgress, Tagged, described, tagged
 from ._meter import Meter, StageTimer, timed
-from ._move_batching import as_it_is
+from ._move_batching import as_it_is, converted
 from ._pin_memory import pinned
 from ._prefetch import Prefetcher
 from ._stats import Stats, thread_stats
@@ -62,6 +62,8 @@ class Threads(Resumable):
 
     def run(self, items: Iterator[Any], at: LoaderProgress, /) -> Iterator[Any]:
         """Hand on the items of one epoch of the dataset."""
+        if self.convert is converted:
+            converted(())  # imports torch, which would be counted as batching
         self.meter.clear()
         for tag in self._handed_over(at.begin(self._options())):
             at.note(tag)
