@@ -37,8 +37,9 @@ if size > 10000:
 OURS = """
 import sys, time
 from webdataset import interop
+from webdataset.tools import Options
 start = time.process_time()
-done = interop.convert(sys.argv[1], sys.argv[2], mapping=sys.argv[3])
+done = interop.convert(sys.argv[1], sys.argv[2], Options(force=True, index=False), mapping=sys.argv[3])
 print(time.process_time() - start, done.samples_out)
 """
 
