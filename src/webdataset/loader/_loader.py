@@ -41,8 +41,7 @@ class WebLoader(DataPipeline, FluidInterface):
 
     With `workers="threads"` the functions of one sample that stand side by side (`decode`, `map`, `to_tuple`, …) run on
     `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every
-    number of threads, and the same as from processes. Functions that take a few microseconds stay in that one thread,
-    where they are faster. torch is not needed; where it is installed, arrays become
+    number of threads, and the same as from processes. torch is not needed; where it is installed, arrays become
     tensors and tuples lists, as in its `DataLoader`, unless `collate_fn=` says otherwise
     (docs/decisions/0013-same-items.md).
 

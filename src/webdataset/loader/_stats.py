@@ -169,7 +169,7 @@ def thread_stats(meter: Meter, threads: int | str) -> Stats:
         meter.seconds["functions on a processor"] / functions if functions else None,
         meter.moved,
         meter.skipped,
-        meter.choice or ("0 threads: there are no functions, or batches are made by column" if threads else ""),
+        meter.choice or ("0 threads: no functions of one sample, or batches are made by column" if threads else ""),
     )
 
 

@@ -15,16 +15,15 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Self
 
 from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
-from webdataset.pipeline import InFlight, Loop
+from webdataset.pipeline import InFlight
 
 from ._item_sizes import size_of, size_of_many
 from ._meter import Meter
 from ._prefetch import POOL, runs_in
-from ._thread_choice import ThreadChoice, TimedCalls, sometimes_timed
+from ._thread_choice import ThreadChoice
 
 # Handing a task to a thread and its result back wakes two threads, which wait for each other's GIL: with a task per
 # photo it cost 100 µs of the photo's 1,470 µs, with six photos in a task next to nothing.
@@ -114,19 +113,9 @@ class Threaded(Resumable):
 
     def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
         """Hand on the results in the order of the items."""
-        choice, items = ThreadChoice(self.pool.wanted), chain(items)  # a chain does not ask again after the end
+        choice = ThreadChoice(self.pool.wanted)
         while (yield from self._on_threads(items, at, choice)):
-            if choice.threads:
-                continue
-            at.handed = None
-            calls = TimedCalls(self.function)
-            for result in Loop((calls,)).run(sometimes_timed(items, self.pool.meter), at):
-                yield result
-                if calls.costly:
-                    break
-            else:
-                return
-            choice.note_costly(calls.seconds)
+            pass
 
     def _on_threads(self, items: Iterator[Any], at: InFlight, choice: ThreadChoice) -> Generator[Any, None, bool]:
         """The results, until the number of threads is to change (True) or to the end."""
@@ -198,8 +187,8 @@ class _Window:
         self._meter.add("functions", chunk.seconds, count=len(chunk.results))
         self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
         self._adapt(chunk)
-        self._changed |= self._choice.note(len(chunk.results), chunk.seconds, chunk.on_processor)
-        self._meter.choice = f"{self._choice.threads} threads: {self._choice.reason}"
+        self._changed |= self._choice.note(chunk.seconds, chunk.on_processor)
+        self._meter.choice = str(self._choice)
         return chunk
 
     def _adapt(self, chunk: _Chunk) -> None:

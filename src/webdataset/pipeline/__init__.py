@@ -33,7 +33,7 @@ from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
 from ._epochs import EpochCounter
 from ._fluid import FluidInterface
-from ._fused import InFlight, Loop
+from ._fused import InFlight
 from ._indexed_api import Plannable
 from ._indexed_dataset import IndexedDataset
 from ._merge_states import merge_states
@@ -63,7 +63,6 @@ __all__ = [
     "InPlan",
     "InStages",
     "IndexedDataset",
-    "Loop",
     "MockDataset",
     "Nestable",
     "NestedProgress",
