@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 import webdataset as wds
 from webdataset.index import build_index, save_index
@@ -51,18 +52,18 @@ def make_work(urls):
     return wds.WebDataset(urls, order="random").map(work).batched(64)
 
 
-def run_worker(make, urls, pipe):
-    worker = Worker(make(urls), cache=0)
+def run_worker(make, urls, pipe, cache):
+    worker = Worker(make(urls), cache=cache)
     pipe.send(worker.address)
     worker.serve()
 
 
-def start(make, urls, count):
+def start(make, urls, count, cache=0):
     context = multiprocessing.get_context("spawn")
     workers, addresses = [], []
     for _ in range(count):
         here, there = context.Pipe()
-        workers.append(context.Process(target=run_worker, args=(make, urls, there), daemon=True))
+        workers.append(context.Process(target=run_worker, args=(make, urls, there, cache), daemon=True))
         workers[-1].start()
         addresses.append(here.recv())
     return workers, addresses
@@ -123,6 +124,19 @@ def steps_per_second(urls, count):
         for _ in items:
             steps += 1
         return steps / (time.perf_counter() - began)
+    finally:
+        stop(workers)
+
+
+def worker_seconds(urls, jobs):
+    """The CPU of a worker that so many jobs read the same epoch from, side by side."""
+    workers, addresses = start(make_work, urls, 1, cache=1 << 28)
+    try:
+        process = psutil.Process(workers[0].pid)
+        before = sum(process.cpu_times()[:2])
+        for _ in zip(*(wds.connect(addresses, patience=30) for _ in range(jobs)), strict=True):
+            pass
+        return sum(process.cpu_times()[:2]) - before
     finally:
         stop(workers)
 
@@ -209,12 +223,17 @@ def main():
         return
     with tempfile.TemporaryDirectory() as folder:
         urls = shards(folder, 64 * STEPS)
-        rounds = [(raw_bandwidth(), served_bandwidth(urls)) for _ in range(3)]
-        raw, served = (max(column) for column in zip(*rounds, strict=True))
-        print(f"77 MB batches: TCP {raw / 1e9:.2f} GB/s, served {served / 1e9:.2f} GB/s, {served / raw:.0%}")
+        rounds = [(raw_bandwidth(), raw_bandwidth(fresh=True), served_bandwidth(urls)) for _ in range(3)]
+        raw, fresh, served = (max(column) for column in zip(*rounds, strict=True))
+        print(
+            f"77 MB batches: TCP into one buffer {raw / 1e9:.2f} GB/s, TCP into new arrays {fresh / 1e9:.2f} GB/s, "
+            f"served {served / 1e9:.2f} GB/s: {served / raw:.0%} and {served / fresh:.0%} of them"
+        )
         few = shards(tempfile.mkdtemp(dir=folder), 64 * 24)
         one, two = (max(steps_per_second(few, count) for _ in range(2)) for count in (1, 2))
         print(f"CPU-bound: one worker {one:.2f} steps/s, two {two:.2f}, {two / one:.2f} times")
+        one, two = (worker_seconds(few, jobs) for jobs in (1, 2))
+        print(f"sharing: CPU of a worker with one job {one:.2f} s, with two {two:.2f} s, {two / one:.2f} times")
 
 
 if __name__ == "__main__":
