@@ -149,8 +149,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             plan = ReadPlanned(found, mixed, chunk, 1, uneven, fields, handler, strict, empty_check, opener, failed)
             self.append(plan)
         else:
-            described = read_description(urls) if is_description(urls) else None
-            named = urls if described is None else described.urls
+            named, verify = _described(urls)
             source = shard_source(named, resampled=resampled, seed=self.seed)
             # Shards that are drawn need no shuffle, which would wait for their end.
             drawn = resampled or isinstance(source, shards.ResampledShards)
@@ -162,13 +161,13 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                 by_worker,
                 _ahead(source, read_ahead, opener, handler),
                 ReadSamples(
-                    handler=handler,
-                    select_files=select_files,
-                    rename_files=rename_files,
+                    handler,
+                    select_files,
+                    rename_files,
                     strict=strict,
                     opener=opener,
                     store_index=wishes.storing,
-                    verify=None if described is None else VerifyShards(described.shards),
+                    verify=verify,
                 ),
                 CheckEmpty() if empty_check else None,
             )
@@ -216,6 +215,14 @@ def _indexed(urls: Any, wishes: Wishes, hindrance: str | None, fetch: Callable[[
     if isinstance(urls, shards.SimpleShardList) and wishes.insist is None:  # taken as it is: every reader sees it all
         return None
     return indexed(urls, wishes, fetch)
+
+
+def _described(urls: Any) -> tuple[Any, VerifyShards | None]:
+    """The shards of a description, for reading without an index, and what compares them with it; others as they are."""
+    if not is_description(urls):
+        return urls, None
+    description = read_description(urls)
+    return description.urls, VerifyShards(description.shards)
 
 
 def _joins(urls: Any) -> list[Any]:
