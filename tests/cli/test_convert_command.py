@@ -62,7 +62,7 @@ def test_outputs_that_exist_are_refused_replaced_or_skipped(here):
     invoke(*arguments)
     assert "the output exists already – a-0.tar" in invoke(*arguments, code=1).output
     (here / "a-1.tar").unlink()
-    assert "4 samples, 1 files written, 2 files finished before" in invoke(*arguments, "--resume").output
+    assert "4 samples, 1 file written, 2 files finished before" in invoke(*arguments, "--resume").output
     assert "12 samples" in invoke(*arguments, "--force").output
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset.describe import counted
+
 from . import _options
 from ._output import console, verb
 
@@ -51,9 +53,9 @@ def command(sources: tuple[str, ...], target: str, **options: Any) -> None:
     if options.pop("dry_run"):
         return
     done = _convert(source, target, formats, mapping, **options)
-    words = [f"{done.samples:,} samples", f"{len(done.files):,} files written"]
+    words = [counted(done.samples, "sample"), f"{counted(len(done.files), 'file')} written"]
     if done.skipped:
-        words.append(f"{len(done.skipped):,} files finished before")
+        words.append(f"{counted(len(done.skipped), 'file')} finished before")
     result = {"samples": done.samples, "files": done.files, "skipped": done.skipped, "mapping": str(done.mapping)}
     console().result(result, ", ".join(words))
 

@@ -346,7 +346,7 @@ class _Reader:
         raise TruncatedShard(
             what,
             Where(offset=self._blocks.offset),
-            hint="the shard is truncated; fetch or write it again, or read it with strict=False",
+            hint="fetch or write it again, save what is left with wds check --fix, or read it with strict=False",
         )
 
     def _discard_rest(self) -> None:
