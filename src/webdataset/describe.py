@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar
@@ -52,6 +53,28 @@ def shown(value: Any) -> str:
     if getattr(type(value), "__repr__") is object.__repr__:  # noqa: B009 – mypy takes the method for bound
         return f"<{type(value).__qualname__}>"
     return redacted(without_addresses(repr(value)))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun in the singular or the plural.
+
+    >>> counted(1, "shard"), counted(1200, "sample")
+    ('1 shard', '1,200 samples')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
+    """What a message about unknown names adds: the names that are nearly the same.
+
+    >>> did_you_mean(["shardshufle"], ["shardshuffle", "seed"]), did_you_mean(["xyz"], ["seed"])
+    ('; did you mean shardshuffle?', '')
+    """
+    import difflib  # only after a mistake
+
+    known = list(known)
+    near = [match for name in sorted(given) for match in difflib.get_close_matches(name, known, n=1)]
+    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def without_addresses(text: str) -> str:

@@ -68,7 +68,7 @@ class Where:
     def __str__(self) -> str:
         labels = {"stage": "stage ", "field": "field ", "key": "sample ", "member": "member ", "offset": "byte "}
         known = ((f.name, getattr(self, f.name)) for f in fields(self))
-        return ", ".join(f"{labels.get(name, '')}{value}" for name, value in known if value is not None)
+        return ", ".join(f"{labels.get(name, '')}{value}" for name, value in known if value not in (None, ""))
 
 
 class WebDatasetError(Exception):

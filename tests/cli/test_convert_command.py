@@ -60,7 +60,7 @@ def test_the_same_command_goes_on_and_outputs_of_others_are_refused(here):
     (here / "a-1.tar").unlink()
     out = invoke(*arguments).output
     assert "4 samples, " in out
-    assert "1 shards written, 2 shards finished before" in out
+    assert "1 shard written, 2 shards finished before" in out
     assert "12 samples" in invoke(*arguments, "--force").output
     (here / "b-1.tar").write_bytes(b"precious")
     out = invoke("in-{0..2}.tfrecord", "b-%d.tar", "-m", "name:txt", code=1).output

@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -372,3 +373,27 @@ def test_the_other_tarproc_commands(shards, here):
         assert read("made.tar")["000000000"]["cls"] == b"3"
     (here / "lines.tar").write_bytes(old("lines2tar", "-k", "txt cls", data=b"one\t1\ntwo\t2\n"))
     assert read("lines.tar") == {"000000000": {"txt": b"one", "cls": b"1"}, "000000001": {"txt": b"two", "cls": b"2"}}
+
+
+# --- counts ------------------------------------------------------------------------------------------------------
+
+
+def test_one_of_a_thing_is_in_the_singular(here):
+    (one,) = write_numbers("one", shards=1, each=1)
+    spoken = {
+        "cat": invoke("cat", one, "-o", "out.tar").stderr,
+        "check": invoke("check", one).stderr,
+        "stats": invoke("stats", "--no-histogram", one).stdout,
+        "index": invoke("index", "create", "--force", one).stderr,
+        "simulate": invoke("simulate", one, "--ranks", "1", "--workers", "1").stdout,
+        "partition": invoke("partition", one, "-o", "{part}.tar", "--part", "all=1").stderr,
+        "convert": invoke("convert", one, "out.tfrecord").stderr,
+    }
+    for verb, text in spoken.items():
+        assert re.search(r"\b1 (shard|sample|file)\b", text), (verb, text)
+        assert not re.search(r"\b1 \w+s\b(?! of)", text), (verb, text)
+
+
+def test_a_selection_of_nothing_says_so(shards):
+    result = invoke("select", "--where", "clss > 1", "-o", "none.tar", *shards)
+    assert "none of 21 samples fits: check the names of fields" in result.stderr

@@ -159,7 +159,14 @@ def test_D39_errors_name_field_key_shard_cause_and_the_first_bytes():
     assert (error.url, error.key, error.k, error.sample) == ("a.tar", "0001", "x.jpg", sample)
     assert isinstance(error, ValueError)
     assert error.__cause__ is not None
-    for word in ("x.jpg", "3c 68 74 6d 6c 3e", "sample 0001", "a.tar", "UnidentifiedImageError"):
+    for word in (
+        "x.jpg",
+        "'<html>not found'",
+        "sample 0001",
+        "a.tar",
+        "UnidentifiedImageError",
+        "wds get 0001 x.jpg a.tar",
+    ):
         assert word in str(error)
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error)
@@ -199,3 +206,17 @@ def test_D49_only_samples_can_be_decoded(wrong):
         Decoder([])(wrong)
     with pytest.raises(SpecError, match="expected a sample"):
         list(Decoder([])(iter([wrong])))
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"12 or 13", "'12 or 13'"),
+        (b"\xff\xd8\xff\x00", "ff d8 ff 00"),
+        (b"a\x00b", "61 00 62"),
+        (b"\xc3\xa9", "c3 a9"),
+    ],
+)
+def test_the_first_bytes_are_text_if_they_can_be_printed(data, shown):
+    with pytest.raises(DecodingError, match=rf"starts with {shown}\).* – skip such samples with handler="):
+        Decoder([])({"cls": data})

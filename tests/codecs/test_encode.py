@@ -138,7 +138,7 @@ def test_D46_images_of_every_type_and_shape(kind, channels):
         ("msgpack", object(), "MessagePack"),
         ("cbor", object(), "CBOR"),
         ("pkl", lambda: 0, "cannot be encoded"),
-        ("unknown", 3, "no handler found for x.unknown"),
+        ("unknown", 3, "no encoder found for x.unknown"),
     ],
 )
 def test_values_that_do_not_fit_are_errors_that_name_the_field(extension, value, message):

@@ -286,3 +286,19 @@ def test_D12_D28_shards_are_kept_under_the_hash_of_their_address(tmp_path, monke
 def test_a_cached_dataset_resumes_everywhere(tmp_path):
     shard = make_shard("memory://cached-resume/a.tar", [{"__key__": f"{n}", "cls": n} for n in range(20)])
     assert_resumes_everywhere(lambda: wds.WebDataset(shard, cache_dir=tmp_path).shuffle(5).decode().to_tuple("cls"))
+
+
+def test_an_unknown_parameter_suggests_the_near_one():
+    with pytest.raises(TypeError, match="has no parameter shardshufle; did you mean shardshuffle"):
+        wds.WebDataset("a.tar", shardshufle=True)
+    with pytest.raises(TypeError, match="has no parameter xyzzy$"):
+        wds.WebDataset("a.tar", xyzzy=True)
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_the_error_about_no_samples_names_the_first_shards(tmp_path, index):
+    urls = [make_shard(tmp_path / f"{n}.tar", []) for n in range(5)]
+    named = ", ".join(map(str, urls[:3]))
+    with pytest.raises(ValueError, match="^No samples found in dataset: ") as caught:
+        list(wds.WebDataset(urls, index=index))
+    assert f"{named} and 2 more" in str(caught.value)

@@ -144,3 +144,21 @@ class TestXDecode:
     def test_wrong_rules_fail_at_construction(self, wrong):
         with pytest.raises(SpecError):
             xdecode(wrong)
+
+
+@pytest.mark.parametrize("only", ["npyy", ["npyy", "jpgg"]])
+def test_only_that_names_no_field_of_the_first_sample_warns_once(only):
+    samples = [{"__key__": f"{n}", "cls": b"1", "txt": b"a"} for n in range(3)]
+    with pytest.warns(UserWarning, match="no such field; its fields are cls, txt") as caught:
+        assert [sample["cls"] for sample in decode(only=only)(samples)] == [b"1"] * 3
+    assert len(caught) == 1
+
+
+def test_only_that_names_a_field_does_not_warn(recwarn):
+    assert [sample["cls"] for sample in decode(only="cls jpg")([{"cls": b"1"}, {"txt": b"a", "cls": b"2"}])] == [1, 2]
+    assert not recwarn.list
+
+
+def test_an_unknown_option_suggests_the_near_one():
+    with pytest.raises(SpecError, match="no option handlr; did you mean handler"):
+        decode("rgb8", handlr=print)

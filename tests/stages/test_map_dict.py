@@ -34,3 +34,10 @@ def test_contract():
     assert_contract(samples(3), map_dict(n=str))
     assert repr(map_dict(n=str)) == "map_dict(n=str)"
     assert hash(map_dict(n=str)) == hash(map_dict(n=str))
+
+
+def test_a_missing_field_lists_the_fields_and_an_error_of_the_function_stays():
+    with pytest.raises(KeyError, match=r"didn't find \['npyy'\] in \['__key__', 'npy'\]"):
+        list(map_dict(npy=str, npyy=str)([{"__key__": "a", "npy": 1}]))
+    with pytest.raises(KeyError, match="^'inner'$"):
+        list(map_dict(json={}.__getitem__)([{"json": "inner"}]))

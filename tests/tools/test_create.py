@@ -149,6 +149,7 @@ def test_image_folder(here):
         path.write_bytes(name.encode())
     create("images", "out/train-%d.tar", making=Making(format="imagefolder"))
     assert json.loads((here / "out" / "classes.json").read_text()) == ["cat", "dog"]
+    assert (here / "out" / "classes.json").read_text().endswith("]\n")
     found = read("out/train-0.tar")
     assert {key: sample["cls"] for key, sample in found.items()} == {"cat/2": b"0", "cat/deep/1": b"0", "dog/1": b"1"}
     (here / "images" / "stray.jpg").write_bytes(b"")

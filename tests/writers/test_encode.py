@@ -26,7 +26,7 @@ def test_a_table_is_the_only_encoder():
     encode = make_encoder({"foo": lambda value: repr(value).encode()})
     sample = {"__key__": "a", "foo": [1], "x.foo": [2], "bin": b"b", "text": "str"}
     assert encode(sample) == {"__key__": "a", "foo": b"[1]", "x.foo": b"[2]", "bin": b"b", "text": b"str"}
-    with pytest.raises(EncodingError, match=r"no handler found.*field json"):
+    with pytest.raises(EncodingError, match=r"no encoder found.*field json"):
         encode({"__key__": "a", "json": [1]})
 
 
@@ -69,3 +69,22 @@ def test_options_need_the_encoder_that_takes_them():
         make_encoder(False, {"jpg": {"quality": 3}})
     with pytest.raises(SpecError, match="keyword arguments"):
         make_encoder(True, {"jpg": 90})
+
+
+@pytest.mark.parametrize("name", ["left.imu.z", "imu.z", "z"])
+@pytest.mark.parametrize("field", ["left.imu.z", "Left.IMU.Z", "left.imu.z.gz"])
+def test_an_encoder_is_found_by_any_end_of_the_field_name(name, field):
+    encoded = make_encoder({name: lambda value: b"%d" % value})({"__key__": "a", field: 7})[field]
+    assert (gzip.decompress(encoded) if field.endswith("gz") else encoded) == b"7"
+
+
+def test_the_longest_name_decides():
+    encode = make_encoder({"z": lambda _: b"short", "imu.z": lambda _: b"long", "gz": lambda _: b"packed"})
+    assert encode({"__key__": "a", "imu.z": 1, "z": 1, "aimu.z": 1, "z.gz": 1}) == {
+        **{"__key__": "a", "imu.z": b"long", "z": b"short", "aimu.z": b"short", "z.gz": b"packed"}
+    }
+
+
+def test_the_error_names_the_argument_to_pass():
+    with pytest.raises(EncodingError, match=r"no encoder found for imu.z – .*encoder=\{.*'imu.z': function\}"):
+        make_encoder(True)({"__key__": "a", "imu.z": 7})

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from webdataset.describe import counted
+
 from . import _options
 from ._output import console, verb
 
@@ -44,4 +46,6 @@ def command(inputs: tuple[str, ...], decode: str, workers: int, seconds: float, 
 
 
 def _print(name: str, pace: Pace) -> None:
-    click.echo(f"{name}: {pace.rate:,.0f} samples/s, {pace.bandwidth / 1e6:,.1f} MB/s ({pace.samples:,} samples)")
+    click.echo(
+        f"{name}: {pace.rate:,.0f} samples/s, {pace.bandwidth / 1e6:,.1f} MB/s ({counted(pace.samples, 'sample')})"
+    )

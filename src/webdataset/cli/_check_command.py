@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webdataset.describe import counted
+
 from . import _options
 from ._output import console, verb
 
@@ -85,14 +87,19 @@ def _show(report: CheckReport, repairs: list[Repair]) -> None:
     for repair in repairs:
         for action in repair.actions:
             click.echo(_printable(f"{repair.shard}: {action}"))
-        where = f"{repair.saved} samples saved in {repair.output}" if repair.output else "nothing could be saved"
+        where = (
+            f"{counted(repair.saved, 'sample')} saved in {repair.output}" if repair.output else "nothing could be saved"
+        )
         aside = f", {repair.aside} set aside" if repair.aside else ""
         more = f" ({repair.quarantine})" if repair.quarantine else ""
         click.echo(_printable(f"{repair.shard}: {where}{aside}{more}"))
         for finding in repair.remaining:
             click.echo(_printable(f"still wrong: {finding}"))
-    words = [f"{len(report.of(severity))} {severity}s" for severity in Severity]
-    out.say(f"{report.shards} shards, {report.samples:,} samples, {report.size:,} bytes: {', '.join(words)}")
+    words = [counted(len(report.of(severity)), severity) for severity in Severity]
+    out.say(
+        f"{counted(report.shards, 'shard')}, {counted(report.samples, 'sample')}, {counted(report.size, 'byte')}: "
+        f"{', '.join(words)}"
+    )
 
 
 def _show_findings(report: CheckReport) -> None:

@@ -6,6 +6,8 @@ import json
 
 import click
 
+from webdataset.describe import counted
+
 from ._half_blocks import printable
 from ._output import as_jsonable, console, verb
 
@@ -30,5 +32,5 @@ def command(first: str, second: str, sizes: bool, count: int | None) -> None:
                 continue
             line = json.dumps(as_jsonable(difference)) if console().as_json else printable(str(difference))
             click.echo(line)
-    console().say(f"{found:,} differences" if found else "the same samples")
+    console().say(counted(found, "difference") if found else "the same samples")
     click.get_current_context().exit(1 if found else 0)

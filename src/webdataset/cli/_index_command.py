@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
+
+from webdataset.describe import counted
 
 from . import _options
 from ._half_blocks import printable
@@ -48,7 +51,7 @@ def create(
         made = create_index(
             inputs, description=output, name=name, dali=dali, place=place, workers=workers, force=force, advance=advance
         )
-    console().result(made, f"{made.shards:,} shards, {made.samples:,} samples, {made.size:,} bytes")
+    console().result(made, f"{_totals(made)}, {counted(made.size, 'byte')}")
 
 
 @command.command("update", cls=Verb)
@@ -64,7 +67,7 @@ def update(inputs: tuple[str, ...], place: str | None, workers: int) -> None:
 
     with console().progress("shards") as advance:
         made = update_index(inputs, place=place, workers=workers, advance=advance)
-    console().result(made, f"{made.shards:,} shards, {made.samples:,} samples; {len(made.written):,} written again")
+    console().result(made, f"{_totals(made)}; {len(made.written):,} written again")
 
 
 @command.command("info", cls=Verb)
@@ -81,10 +84,10 @@ def info(inputs: tuple[str, ...], place: str | None) -> None:
     if console().as_json:
         console().result(found)
     else:
-        size = "" if found.size is None else f", {found.size:,} bytes"
+        size = "" if found.size is None else f", {counted(found.size, 'byte')}"
         mean = found.samples / max(1, found.shards - len(found.unknown))
         name = "" if found.name is None else f"{found.name}: "
-        click.echo(f"{name}{found.shards:,} shards, {found.samples:,} samples, {mean:,.1f} per shard{size}")
+        click.echo(f"{name}{_totals(found)}, {mean:,.1f} per shard{size}")
     for url in found.unknown:
         console().warn(f"no index: {url}")
     click.get_current_context().exit(1 if found.unknown else 0)
@@ -115,3 +118,7 @@ def sample(number: int, inputs: tuple[str, ...], place: str | None, cat: str | N
     for name, value in found.items():
         text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
         click.echo(printable(f"{name}: {text if len(text) <= width else text[:width] + ' …'}"))
+
+
+def _totals(found: Any) -> str:
+    return f"{counted(found.shards, 'shard')}, {counted(found.samples, 'sample')}"

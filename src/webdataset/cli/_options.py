@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webdataset.describe import counted
+
 from ._output import as_jsonable, console
 
 if TYPE_CHECKING:
@@ -165,11 +167,15 @@ def show_report(report: Report, *, dry_run: bool | None = False, **more: Any) ->
     if dry_run:
         console().result(value, "\n".join(["would write:", *report.outputs]))
         return
-    words = [f"{report.samples_out:,} samples", f"{report.bytes_out:,} bytes", f"{report.done:,} shards written"]
+    words = [
+        counted(report.samples_out, "sample"),
+        counted(report.bytes_out, "byte"),
+        f"{counted(report.done, 'shard')} written",
+    ]
     if report.samples_in not in {0, report.samples_out}:
-        words.insert(0, f"{report.samples_in:,} samples read")
+        words.insert(0, f"{counted(report.samples_in, 'sample')} read")
     if report.skipped:
-        words.append(f"{report.skipped:,} shards finished before")
+        words.append(f"{counted(report.skipped, 'shard')} finished before")
     console().result(value, ", ".join(words))
     for note in report.notes:
         console().say(f"note: {note}")

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset.describe import counted
+
 from . import _options
 from ._output import console, verb
 
@@ -34,7 +36,7 @@ def command(
 
     parts = Parts(read_lists(lists), where, parse_shares(shares), options["seed"])
     reports = _options.run(partition, options, inputs, output, parts)
-    samples = ", ".join(f"{name}: {report.samples_out:,} samples" for name, report in reports.items())
+    samples = ", ".join(f"{name}: {counted(report.samples_out, 'sample')}" for name, report in reports.items())
     console().result(reports, samples)
     if not all(report.complete for report in reports.values()):
         click.get_current_context().exit(1)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from webdataset.describe import counted
+
 from . import _options
 from ._half_blocks import half_blocks, printable
 from ._output import as_jsonable, console, verb
@@ -111,7 +113,7 @@ def print_table(
 def _print(shown: ShownSample, *, draw: bool) -> None:
     click.echo(printable(f"{shown.key}  ({shown.shard})"))
     for field in shown.fields:
-        click.echo(printable(f"  {field.name}  {field.size:,} bytes  {_one_line(field)}"))
+        click.echo(printable(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}"))
         if draw and field.picture is not None:
             click.echo(half_blocks(field.picture), color=True)
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webdataset.describe import counted
+
 from . import _options
 from ._half_blocks import table
 from ._output import console, verb
@@ -42,7 +44,10 @@ def command(inputs: tuple[str, ...], shards: int | None, samples: int, **given: 
     if console().as_json:
         console().result(_as_dict(found))
         return
-    click.echo(f"{found.shards:,} shards, {found.samples:,} samples, {found.ranks} ranks of {found.workers} workers\n")
+    click.echo(
+        f"{counted(found.shards, 'shard')}, {counted(found.samples, 'sample')}, {counted(found.ranks, 'rank')} of "
+        f"{counted(found.workers, 'worker')}\n"
+    )
     rows: list[Any] = [("rank", "worker", "shards", "samples", "batches")]
     rows += [
         (each.rank, each.worker, each.shards, each.samples, each.batches) for each in found.readers[:_MOST_READERS]
@@ -55,13 +60,16 @@ def command(inputs: tuple[str, ...], shards: int | None, samples: int, **given: 
 
 def _verdict(found: Simulation) -> str:
     fewest, most = min(found.steps_per_rank), max(found.steps_per_rank)
-    steps = f"every rank takes {most:,} steps" if found.equal else f"ranks take from {fewest:,} to {most:,} steps"
+    steps = (
+        f"every rank takes {counted(most, 'step')}" if found.equal else f"ranks take from {fewest:,} to {most:,} steps"
+    )
     stuck = "" if found.equal else ": all-reduce would hang; use an index, or with_epoch"
     shared = (
         "\nthere are fewer shards than readers: readers share shards, and each reads them whole" if found.shared else ""
     )
-    idle = f"\n{found.idle} workers get no sample" if found.idle else ""
-    indexed = f"every rank takes {found.indexed_steps:,} steps, with {found.padding:,} places of padding in the last"
+    idle = f"\nworkers without a sample: {found.idle}" if found.idle else ""
+    padded = f"{counted(found.padding, 'place')} of padding in the last"
+    indexed = f"every rank takes {counted(found.indexed_steps, 'step')}, with {padded}"
     return f"without an index: {steps}{stuck}{shared}{idle}\nwith an index:    {indexed}"
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webdataset.describe import counted
+
 from . import _options
 from ._half_blocks import bar, table
 from ._output import console, verb
@@ -32,7 +34,10 @@ def command(inputs: tuple[str, ...], histogram: bool, index: str | None) -> None
     if console().as_json:
         console().result(_as_dict(stats))
         return
-    click.echo(f"{stats.shards:,} shards, {stats.samples.count:,} samples, {stats.samples.total:,} bytes in fields\n")
+    click.echo(
+        f"{counted(stats.shards, 'shard')}, {counted(stats.samples.count, 'sample')}, "
+        f"{counted(stats.samples.total, 'byte')} in fields\n"
+    )
     rows: list[tuple[Any, ...]] = [("field", "samples", "bytes", "smallest", "mean", "largest")]
     for name, sizes in [*stats.fields.items(), ("(sample)", stats.samples), ("(samples per shard)", stats.per_shard)]:
         rows.append((name, sizes.count, sizes.total, sizes.smallest, round(sizes.mean, 1), sizes.largest))

@@ -18,6 +18,7 @@ Step = Any  # a function of (data, sample): what the handlers from here on make 
 
 _OWN_TYPES = {str, bool, int, type(None)}  # of values that are not touched in fields that start with `__`
 _BYTES = (bytes, bytearray, memoryview)
+_SHOWN = 24  # bytes of a field in a message
 
 
 class Decoder:
@@ -234,11 +235,20 @@ def _compile_call(handler: Handler, rest: Sequence[Handler], key: str) -> Step:
 
 def _decoding_error(error: Exception, field: str, sample: Sample) -> DecodingError:
     value = sample.get(field)
-    start = f" (starts with {bytes(value[:8]).hex(' ')})" if isinstance(value, _BYTES) and value else ""
-    empty = " (the field is empty)" if isinstance(value, _BYTES) and not value else ""
+    content = ""
+    if isinstance(value, _BYTES):
+        content = f" (starts with {_shown(bytes(value[:_SHOWN]))})" if value else " (the field is empty)"
     reason = str(error) or type(error).__name__
-    what = f"cannot decode {field!r}{start}{empty}: {type(error).__name__}: {reason:.300}"
-    return DecodingError(sample.get("__url__"), sample.get("__key__"), field, sample, what=what)
+    what = f"cannot decode {field!r}{content}: {type(error).__name__}: {reason:.300}"
+    shard, key = sample.get("__url__"), sample.get("__key__")
+    look = f"look at it with `wds get {key} {field} {shard}`, or " if shard and key else ""
+    return DecodingError(shard, key, field, sample, what=what, hint=f"{look}skip such samples with handler=")
+
+
+def _shown(start: bytes) -> str:
+    """The first bytes of a field: as text if they are text, for example a web page in place of an image."""
+    text = start.decode("ascii", "replace")
+    return repr(text) if text.isprintable() and start.isascii() else start[:8].hex(" ")
 
 
 default_decoder = Decoder([])

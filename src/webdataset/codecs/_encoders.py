@@ -35,7 +35,7 @@ def encode_field(
     Bytes pass as they are and text becomes UTF-8, whatever the name; a suffix `.gz` or `.zst` packs the result.
 
     Args:
-        field: the name, of which the last part decides.
+        field: the name; its longest end that is in the table decides, `imu.z` before `z`.
         value: what to encode.
         handlers: another table than `default_handlers`.
         options: for the codec, such as `quality=90`; `level` goes to the packing of `.gz` and `.zst`.
@@ -72,7 +72,8 @@ def encode_based_on_extension1(
 def _encode(data: Any, name: str, handlers: Mapping[str, Callable[..., Any]], options: dict[str, Any]) -> Any:
     inner, _, extension = name.rpartition(".")
     extension = extension.lower()
-    if extension in PACK and extension not in handlers:
+    handler = _find(handlers, name)
+    if extension in PACK and handler is None:
         level = {"level": options.pop("level")} if "level" in options else {}
         packed: Any = data if isinstance(data, bytes) else _encode(data, inner, handlers, options)
         return PACK[extension](packed, **level)
@@ -86,15 +87,26 @@ def _encode(data: Any, name: str, handlers: Mapping[str, Callable[..., Any]], op
                 f"expected the content of the file, got the path {data!r:.200}", hint="Path(…).read_bytes() reads it"
             )
         return data.encode()
-    handler = handlers.get(extension)
     if handler is None:
         raise EncodingError(
-            f"no handler found for {name}",
-            hint="give bytes or text, use a known extension, or add to webdataset.writer.default_handlers",
+            f"no encoder found for {name}",
+            hint=f"give bytes or text, use a known extension, or pass "
+            f"encoder={{**webdataset.writer.default_handlers, {name!r}: function}} to the writer",
         )
     if options:
         _check_options(handler, data, extension, options)
     return handler(data, **options)
+
+
+def _find(handlers: Mapping[str, Callable[..., Any]], name: str) -> Callable[..., Any] | None:
+    """The encoder of the whole name, or else of its end: for `left.imu.z` those of `imu.z` and `z`."""
+    name = name.lower()
+    while name:
+        handler = handlers.get(name)
+        if handler is not None:
+            return handler
+        name = name.partition(".")[2]
+    return None
 
 
 def _check_options(handler: Callable[..., Any], data: Any, extension: str, options: dict[str, Any]) -> None:

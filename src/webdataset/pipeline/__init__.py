@@ -5,6 +5,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_stage_kinds.py`: what may stand in a pipeline, and how each kind is started
 * `_cursor.py`: how far an iteration is, as a typed value
 * `_checkpoint.py`, `_checkpoint_v1.py`: what `state_dict()` returns, and its version 1
+* `_require_json.py`: refuse a state that is not JSON
 * `_run.py`: one iteration, pass after pass
 * `_running_pass.py`: one pass in progress
 * `_rank_agreement.py`: do all ranks read the same dataset

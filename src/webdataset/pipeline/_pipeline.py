@@ -20,6 +20,7 @@ from ._cursor import Cursor
 from ._epochs import EpochCounter
 from ._nested import Nested
 from ._rank_agreement import check_ranks
+from ._require_json import require_json
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
 from ._spawning import GoesToSpawned
@@ -292,7 +293,9 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         >>> list(again)
         [1, 2]
         """
-        return self._checkpoint(self._cursor().settled()).to_json()
+        cursor = self._cursor().settled()
+        require_json(cursor, self.pipeline)
+        return self._checkpoint(cursor).to_json()
 
     def _checkpoint(self, cursor: Cursor) -> Checkpoint:
         return Checkpoint(self._identity(), cursor)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from webdataset import config, shards, stores
+from webdataset.describe import did_you_mean
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 from webdataset.handlers import Handler, reraise_exception
@@ -128,8 +130,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         verbose = older.pop("verbose", verbose)
         url_to_name = older.pop("url_to_name", url_to_name)
         length = older.pop("length", None)
-        if older:
-            raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}")
+        _refuse_unknown(older)
         urls = shards.kept(urls)
         opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose, in_memory=in_memory)
         shuffled = _wants_shuffle(shardshuffle)
@@ -169,7 +170,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                     store_index=wishes.storing,
                     verify=verify,
                 ),
-                CheckEmpty() if empty_check else None,
+                CheckEmpty(getattr(source, "urls", ())) if empty_check else None,
             )
         self._append_all(*_joins(urls))
         if repeat:
@@ -280,12 +281,18 @@ def _check_cache(directory: Any, size: Any, url_to_name: Any) -> None:
 
 @dataclass(frozen=True)
 class CheckEmpty(shards.NonEmpty):
-    """Refuses a pass without samples; a worker among several that got no shard only warns."""
+    """Refuses a pass without samples; a worker among several that got no shard only warns.
+
+    Attributes:
+        urls: of the shards, for the message.
+    """
+
+    urls: Sequence[str] = field(default=(), repr=False, compare=False)
 
     def refuse(self, during: Pass) -> None:
         """There was no sample."""
         if during.world.part[1] == 1:
-            raise SpecError("No samples found in dataset", hint="check the shard spec; empty_check=False allows this")
+            raise shards.no_samples(self.urls)
         warnings.warn("this worker got no samples: there are fewer shards than workers", stacklevel=2)
 
 
@@ -341,6 +348,12 @@ def _checked_seed(seed: Any) -> int:
             f"seed={seed!r} is not a whole number", hint="the same number on every rank gives the same order"
         )
     return seed
+
+
+def _refuse_unknown(older: dict[str, Any]) -> None:
+    if older:
+        known = inspect.signature(WebDataset).parameters
+        raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}{did_you_mean(older, known)}")
 
 
 def _renamed(older: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from webdataset.handlers import Handler, note_skipped, reraise_exception
 from webdataset.index import IndexedShards
 from webdataset.order import Order, numbers_of, starts_of
 from webdataset.samples import ReadSamples
+from webdataset.shards import no_samples
 
 from ._fetch_ahead import Block, FetchAhead
 from ._plan_progress import COUNTED, PADDING, PlanProgress
@@ -104,7 +105,7 @@ class ReadPlanned(Source):
     def run(self, items: Iterator[Any], at: PlanProgress, /) -> Iterator[Any]:
         """My positions, behind those that were taken."""
         if self.empty_check and not len(at.order):
-            raise SpecError("No samples found in dataset", hint="check the shard spec; empty_check=False allows this")
+            raise no_samples(self.dataset.urls)
         alone = at.during.world.part[1] == 1
         stored = self.window == 0 and self.chunk is None and not at.remaining.also and self.fields is None
         if alone and stored and not self.replaces:

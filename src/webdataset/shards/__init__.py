@@ -35,7 +35,7 @@ from ._mix_streams import (
     round_robin_longest,
     round_robin_shortest,
 )
-from ._non_empty import NonEmpty, non_empty
+from ._non_empty import NonEmpty, no_samples, non_empty
 from ._resampled import Resampled, ResampledShardList, ResampledShards, resampled
 from ._seed import make_seed, pytorch_worker_info, pytorch_worker_seed
 from ._shard_list import ShuffleShards, SimpleShardList, shard_order, shuffled_shards
@@ -83,6 +83,7 @@ __all__ = [
     "is_shard_name",
     "kept",
     "make_seed",
+    "no_samples",
     "non_empty",
     "parse_spec",
     "pytorch_worker_info",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+
+_NAMED = 3
 
 
 class AnyItem(Progress):
@@ -76,6 +78,19 @@ class NonEmpty(Resumable):
     def refuse(self, during: Pass) -> None:
         """There was no item."""
         raise SpecError("the stream is empty", hint="check the shards, the splitters and the filters before this stage")
+
+
+def no_samples(urls: Sequence[str]) -> SpecError:
+    """The error about shards that have no samples.
+
+    >>> print(no_samples(["a.tar", "b.tar", "c.tar", "d.tar"]))
+    No samples found in dataset: a.tar, b.tar, c.tar and 1 more – check the shard spec; empty_check=False allows this
+    """
+    named = ", ".join(map(str, urls[:_NAMED])) + (f" and {len(urls) - _NAMED} more" if len(urls) > _NAMED else "")
+    return SpecError(
+        f"No samples found in dataset: {named}" if named else "No samples found in dataset",
+        hint="check the shard spec; empty_check=False allows this",
+    )
 
 
 non_empty = NonEmpty()

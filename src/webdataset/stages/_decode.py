@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
-from webdataset.describe import Described, call
+from webdataset.describe import Described, call, did_you_mean
 from webdataset.errors import SpecError
 from webdataset.flow import Columns, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
@@ -101,7 +102,27 @@ class Decode(Described, PerItem):
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The decoded sample; decoders that play with chance draw from the sample's own generator."""
-        return guarded(self._decoder().decode, self, self.handler, during)
+        decode = self._decoder().decode
+        return guarded(decode if self.only is None else self._checking_names(decode), self, self.handler, during)
+
+    def _checking_names(self, decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Warn if the first sample has none of the fields that `only` names: they are likely to be misspelt."""
+        names = set(self.only.split() if isinstance(self.only, str) else self.only or ())
+        unchecked = [True]
+
+        def checked(sample: Any) -> Any:
+            if unchecked and isinstance(sample, dict):
+                unchecked.clear()
+                if names.isdisjoint(sample):
+                    found = sorted(name for name in sample if not name.startswith("__"))
+                    warnings.warn(
+                        f"decode(only={self.only!r}): the first sample has no such field; its fields are "
+                        f"{', '.join(found)}",
+                        stacklevel=2,
+                    )
+            return decode(sample)
+
+        return checked
 
     def on_columns(self) -> Callable[[Columns], Columns] | None:
         """Where only the table of extensions decodes; images are worth a thread each."""
@@ -131,7 +152,8 @@ def _check_image_options(handlers: tuple[Any, ...], image: Mapping[str, Any]) ->
 
     unknown = image.keys() - {field.name for field in fields(DecodeImage)}
     if unknown:
-        raise SpecError(f"decode() has no option {', '.join(sorted(unknown))}")
+        known = [*(field.name for field in fields(DecodeImage)), "pre", "post", "only", "partial", "handler"]
+        raise SpecError(f"decode() has no option {', '.join(sorted(unknown))}{did_you_mean(unknown, known)}")
     if image and not any(isinstance(each, str) for each in handlers):
         raise SpecError(
             f"decode({', '.join(image)}=…) needs an image spec", hint='for example decode("rgb8", size=224)'

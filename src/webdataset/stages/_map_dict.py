@@ -51,7 +51,13 @@ class MapDict(Described, PerItem):
         functions = list(self.functions.items())
 
         def map_dict(sample: Any) -> Any:
-            sample.update([(field, function(sample[field])) for field, function in functions])
+            try:
+                sample.update([(field, function(sample[field])) for field, function in functions])
+            except KeyError:
+                missing = [field for field in self.functions if field not in sample]
+                if not missing:  # the function raised it
+                    raise
+                raise KeyError(f"didn't find {missing} in {list(sample)}") from None
             return sample
 
         return guarded(map_dict, self, self.handler, during)

@@ -290,7 +290,9 @@ class Blocks:
             raise self._failure
 
     def _truncated(self, what: str) -> TruncatedShard:
-        return TruncatedShard(what, Where(offset=self._base), hint="the shard is truncated; fetch or write it again")
+        return TruncatedShard(
+            what, Where(offset=self._base), hint="fetch or write it again, or save what is left: wds check --fix"
+        )
 
 
 def _memory(size: int) -> mmap.mmap:

@@ -244,5 +244,5 @@ def _write_classes(classes: Sequence[str], output: str) -> tuple[str, ...]:
     where = f"{folder}{slash}classes.json"
     make_folder(where)
     with stores.open_write(where) as stream:
-        stream.write(json.dumps(list(classes), indent=0).encode())
+        stream.write(json.dumps(list(classes), indent=0).encode() + b"\n")
     return (where,)

@@ -226,9 +226,9 @@ class Finding:
 
     def __str__(self) -> str:
         where = [
-            f"sample {self.key}" if self.key is not None else "",
-            f"member {self.member}" if self.member is not None and self.key is None else "",
-            f"field {self.field}" if self.field is not None else "",
+            f"sample {self.key}" if self.key else "",
+            f"member {self.member}" if self.member and self.key is None else "",
+            f"field {self.field}" if self.field else "",
             self.shard or "",
             f"byte {self.offset}" if self.offset is not None else "",
         ]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from webdataset.describe import counted
 from webdataset.errors import SpecError
 from webdataset.flow import digest
 
@@ -102,6 +103,9 @@ def select(
     wanted = None if keys is None else _keys(keys)
     criteria = Criteria(wanted, tuple(fields), where, share, options.seed, invert)
     report = transform([criteria], inputs, output, options, job=f"select {criteria.words()}")
+    if report.samples_in and not report.samples_out and not report.failed:
+        what = f"none of {counted(report.samples_in, 'sample')} fits: check the names of fields; `wds ls` lists them"
+        report = replace(report, notes=(*report.notes, what))
     only_keys = wanted is not None and not (where or fields or share or invert or report.skipped or options.dry_run)
     if wanted is None or not only_keys or allow_missing or report.samples_out >= len(wanted):
         return report

@@ -27,8 +27,8 @@ def make_encoder(
     {'__key__': 'a', 'hex': b'ff'}
 
     Args:
-        spec: True encodes by extension, False takes bytes only, a dict maps extensions to functions, and any other
-            callable turns a whole sample into one of bytes.
+        spec: True encodes by extension, False takes bytes only, a dict maps field names (`imu.z`) or extensions (`z`)
+            to functions, and any other callable turns a whole sample into one of bytes.
         options: keyword arguments for the encoders, by field name or extension: `{"jpg": {"quality": 85}}`.
     """
     if options and spec is not True:

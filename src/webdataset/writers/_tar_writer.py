@@ -53,8 +53,8 @@ class TarWriter:
         group: the group's name in the archive.
         mode: permissions of the members.
         compress: "gz", "bz2", "xz", "zst", True for "gz", False for none; None decides by the target's name.
-        encoder: True encodes by extension; False or None takes bytes; a dict maps extensions to functions; a callable
-            gets the sample and returns one of bytes.
+        encoder: True encodes by extension; False or None takes bytes; a dict maps field names (`imu.z`) or extensions
+            (`z`) to functions, and only these; a callable gets the sample and returns one of bytes.
         keep_meta: also write the fields that start with an underscore, except `__key__`.
         mtime: time stamp of the members in whole seconds; None is 0, so that archives can be compared byte for byte.
         format: "ustar", "gnu", "pax" or tarfile's number for it; None takes the plainest that fits each member.
