@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests start hundreds of interpreters: compiled modules are kept, apart from the sources.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 export PATH := $(CURDIR)/$(VENV)/node/node_modules/.bin:$(PATH)
 
 .PHONY: demo test test-long lint docs bench bench-dlio clean
