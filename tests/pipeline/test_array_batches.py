@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import webdataset as wds
+from webdataset.codecs import numpy_dumps
 from webdataset.errors import FormatError, SpecError
 from webdataset.index import IndexedShards
 
@@ -100,3 +101,11 @@ def test_wrong_sizes_fail_at_once_and_it_can_be_sent_away(tmp_path):
     batches = wds.ArrayBatches(shards(tmp_path), "x.npy", 4)
     assert len(pickle.loads(pickle.dumps(batches))) == len(batches) == 6
     assert sum(map(len, wds.WebLoader(batches, batch_size=None, num_workers=2, workers="threads"))) == 22
+
+
+def test_bytes_after_an_array_are_not_part_of_it(tmp_path):
+    name = str(tmp_path / "a.tar")
+    with wds.TarWriter(name, encoder=False) as sink:
+        for number in range(3):
+            sink.write({"__key__": str(number), "npy": numpy_dumps(np.full(4, number, "u2")) + b"after"})
+    assert [row.tolist() for row in wds.ArrayBatches(name)[0]] == [[number] * 4 for number in range(3)]
