@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -155,6 +155,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             self.append(plan)
         else:
             named, verify = _described(urls)
+            reader = ReadSamples(select_files=select_files, rename_files=rename_files, strict=strict)
             source = shard_source(named, resampled=resampled, seed=self.seed)
             # Shards that are drawn need no shuffle, which would wait for their end.
             drawn = resampled or isinstance(source, shards.ResampledShards)
@@ -165,15 +166,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                 shards.ShuffleShards() if shuffled and not drawn else None,
                 by_worker,
                 _ahead(source, read_ahead, opener, handler),
-                ReadSamples(
-                    handler,
-                    select_files,
-                    rename_files,
-                    strict=strict,
-                    opener=opener,
-                    learn=wishes.learning,
-                    verify=verify,
-                ),
+                replace(reader, handler=handler, opener=opener, learn=wishes.learning, verify=verify),
                 CheckEmpty() if empty_check else None,
             )
         for join in _joins(urls):
