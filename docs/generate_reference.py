@@ -7,6 +7,7 @@ reference/settings.md  the table of environment variables
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from collections.abc import Mapping
@@ -87,6 +88,43 @@ PAGES = {
     ),
 }
 
+# Names that are not in `webdataset` itself: page → (title, introduction, module, names). `testing` lists all its names.
+MODULE_PAGES = {
+    "mix": (
+        "Mixing: `wds.mix`",
+        """`wds.mix` is a module that can be called: `wds.mix([(a, 2), (b, 1)])` makes an object of the class below. See
+        [Mix datasets](../howto/mix.md).""",
+        "webdataset.mix",
+        "mix",
+    ),
+    "flow": (
+        "Stages of your own: `webdataset.flow`",
+        "The classes that a stage which saves its progress is made of. See [Write a stage](../howto/write-a-stage.md).",
+        "webdataset.flow",
+        "Resumable Progress Pass PerItem DROP Source Origin",
+    ),
+    "stores": (
+        "Stores of your own: `webdataset.stores`",
+        """A store reads one kind of address. Register it with `webdataset.stores.schemes["box"] = MyStore()`. See
+        [Write a store](../howto/write-a-store.md).""",
+        "webdataset.stores",
+        "Store Stat Stream Upload SpooledUpload schemes store_for open_read open_write read_range stat list_urls counters",
+    ),
+    "testing": (
+        "Tests of your own: `webdataset.testing`",
+        "Contracts for stages, stores and codecs, checks of a resume, servers and system calls that fail on purpose.",
+        "webdataset.testing",
+        """StageContract StoreContract CodecContract assert_resumes_everywhere make_shard FaultServer LoopbackServer
+        Schedule Fault PASSING LASTING SystemFaults ERRORS""",
+    ),
+    "world": (
+        "Rank and worker: `webdataset.world`",
+        "Which rank and worker this process is. `pretend` tries a pipeline as any rank, in one process.",
+        "webdataset.world",
+        "World current pretend in_worker",
+    ),
+}
+
 # What to do about each error, besides what its message says.
 REMEDIES = {
     "WebDatasetError": "Base class. Catch it to catch everything that this package raises on purpose.",
@@ -135,15 +173,31 @@ def directive(name: str) -> str:
     return f"```{{eval-rst}}\n.. py:data:: webdataset.{name}\n\n   {first_paragraph(value)}\n```\n"
 
 
+def module_directive(module: str, name: str) -> str:
+    """The same for a name of a module, with all its methods."""
+    value = getattr(importlib.import_module(module), name)
+    if inspect.isclass(value):
+        return f"```{{eval-rst}}\n.. autoclass:: {module}.{name}\n   :members:\n   :show-inheritance:\n```\n"
+    if inspect.isroutine(value):
+        return f"```{{eval-rst}}\n.. autofunction:: {module}.{name}\n```\n"
+    return f"```{{eval-rst}}\n.. py:data:: {module}.{name}\n\n   {DATA[f'{module}.{name}']}\n```\n"
+
+
 DATA = {
     "__version__": "The version of this package.",
     "pytorch_weights_only": "False lets `torch.load` run code found in `.pth` fields; set it for data that you trust.",
+    "webdataset.flow.DROP": "What the function of a `PerItem` stage returns to leave the item out.",
+    "webdataset.stores.schemes": "The store, or the opener, of each URL scheme; add your own.",
+    "webdataset.stores.counters": "Bytes, requests and retries of this process since it began: a `Counters`.",
+    "webdataset.testing.PASSING": "Kinds of faults after which a server works again.",
+    "webdataset.testing.LASTING": "Kinds of faults that stay.",
+    "webdataset.testing.ERRORS": "The numbers of the errors that `SystemFaults` raises.",
     "gopen_schemes": "The openers by URL scheme: `gopen_schemes['mine'] = open_mine`.",
 }
 
 
 def first_paragraph(value: object) -> str:
-    name = next((name for name in DATA if getattr(wds, name) is value), None)
+    name = next((name for name in DATA if getattr(wds, name, None) is value), None)
     text = DATA[name] if name else inspect.getdoc(value) or ""
     return " ".join(re.split(r"\n\s*\n", text.strip())[0].split())
 
@@ -158,6 +212,12 @@ def members(cls: type) -> str:
 def api_page(page: str) -> str:
     title, about, _ = PAGES[page]
     return f"# {title}\n\n{NOTE}\n{about}\n\n" + "\n".join(directive(name) for name in names_of(page))
+
+
+def module_page(page: str) -> str:
+    title, about, module, names = MODULE_PAGES[page]
+    entries = "\n".join(module_directive(module, name) for name in names.split())
+    return f"# {title}\n\n{NOTE}\n{' '.join(about.split())}\n\n{entries}"
 
 
 def errors_page() -> str:
@@ -198,6 +258,7 @@ def settings_page(text: str) -> str:
 
 def pages() -> dict[Path, str]:
     written = {REFERENCE / f"api-{page}.md": api_page(page) for page in PAGES}
+    written |= {REFERENCE / f"api-{page}.md": module_page(page) for page in MODULE_PAGES}
     written[REFERENCE / "errors.md"] = errors_page()
     settings = REFERENCE / "settings.md"
     written[settings] = settings_page(settings.read_text())

@@ -22,9 +22,11 @@ import doctest
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,6 +125,7 @@ class Page:
                 self._compare(block, block.source, printed, printed.rstrip("\n") + "\n", write=write)
             elif block.runs:
                 printed = self._run(block, write=write)
+        self.classes = [value for value in self.namespace.values() if isinstance(value, type)]
         self.namespace.clear()
         if write and self.replaced != self.text:
             self.path.write_text(self.replaced)
@@ -153,26 +156,9 @@ class Page:
         )
 
 
-def make_data(folder: Path) -> None:
-    """`data/train-000000.tar` … `data/train-000007.tar`: eight shards of images, labels and notes."""
-    import numpy as np
-
-    import webdataset as wds
-
-    (folder / "data").mkdir()
-    rng = np.random.default_rng(0)
-    for shard in range(8):
-        with wds.TarWriter(str(folder / f"data/train-{shard:06d}.tar")) as sink:
-            for number in range(10):
-                image = rng.integers(0, 255, (16, 20, 3), dtype=np.uint8)
-                fields = {
-                    "jpg": image,
-                    "cls": number,
-                    "json": {"n": number},
-                    "txt": f"number {number}",
-                    "npy": np.arange(3),
-                }
-                sink.write({"__key__": f"{shard:02d}{number:02d}", **fields})
+def load_make_data() -> Callable[[Path], None]:
+    """`make_data` of `docs/make_data.py`, also where `docs` is not on the path."""
+    return runpy.run_path(str(Path(__file__).with_name("make_data.py")))["make_data"]
 
 
 def main() -> None:
@@ -182,7 +168,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for page in [path.resolve() for path in arguments.pages]:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            make_data(Path(folder))
+            load_make_data()(Path(folder))
             Page(page).run(write=arguments.write)
         print(f"{page.relative_to(ROOT)}: ran")
 

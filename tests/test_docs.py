@@ -43,7 +43,7 @@ generate_reference = load("generate_reference")
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
     """A directory with a small dataset of the shape that the documents speak of; the environment is restored."""
-    run_page.make_data(tmp_path)
+    run_page.load_make_data()(tmp_path)
     monkeypatch.chdir(tmp_path)
     environment, safety, schemes = dict(os.environ), wds.config.safety, dict(stores.schemes)
     yield tmp_path
@@ -68,6 +68,17 @@ def test_every_block_runs_and_prints_what_the_page_says(path, workplace):
     if path in SHELL_ELSEWHERE:
         page.shell = lambda command: ""
     page.run()
+
+
+@pytest.mark.parametrize("name", ["write-a-stage", "write-a-store"])
+def test_what_a_page_writes_passes_its_whole_contract(name, workplace):
+    page = run_page.Page(DOCS / "howto" / f"{name}.md")
+    page.run()
+    (contract,) = [cls for cls in page.classes if cls.__name__.startswith("Test")]
+    tests = [test for test in dir(contract) if test.startswith("test_") and "pickles" not in test]
+    assert len(tests) > 3
+    for test in tests:  # a class of a page has no module, so it cannot be pickled
+        getattr(contract(), test)()
 
 
 @pytest.mark.long

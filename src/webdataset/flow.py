@@ -221,7 +221,10 @@ class Progress:
 
     @property
     def origin(self) -> Json:
-        """Where the item that was handed on last came from: an `Origin`, or a list of origins for a batch."""
+        """Where the item that was yielded last came from: JSON, for `recall`. A list of origins for a batch.
+
+        `self.upstream.origin` in `run` tells where the item that was just taken came from.
+        """
         return self.upstream.origin if self.upstream is not None else None
 
     def save(self) -> Json:
@@ -243,7 +246,13 @@ class Progress:
             self.load(start, _no_recall)
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Become what was saved; `recall` turns an origin back into the item that stood before this stage."""
+        """Become what was saved.
+
+        Args:
+            saved: what `save` returned, after a round trip through JSON.
+            recall: a function that turns a saved origin back into the item that this stage had received: the item is
+                read again and goes through the stages before this one.
+        """
 
     def close(self) -> None:
         """Close what is kept open for the next pass."""
@@ -273,11 +282,19 @@ class Resumable(ABC):
 
     @abstractmethod
     def start(self, during: Pass) -> Progress:
-        """The empty progress of a pass."""
+        """The empty progress of a pass.
+
+        Args:
+            during: the pass that begins: its seed, its epoch, and `during.rng()`, a random generator that is the same
+                whenever this pass is run.
+        """
 
     @abstractmethod
     def run(self, items: Iterator[Any], at: Any, /) -> Iterator[Any]:
-        """Go on from `at`. Change `at` before every yield."""
+        """Yield items, starting from `at`: what `start` returned, or what `load` made of a checkpoint.
+
+        Change `at` before every `yield`.
+        """
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """Make the item that was handed on with this origin once more, out of what stood before this stage.

@@ -142,7 +142,7 @@ def test_a_place_that_cannot_be_written_is_said_once(tmp_path, caplog):
     stage = ReadSamples(store_index=StoreIndexes(str(tmp_path / "file")))
     with caplog.at_level(logging.WARNING):
         assert len(list(stage([{"url": url} for url in urls]))) == 9
-    assert [record.getMessage()[:19] for record in caplog.records] == ["no indexes are kept"]
+    assert [record.getMessage()[:24] for record in caplog.records] == ["indexes stay in memory: "]
 
 
 def test_beside_a_command_or_a_remote_shard_there_is_no_place():

@@ -25,7 +25,7 @@ def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, 
     """Ask a question about the table `samples` in SQL; only the fields that it names are read.
 
     Columns: key, shard, number, offset, size, sizes (sizes.jpg), and each field that SQL names: JSON with its paths
-    (json.width), cls as a number, txt as text. Needs `pip install 'webdataset[query]'`.
+    (json.width is a number; text is json->>'label'), cls as a number, txt as text. Needs the extra `query`.
 
     Example: wds query "select key, json.width from samples where json.width > 252" train-*.tar
     """

@@ -31,7 +31,7 @@ def command(
 
     The page is for this machine alone: it listens on the loopback interface, and its address works once. On a remote
     machine, forward the port: ssh -L 8000:127.0.0.1:8000 HOST wds view --port 8000 --no-browser ... Ctrl-C ends it.
-    Needs `pip install 'webdataset[view]'`.
+    Needs the extra `view`.
 
     Example: wds view --no-browser --idle 1 train-*.tar
     """

@@ -73,7 +73,7 @@ class StoreIndexes:
         home = self._home(index_url(url, self.place))
         if home not in _refused:
             _refused.add(home)
-            _log.warning("no indexes are kept in %s: %s", home or ".", error)
+            _log.warning("indexes stay in memory: they cannot be stored in %s (%s)", home or ".", error)
 
     @staticmethod
     def _home(where: str) -> str:

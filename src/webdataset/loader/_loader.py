@@ -45,7 +45,7 @@ class WebLoader(DataPipeline, FluidInterface):
     tensors and tuples lists, as in its `DataLoader`, unless `collate_fn=` says otherwise
     (docs/decisions/0013-same-items.md).
 
-    Either way `state_dict()` tells where the item that was handed on last left the dataset.
+    Either way `state_dict()` is the position after the last item delivered.
 
     Over indexed shards (docs/explanation/order.md) a checkpoint is the same on every rank and goes on with any number
     of ranks, processes and threads; and `batch_size` makes batches in the dataset (`loader.dataset`), so that steps
@@ -162,7 +162,7 @@ class WebLoader(DataPipeline, FluidInterface):
         return self.dataset
 
     def state_dict(self) -> dict[str, Json]:
-        """Where the item that was handed on last left the dataset: JSON.
+        """The position after the last item delivered, as JSON.
 
         >>> loader = WebLoader([0, 1, 2], batch_size=None, num_workers=1, workers="threads")
         >>> items = iter(loader)

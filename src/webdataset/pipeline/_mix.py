@@ -205,7 +205,7 @@ class RandomMix(Mix):
 
 
 class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
-    """Datasets mixed by exact shares: no chance, and every thousand items in a row have every share within one item.
+    """Datasets mixed by exact shares: in every thousand items in a row, each share is met within one item.
 
     >>> mixed = mix([(["a"] * 9, 2), (["b"] * 9, 1)])
     >>> "".join(mixed.slice(9))
@@ -219,10 +219,13 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
 
     Args:
         sources: pairs of a dataset and its weight.
-        exhausted: when a dataset has no more: "stop" the mix, "drop" it and go on, or "repeat" it.
-        per_batch: take this many items from a dataset before the next is drawn: batches of one source each.
-        schedule: pairs of a draw's number and the weights from there on. Draws are counted over all workers of all
-            ranks, in turn, so the curriculum is the same for any number of them.
+        exhausted: what happens when a dataset is used up: "stop" ends the mix (the default), "drop" continues with the
+            others, "repeat" starts it again.
+        per_batch: take this many items from a dataset before the next is drawn; with `.batched(n)` of the same size,
+            each batch comes from one dataset. By default 1.
+        schedule: pairs (draw, weights): these weights hold from that draw on. One item is one draw (with `per_batch`,
+            so many items). Draws are counted over all workers of all ranks, so the curriculum does not depend on their
+            number. By default the weights do not change.
     """
 
     def __init__(

@@ -55,7 +55,8 @@ class Decode(Described, PerItem):
         pre: handlers before these; by default those that unpack `.gz` and `.zst`.
         post: handlers after these; by default the table of extensions.
         only: names of the fields to decode; the others stay bytes.
-        partial: let values that are not bytes pass.
+        partial: let values that are decoded already (not bytes) pass; otherwise they are an error. A field that no
+            decoder takes stays bytes either way.
         handler: what to do when a sample cannot be decoded.
         image: bring the images of a spec to one size while they are decoded, as `decode_image` describes:
             `decode("rgb8", size=224, crop="random", flip=True)`.
@@ -101,7 +102,7 @@ class Decode(Described, PerItem):
         return call("decode", *self.handlers, **changed, **dict(self.image))
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
-        """The decoded sample; decoders that play with chance draw from the sample's own generator."""
+        """The decoded sample; random crops draw from the sample's own generator."""
         decode = self._decoder().decode
         return guarded(decode if self.only is None else self._checking_names(decode), self, self.handler, during)
 

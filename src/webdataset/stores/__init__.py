@@ -53,7 +53,7 @@ from ._rewrite import rewrite_url
 from ._same_object import BytesRead, is_strong
 from ._standard import StandardStore
 from ._store import Stat, Store, skip
-from ._upload import Upload
+from ._upload import SpooledUpload, Upload
 
 __all__ = [
     "AisStore",
@@ -71,6 +71,7 @@ __all__ = [
     "PipeStore",
     "ReadAhead",
     "ResumingStream",
+    "SpooledUpload",
     "StandardStore",
     "Stat",
     "Store",
