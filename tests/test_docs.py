@@ -24,7 +24,7 @@ HOWTOS = sorted((DOCS / "howto").glob("*.md"))
 
 # Pages whose shell commands a test of their own runs; here their Python blocks run.
 SHELL_ELSEWHERE = {ROOT / "README.md", DOCS / "commands.md", DOCS / "checking.md", ROOT / "CONTRIBUTING.md"}
-LANGUAGES = {"python", "console", "bash", "sh", "text", "json", "yaml", "toml", "", "mermaid"}
+LANGUAGES = {"python", "console", "bash", "sh", "text", "json", "yaml", "toml", "diff", "", "mermaid"}
 
 
 def load(name):

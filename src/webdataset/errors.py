@@ -83,7 +83,7 @@ class WebDatasetError(Exception):
         super().__init__(what)
         self.what = what
         self.where = where or Where()
-        self.hint = hint
+        self.hint = hint if hint is None else redacted(hint)
         handled = sys.exception()
         if handled is not None:
             scrub(handled)

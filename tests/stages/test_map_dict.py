@@ -39,5 +39,5 @@ def test_contract():
 def test_a_missing_field_lists_the_fields_and_an_error_of_the_function_stays():
     with pytest.raises(KeyError, match=r"didn't find \['npyy'\] in \['__key__', 'npy'\]"):
         list(map_dict(npy=str, npyy=str)([{"__key__": "a", "npy": 1}]))
-    with pytest.raises(KeyError, match="^'inner'"):
+    with pytest.raises(KeyError, match="'inner'"):
         list(map_dict(json={}.__getitem__)([{"json": "inner"}]))

@@ -77,7 +77,7 @@ class JoinFields(Described, PerItem):
 
     >>> from webdataset.testing import make_shard
     >>> other = make_shard("memory://doc-join/b.tar", [{"__key__": "0", "txt": "hello"}])
-    >>> join = JoinFields(ByKey(IndexedShards([other])), store_index=True)
+    >>> join = JoinFields(ByKey(IndexedShards([other])), keep=True)
     >>> list(join([{"__key__": "0", "cls": b"3"}, {"__key__": "1", "cls": b"4"}]))
     [{'__key__': '0', 'cls': b'3', 'txt': b'hello'}, {'__key__': '1', 'cls': b'4'}]
 

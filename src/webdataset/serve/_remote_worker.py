@@ -204,8 +204,7 @@ class RemoteWorker:
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self.tried, self.refusals = 0.0, 0
                 self.offer = None  # another process may listen there now
-                if self.standing is not Standing.READY:
-                    self.standing, self.reason = Standing.SILENT, "connected, no answer yet"
+                self.standing, self.reason = Standing.SILENT, "connected, no answer yet"
             elif event == zmq.EVENT_DISCONNECTED:
                 lost = lost or "the connection was closed"
             else:

@@ -129,7 +129,8 @@ class Worker:
                     self._pool.shutdown(cancel_futures=True)
         finally:
             self._maker.close()
-            self._context.destroy(linger=0)
+            with self._lock:  # another thread may be waking this one
+                self._context.destroy(linger=0)
 
     def _loop(self, poller: Any) -> None:
         while not self._stopping.is_set():

@@ -115,12 +115,11 @@ class Roster(ABC):
             poller.register(worker.monitor, zmq.POLLIN)
         ready = dict(poller.poll(wait_ms))
         for worker in self._workers.values():
+            # The events first: a message was sent over the connection that they tell of.
+            if (worker.monitor in ready or worker.socket in ready) and (lost := worker.note_events()) is not None:
+                self._lose(worker, lost)
             if worker.socket in ready:
                 self._read(worker)
-            if worker.monitor in ready:
-                lost = worker.note_events()
-                if lost is not None:
-                    self._lose(worker, lost)
             if worker.offer is None and worker.standing is not Standing.REFUSED and worker.tried == 0.0:
                 worker.find_out(self._batch)
 
