@@ -127,7 +127,8 @@ class Decode(Described, PerItem):
 
     def on_columns(self) -> Callable[[Columns], Columns] | None:
         """Where only the table of extensions decodes; images are worth a thread each."""
-        return None if self.handlers or self.pre or self.post else self._decoder().decode_columns
+        chosen = self.handlers or self.pre or self.post or self.only is not None  # whose names are checked by sample
+        return None if chosen else self._decoder().decode_columns
 
     def _decoder(self) -> Decoder:
         from webdataset.codecs import Decoder, as_handler
