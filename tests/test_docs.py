@@ -4,6 +4,7 @@
 `<!-- not run: needs a bucket -->`.
 """
 
+import importlib
 import importlib.util
 import os
 import re
@@ -176,8 +177,34 @@ def test_the_pictures_are_those_of_the_code():
         assert path.read_text() == text
 
 
+def test_the_listed_names_of_modules_are_their_public_names():
+    """A name that a module no longer has fails when the page is made; `testing` is listed whole."""
+    listed = generate_reference.MODULE_PAGES["testing"][3].split()
+    assert sorted(listed) == sorted(importlib.import_module("webdataset.testing").__all__)
+
+
+@pytest.mark.parametrize("path", **named([path for path in DOCUMENTS if "decisions" not in path.parts]))
+def test_a_page_says_where_its_data_comes_from(path):
+    text = path.read_text()
+    reads = any(block.runs and "data/train-" in block.source for block in run_page.blocks(text))
+    assert not reads or "the-data-of-these-pages" in text, "link to the data: howto/index.md#the-data-of-these-pages"
+
+
+@pytest.mark.parametrize("path", **named(DOCUMENTS))
+def test_no_page_installs_the_public_library(path):
+    """The name on PyPI is the public library; this one is installed from a clone."""
+    assert not re.search(
+        r"""^\s*(?:\$ )?pip install ['"]?webdataset|`pip install '?webdataset\[""", path.read_text(), re.M
+    )
+
+
 # Words that need translating, and what to write instead.
 PLAIN = {
+    r"\bhanded on\b|\bhands on\b": "yielded, or delivered",
+    r"\btrips? over\b": "say which program is affected",
+    r"\bwhat stands\b|\bthat stands\b": "say what is printed",
+    r"\btests? that holds? (?:it|them)\b": "the test that proves it",
+    r"&& ! ": "one command per line, with its output",
     r"\bbehind\b": "after",
     r"\bnobody\b|\bsomebody\b": "say what happens",
     r"\bis wanted\b|\bare wanted\b": "expected",
