@@ -377,7 +377,7 @@ def test_one_of_a_thing_is_in_the_singular(here):
         "stats": invoke("stats", "--no-histogram", one).stdout,
         "index": invoke("index", "create", "--force", one).stderr,
         "simulate": invoke("simulate", one, "--ranks", "1", "--workers", "1").stdout,
-        "partition": invoke("partition", one, "-o", "{part}.tar", "--part", "all=1").stderr,
+        "partition": invoke("partition", one, "-o", "{part}-%d.tar", "--part", "all=1").stderr,
         "convert": invoke("convert", one, "out.tfrecord").stderr,
     }
     for verb, text in spoken.items():
