@@ -125,7 +125,6 @@ class Page:
                 self._compare(block, block.source, printed, printed.rstrip("\n") + "\n", write=write)
             elif block.runs:
                 printed = self._run(block, write=write)
-        self.classes = [value for value in self.namespace.values() if isinstance(value, type)]
         self.namespace.clear()
         if write and self.replaced != self.text:
             self.path.write_text(self.replaced)

@@ -4,6 +4,7 @@
 `<!-- not run: needs a bucket -->`.
 """
 
+import importlib
 import importlib.util
 import os
 import re
@@ -72,9 +73,14 @@ def test_every_block_runs_and_prints_what_the_page_says(path, workplace):
 
 @pytest.mark.parametrize("name", ["write-a-stage", "write-a-store"])
 def test_what_a_page_writes_passes_its_whole_contract(name, workplace):
+    class Kept(dict):
+        def clear(self):
+            """The classes of the page are used after it has run."""
+
     page = run_page.Page(DOCS / "howto" / f"{name}.md")
+    page.namespace = Kept(page.namespace)
     page.run()
-    (contract,) = [cls for cls in page.classes if cls.__name__.startswith("Test")]
+    (contract,) = [value for name, value in page.namespace.items() if name.startswith("Test")]
     tests = [test for test in dir(contract) if test.startswith("test_") and "pickles" not in test]
     assert len(tests) > 3
     for test in tests:  # a class of a page has no module, so it cannot be pickled
@@ -187,8 +193,34 @@ def test_the_pictures_are_those_of_the_code():
         assert path.read_text() == text
 
 
+def test_the_listed_names_of_modules_are_their_public_names():
+    """A name that a module no longer has fails when the page is made; `testing` is listed whole."""
+    listed = generate_reference.MODULE_PAGES["testing"][3].split()
+    assert sorted(listed) == sorted(importlib.import_module("webdataset.testing").__all__)
+
+
+@pytest.mark.parametrize("path", **named([path for path in DOCUMENTS if "decisions" not in path.parts]))
+def test_a_page_says_where_its_data_comes_from(path):
+    text = path.read_text()
+    reads = any(block.runs and "data/train-" in block.source for block in run_page.blocks(text))
+    assert not reads or "data of these pages" in text.lower().replace("-", " "), "link to the data: howto/index.md#the-data-of-these-pages"
+
+
+@pytest.mark.parametrize("path", **named(DOCUMENTS))
+def test_no_page_installs_the_public_library(path):
+    """The name on PyPI is the public library; this one is installed from a clone."""
+    assert not re.search(
+        r"""^\s*(?:\$ )?pip install ['"]?webdataset|`pip install '?webdataset\[""", path.read_text(), re.M
+    )
+
+
 # Words that need translating, and what to write instead.
 PLAIN = {
+    r"\bhanded on\b|\bhands on\b": "yielded, or delivered",
+    r"\btrips? over\b": "say which program is affected",
+    r"\bwhat stands\b|\bthat stands\b": "say what is printed",
+    r"\btests? that holds? (?:it|them)\b": "the test that proves it",
+    r"&& ! ": "one command per line, with its output",
     r"\bbehind\b": "after",
     r"\bnobody\b|\bsomebody\b": "say what happens",
     r"\bis wanted\b|\bare wanted\b": "expected",

@@ -20,7 +20,7 @@ BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\s*)?^```sh\n(.*?)^```", re.S | re
 
 
 def table():
-    rows = ["| kind | severity | who trips over it | what to do |", "|---|---|---|---|"]
+    rows = ["| kind | severity | which program is affected | what to do |", "|---|---|---|---|"]
     names = {"hf": "Hugging Face", "dali": "DALI", "gnu": "GNU tar", "windows": "Windows", None: "every reader"}
     rows += [f"| `{kind}` | {rule.severity} | {names[rule.target]} | {rule.remedy} |" for kind, rule in RULES.items()]
     return "\n".join(rows) + "\n"
