@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _SMALL = 64  # a number, a short string, a reference
+_FEW = 16  # a sample, or a small batch; the entries of a longer list are much alike
 _LOOKED_AT = 4  # neighbours, or a few more; of large items, which come in fours at most, each
 
 
@@ -20,7 +21,7 @@ def size_of(item: Any) -> int:
     if isinstance(item, dict):
         return sum(map(size_of, item.values()))
     if isinstance(item, (list, tuple)):
-        return sum(map(size_of, item))
+        return sum(map(size_of, item)) if len(item) < _FEW else size_of_many(item)
     size = getattr(item, "nbytes", None)  # arrays, tensors, memoryviews
     if isinstance(size, int):
         return size
