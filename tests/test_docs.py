@@ -203,7 +203,9 @@ def test_the_listed_names_of_modules_are_their_public_names():
 def test_a_page_says_where_its_data_comes_from(path):
     text = path.read_text()
     reads = any(block.runs and "data/train-" in block.source for block in run_page.blocks(text))
-    assert not reads or "data of these pages" in text.lower().replace("-", " "), "link to the data: howto/index.md#the-data-of-these-pages"
+    assert not reads or "data of these pages" in text.lower().replace("-", " "), (
+        "link to the data: howto/index.md#the-data-of-these-pages"
+    )
 
 
 @pytest.mark.parametrize("path", **named(DOCUMENTS))

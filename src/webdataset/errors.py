@@ -52,6 +52,8 @@ class Where:
 
     >>> str(Where(shard="a.tar", offset=1536, key="0001"))
     'sample 0001, a.tar, byte 1536'
+    >>> str(Where(shard="a.tar", member=""))  # a header without a name
+    'a.tar'
     """
 
     stage: str | None = None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import webdataset as wds
 from tests.tools.faults import AROUND, END, Planted, faults, good, sample
 from webdataset.tools import RULES, CheckOptions, Kind, Severity, Target, check
-from webdataset.tools._findings import MOST_OF_A_KIND
+from webdataset.tools._findings import MOST_OF_A_KIND, Finding
 
 FAULTS = faults()
 ALL = CheckOptions(targets=frozenset(Target), in_order=True, fields=("cls", "jpg", "json"))
@@ -203,3 +203,8 @@ def test_a_tar_in_a_tar_is_no_damage(tmp_path):
     damaged = sample("0", tar=inner) + b"X" + sample("1", tar=inner)[1:] + sample("2", tar=inner) + END
     report = check(write(tmp_path, damaged, "damaged.tar"))
     assert (report.samples, set(report.counts)) == (2, {Kind.BAD_CHECKSUM})
+
+
+def test_a_finding_without_a_name_names_no_member():
+    found = Finding(Kind.NO_SAMPLES, "what", "a.tar", 512, key="", member="", field="")
+    assert str(found).endswith("what – a.tar, byte 512")

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from webdataset.describe import counted
 from webdataset.handlers import Skipped
 from webdataset.stores import rates
 
@@ -136,7 +137,8 @@ def _left_out(skipped: Skipped) -> Iterator[str]:
     """A line about what handlers left out, if they did."""
     if skipped.count:
         reasons = ", ".join(f"{count:,} {name}" for name, count in skipped.reasons.items())
-        yield f"skipped: {skipped.count:,} ({reasons}) in {len(skipped.shards):,} shards; first: {skipped.first[0].key}"
+        first, shards = skipped.first[0], counted(len(skipped.shards), "shard")
+        yield f"skipped: {skipped.count:,} ({reasons}) in {shards}; first: {first.key or first.shard}"
 
 
 def _transport(moved: Mapping[str, float]) -> Iterator[str]:

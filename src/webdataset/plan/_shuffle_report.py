@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from webdataset.describe import counted
 from webdataset.flow import Pass
 from webdataset.order import Order, starts_of
 from webdataset.shards import shard_order
@@ -72,7 +73,10 @@ class ShuffleReport:
         unit = "" if order.chunk is None else f" chunks of {order.chunk:,}"
         heads = (f"window of {window:,}{unit}", f"buffer of {self.buffer:,}")
         rows = [
-            (f"{len(order):,} samples in {total:,} shards, seed {order.seed}, epoch {order.epoch}", *heads),
+            (
+                f"{counted(len(order), 'sample')} in {counted(total, 'shard')}, seed {order.seed}, epoch {order.epoch}",
+                *heads,
+            ),
             ("neighbours from the same shard", *(f"{each.same_shard:.3f}" for each in self._both)),
             ("displacement (median, of the dataset)", *(f"{each.displacement:.3f}" for each in self._both)),
             (f"shards per {_BATCH} samples", *(f"{each.shards_per_batch:.1f}" for each in self._both)),
