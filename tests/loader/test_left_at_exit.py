@@ -27,9 +27,15 @@ SOURCES = {
     "stages after a loader": "wds.WebLoader(dataset, num_workers=1, batch_size=None).unbatched().shuffle(3).batched(2)",
 }
 
+SHORT = {"dataset", "no workers", "threads", "stages after a loader"}
+
 
 @pytest.mark.parametrize(
-    ("source", "index"), [*((source, False) for source in SOURCES), ("no workers", True), ("processes", True)]
+    ("source", "index"),
+    [
+        *(pytest.param(source, False, marks=() if source in SHORT else pytest.mark.long) for source in SOURCES),
+        ("processes", True),
+    ],
 )
 def test_it_ends_in_silence(tmp_path, source, index):
     shards = [make_shard(f"{tmp_path}/{s}.tar", [{"__key__": f"{s}{n}", "txt": "a"} for n in range(20)]) for s in "01"]

@@ -219,7 +219,7 @@ def test_a_batch_of_a_worker_that_was_killed_meanwhile():
         assert error.startswith("worker process N was killed while its batch was on the way – ")
 
 
-@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("batch_size", [2, pytest.param(None, marks=pytest.mark.long)])
 def test_a_tiny_dev_shm_is_enough(batch_size):
     """Batches of 1.6 MB through 256 kB of /dev/shm, where torch's own collation and hand-over end in an error."""
     script = SCRIPT.replace("10**9", "20").replace('"batch_size": None', f'"batch_size": {batch_size}')

@@ -75,10 +75,10 @@ def run(text, how, method, tmp_path):
 
 
 WAYS = [
-    *(pytest.param("file", "spawn"), pytest.param("-c", "forkserver")),
+    pytest.param("-c", "forkserver"),
     *(
         pytest.param(*way, marks=pytest.mark.long)
-        for way in (("file", "forkserver"), ("-c", "spawn"), ("file", "fork"))
+        for way in (("file", "spawn"), ("file", "forkserver"), ("-c", "spawn"), ("file", "fork"))
     ),
 ]
 

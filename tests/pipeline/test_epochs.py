@@ -77,7 +77,7 @@ def test_a_counter_is_shared_when_a_process_is_started_and_not_before():
     assert dataset._epochs.is_shared and [int(epoch) for epoch in dataset] == [2]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_seeding_torch_anew_for_every_epoch_does_not_repeat_the_epoch(method):
     dataset = DataPipeline(Epochs(1))
     seen = []

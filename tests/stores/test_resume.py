@@ -221,7 +221,7 @@ def verdict(seeds):
 
 
 @pytest.mark.usefixtures("short_timeouts")
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_200_schedules(part):
     verdict(range(part * 100, part * 100 + 100))
 
