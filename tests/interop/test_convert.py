@@ -257,6 +257,28 @@ def test_unknown_formats_and_directions_are_refused(tmp_path):
         interop.convert(str(tmp_path / "none.tar"), str(tmp_path / "b.tar"))
 
 
+def labels(folder):
+    shards = sorted(str(path) for path in folder.glob("out-*.tar"))
+    return [int(sample["cls"]) for sample in wds.WebDataset(shards, shardshuffle=False)]
+
+
+def test_a_series_keeps_nothing_of_an_earlier_one(tmp_path):
+    """What is left of a longer run would be read as if it belonged to this one."""
+    inputs = [str(tmp_path / f"in{n}.tfrecord") for n in range(3)]
+    for number, name in enumerate(inputs):
+        interop.write([{"label": 10 * number + row} for row in range(2)], name)
+    target = str(tmp_path / "out-%03d.tar")
+    interop.convert(inputs, target)
+    for sources, options in ((inputs[1:], {}), (inputs[2], {"count": 1})):
+        with pytest.raises(wds.SpecError, match="exists already"):
+            interop.convert(sources, target, Options(**options))
+        interop.convert(sources, target, Options(force=True, **options))
+        assert labels(tmp_path) == ([10, 11, 20, 21] if sources == inputs[1:] else [20, 21])
+    (tmp_path / "out-000.tar").unlink()
+    with pytest.raises(wds.SpecError, match="out-001"):  # only a later one is there
+        interop.convert(inputs[2], target, Options(count=1))
+
+
 def test_memory_does_not_grow_with_the_dataset(tmp_path):
     """A parquet file and a TFRecord file of 180 MB each, which is more than the limit."""
     pytest.importorskip("pyarrow")

@@ -188,6 +188,12 @@ def test_threads_hand_on_the_same(samples, stages):
     assert found[2] == expected[2]
 
 
+def test_a_field_that_is_named_twice_gives_two_arrays():
+    urls = write([{"__key__": "0", "npy": numpy_dumps(np.zeros(3))}], 1)
+    (batch,) = wds.WebDataset(urls, index=False, shardshuffle=False).decode().to_tuple("npy", "npy").batched(1)
+    assert not np.shares_memory(*batch)
+
+
 def regular(amount=23):
     sample = {"json": b'{"label": 7}', "npy": numpy_dumps(np.arange(4.0)), "cls": b"3"}
     return write([{"__key__": f"{number:03}", **sample} for number in range(amount)], 2)

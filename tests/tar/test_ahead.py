@@ -179,3 +179,27 @@ def test_a_pipe_is_not_read_ahead(tmp_path, exchanges):
     writer.join()
     assert not exchanges
     assert len(found) == 60
+
+
+def test_a_thread_that_runs_out_of_memory_does_not_hang_its_reader(shard, monkeypatch):
+    path, calls, read = shard(archive(members())), [], os.preadv
+
+    def fails_late(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            raise MemoryError
+        return read(*args)
+
+    monkeypatch.setattr(os, "preadv", fails_late)
+    with pytest.raises(MemoryError), stores.open_read(str(path)) as stream:
+        list(tar.read_members(stream))
+
+
+def test_without_another_thread_the_reader_reads(shard, monkeypatch):
+    def cannot(thread):
+        raise RuntimeError("can't start new thread")
+
+    path = shard(archive(members()))
+    monkeypatch.setattr(threading.Thread, "start", cannot)
+    with stores.open_read(str(path)) as stream:
+        assert [(member.name, bytes(member.data)) for member in tar.read_members(stream)] == members()

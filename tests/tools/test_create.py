@@ -173,8 +173,24 @@ def test_every_image_of_a_folder_is_a_sample(here):
         "b.c/x_png": ["cls", "png"],
     }
     assert "notes.txt" in report.notes[0]
-    (here / "images/a/scan_0.jpg").write_bytes(b"")
-    with pytest.raises(FormatError, match="scan_0"):  # two images would have one key
+    for name in ("scan_0.jpg", "scan_0.png"):  # two images would have one key
+        (here / "images/a" / name).write_bytes(b"")
+        with pytest.raises(FormatError, match="scan_0"):
+            create("images", "new.tar", making=Making(format="imagefolder"))
+        (here / "images/a" / name).unlink()
+
+
+def test_links_in_an_image_folder(here):
+    (here / "elsewhere").mkdir()
+    (here / "elsewhere/1.jpg").write_bytes(b"1")
+    (here / "images/a").mkdir(parents=True)
+    (here / "images/a/2.jpg").write_bytes(b"2")
+    (here / "images/a/2").write_bytes(b"a file without an extension")
+    (here / "images/b").symlink_to(here / "elsewhere")
+    create("images", "out.tar", making=Making(format="imagefolder"))
+    assert {key: sample["cls"] for key, sample in read("out.tar").items()} == {"a/2": b"0", "b/1": b"1"}
+    (here / "images/a/3.jpg").symlink_to(here / "nowhere")
+    with pytest.raises(ShardNotFound, match="leads nowhere"):
         create("images", "new.tar", making=Making(format="imagefolder"))
 
 

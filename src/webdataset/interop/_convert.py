@@ -11,8 +11,9 @@ from typing import Any
 from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.index import Description, ShardEntry, seen_from, write_description
-from webdataset.tools import DEFAULTS, Failures, Options, Report, refuse_existing, run_tasks
+from webdataset.tools import DEFAULTS, Failures, Options, Report, refuse_existing, run_tasks, series_members
 from webdataset.tools import exists as is_stored
+from webdataset.writers import EarlierRun
 
 from ._convert_files import Conversion, ConvertTask, stored_checksum, write_stream
 from ._field_mapping import FieldMapping
@@ -122,6 +123,8 @@ def _by_number(conversion: Conversion, parts: Sequence[Part], target: str, optio
     numbers = {url: number for number, (url, _) in enumerate(pairs)}
     if len(numbers) < len(pairs):
         raise SpecError("the same input file is given twice", hint="give every file once")
+    earlier = EarlierRun(target, 0)
+    refuse_existing(earlier.left_after(len(pairs)), force=options.force)
     if options.dry_run:
         return Report(outputs=tuple(output for _, output in pairs))
 
@@ -129,7 +132,9 @@ def _by_number(conversion: Conversion, parts: Sequence[Part], target: str, optio
         return ConvertTask(conversion, numbers[url], parts[numbers[url]], output)
 
     job = f"convert {conversion.reader} {conversion.writer} {conversion.mapping}"
-    return run_tasks(pairs, make_task, options, job=job, pattern=target)
+    report = run_tasks(pairs, make_task, options, job=job, pattern=target)
+    earlier.refuse_or_remove(len(pairs), None, overwrite=options.force)
+    return report
 
 
 def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options: Options) -> Report:
@@ -141,14 +146,18 @@ def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options:
         )
     first = target % 0 if is_series(target) else target
     existing = f"{first.rstrip('/')}/index.json" if conversion.writer.directory else first
-    refuse_existing([first] if is_stored(existing) else [], force=options.force)
+    series = series_members(target) if is_series(target) else []
+    refuse_existing(series or ([first] if is_stored(existing) else []), force=options.force)
     if options.dry_run:
         return Report(outputs=(target,))
     failures = Failures(options.errors)
     sink = RollingSink(
         conversion.writer, target, maxcount=options.count or _MOST_SAMPLES, maxsize=options.size or _MOST_BYTES
     )
+    earlier = EarlierRun(target, 0) if is_series(target) else None
     write_stream(conversion, parts, sink, handler=failures.handler, advance=options.advance)
+    if earlier is not None:
+        earlier.refuse_or_remove(len(sink.files), None, overwrite=options.force)
     if options.description is not None:
         _describe(options.description, sink)
     return Report(

@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from webdataset import world
@@ -79,18 +78,22 @@ class Run:
             self.new_epoch()
         try:
             while not self.over and not self._is_full:
-                # A list of one, so that no name keeps a batch alive which the user has forgotten.
-                while not self._is_full and (first := list(islice(self._pass.items, 1))):
+                # No call between the stages and the list: Ctrl-C comes when a call ends, and would lose the item.
+                for item in self._pass.items:
+                    first = [item]  # of one, so that no name keeps a batch alive which the user has forgotten
+                    del item
                     self._resumed = True
                     self._pass.handed_on += 1
                     if self._skip:
                         self._skip -= 1
                         first.clear()
-                        continue
-                    self._position += 1
-                    yield first.pop()
-                    if not self._counts:
-                        yield from self._pass.items
+                    else:
+                        self._position += 1
+                        yield first.pop()
+                        if not self._counts:
+                            yield from self._pass.items
+                    if self._is_full:
+                        break
                 if not self._is_full:
                     self._end_pass()
         except GeneratorExit:

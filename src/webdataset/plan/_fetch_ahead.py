@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -47,7 +47,11 @@ class FetchAhead:
         self._open_soon, self._urls = open_soon, urls
         self._expected: set[int] = set()
         self._unwanted = threading.Event()
-        self._pool = ThreadPoolExecutor(_CONNECTIONS, "webdataset-fetch")
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
+        # Not a pool of the standard library: a program that ends in the middle of a pass would wait for all its shards.
+        self._threads = [
+            threading.Thread(target=self._work, name="webdataset-fetch", daemon=True) for _ in range(_CONNECTIONS)
+        ]
 
     def over(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """The same blocks; the shards of each and of the next one are being fetched."""
@@ -64,19 +68,29 @@ class FetchAhead:
         for shard in shards[np.argsort(first)].tolist():
             if shard not in self._expected:
                 self._expected.add(shard)
-                self._pool.submit(self._fetch, self._urls[shard])
+                self._queue.put(self._urls[shard])
+
+    def _work(self) -> None:
+        while (url := self._queue.get()) is not None and not self._unwanted.is_set():
+            with suppress(Exception):  # its reader fails with the reason
+                self._fetch(url)
 
     def _fetch(self, url: str) -> None:
-        if self._unwanted.is_set() or stores.is_local(url) is not None:
+        if stores.is_local(url) is not None:
             return
         with stores.abandonable(self._unwanted), closing(self._open_soon(url)) as stream:
             while not self._unwanted.is_set() and hasattr(stream, "await_copy") and not stream.await_copy(_PATIENCE):
                 pass
 
     def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_error: object) -> None:
         """End all threads; what was fetched of a shard is kept for its next reader."""
         self._unwanted.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()

@@ -37,11 +37,13 @@ class InShard(Progress):
         """Begin with a shard."""
         self.shard, self.taken = shard, 0
         self._address = url_as_json(shard["url"])
-        self.hold([UNKNOWN])
+        self._offsets, self._before = [UNKNOWN], 0
 
     def hold(self, offsets: list[int]) -> None:
         """These are the offsets of the samples that are handed on next."""
-        self._offsets, self._before = offsets, self.taken
+        # The last one that was handed on stays in front: until the next is, the position is behind it.
+        last = self._offsets[self.taken - self._before - 1] if self.taken else UNKNOWN
+        self._offsets, self._before = [last, *offsets], self.taken - 1
 
     def close(self) -> None:
         """Nothing of this shard is left."""

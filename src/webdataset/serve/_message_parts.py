@@ -90,6 +90,6 @@ class Parts:
 
 
 def _frame_number(name: Any, count: int) -> int:
-    if not isinstance(name, str) or not name.isdecimal() or not name.isascii() or int(name[:9]) >= count:
+    if not isinstance(name, str) or not name.isdecimal() or not name.isascii() or len(name) > 9 or int(name) >= count:
         raise FormatError(f"not a message: there is no frame {name!r:.20}")
     return int(name)

@@ -91,6 +91,9 @@ class ToTuple(Described, PerItem):
 
         def choose(columns: Columns) -> Columns:
             chosen = tuple([getfirst(columns, field) for field in fields])
+            arrays = [id(each) for each in chosen if not isinstance(each, list)]
+            if len(set(arrays)) < len(arrays):  # one field twice: each sample has arrays of its own
+                raise StepByStepError
             if none_is_error and any(type(None) in map(type, each) for each in chosen if isinstance(each, list)):
                 raise StepByStepError
             return chosen

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import os
 import threading
+from contextlib import suppress
 from queue import SimpleQueue
 
-_Answer = int | OSError
+_Answer = int | BaseException
 
 
 class SoonReader(io.BufferedReader):
@@ -44,7 +45,7 @@ class SoonReader(io.BufferedReader):
             answer: _Answer = self._answers.get()
         else:  # this process was forked since then; the thread was not
             answer = _read(self.fileno(), view, self.tell())
-        if isinstance(answer, OSError):
+        if isinstance(answer, BaseException):
             raise answer
         self.seek(answer, os.SEEK_CUR)
         return answer
@@ -66,11 +67,12 @@ class SoonReader(io.BufferedReader):
     def _start(self) -> None:
         self._requests: SimpleQueue[tuple[memoryview, int] | None] = SimpleQueue()
         self._answers: SimpleQueue[_Answer] = SimpleQueue()
-        self._process = os.getpid()
         # The thread knows the descriptor and not the file: a file that no one refers to is closed, and ends its thread.
         known = (self.fileno(), self._requests, self._answers)
-        self._thread = threading.Thread(target=_serve, args=known, name="webdataset-soon", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=_serve, args=known, name="webdataset-soon", daemon=True)
+        with suppress(RuntimeError):  # the system has no more threads: then the reader reads, as in a forked process
+            thread.start()
+            self._thread, self._process = thread, os.getpid()
 
 
 def _serve(
@@ -87,6 +89,6 @@ def _read(descriptor: int, view: memoryview, position: int) -> _Answer:
     try:
         while count < len(view) and (more := os.preadv(descriptor, [view[count:]], position + count)):
             count += more
-    except OSError as error:
-        return error
+    except BaseException as error:  # a thread that dies would let its reader wait for ever
+        return count or error  # bytes before a failure are read; the next request meets it
     return count

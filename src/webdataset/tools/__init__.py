@@ -99,7 +99,7 @@ from ._show_samples import ShownField, ShownSample, show_samples
 from ._simulate import ReaderShare, Simulation, simulate
 from ._sort import shuffle, sort
 from ._split import split
-from ._target import exists, refuse_existing
+from ._target import exists, refuse_existing, series_members
 from ._transform import Failures
 from ._verb_options import DEFAULTS, Options
 
@@ -186,6 +186,7 @@ __all__ = [
     "repair_shard",
     "run_tasks",
     "select",
+    "series_members",
     "show_samples",
     "shuffle",
     "simulate",

@@ -52,14 +52,23 @@ def read_image_folder(folder: str) -> tuple[Files, list[str]]:
     if not os.path.isdir(folder):
         raise ShardNotFound("the folder was not found", Where(shard=folder), hint="check the name")
     prefix = folder.rstrip("/") + "/"
-    named = sorted(os.path.splitext(path.removeprefix(prefix)) for path in _walk(prefix))  # noqa: PTH122 - both parts at once
+    named = sorted(os.path.splitext(path.removeprefix(prefix)) for path in _walk(prefix, links=True))  # noqa: PTH122 - both parts
     images = Counter(stem for stem, ending in named if _is_image(ending))
     classes = sorted({stem.partition("/")[0] for stem in images if "/" in stem})
     found: list[tuple[str, str, Source, str]] = []
+    ignored, owners = [], dict[str, str]()
     for stem, ending in named:
-        if stem in images and (_is_image(ending) or images[stem] == 1):
+        if ending and stem in images and (_is_image(ending) or images[stem] == 1):
             key = _image_key(stem if images[stem] == 1 else stem + ending, folder)
+            if owners.setdefault(key, stem + ending * (images[stem] > 1)) != stem + ending * (images[stem] > 1):
+                raise FormatError(
+                    f"{stem}{ending} and {owners[key]} would both have the key {key!r}",
+                    Where(shard=folder),
+                    hint="rename one of them",
+                )
             found.append((key, ending[1:], LocalFile(prefix + stem + ending), f"{folder}: {stem}{ending}"))
+        else:
+            ignored.append(stem + ending)
     numbers = {name: Given(str(number).encode()) for number, name in enumerate(classes)}
     labelled = []
     for entry in group_entries(sorted(found, key=lambda row: row[:2])):
@@ -70,7 +79,7 @@ def read_image_folder(folder: str) -> tuple[Files, list[str]]:
                 hint="an image folder holds one folder for each class; use --format tree for other folders",
             )
         labelled.append(replace(entry, fields={**entry.fields, "cls": numbers[entry.key.partition("/")[0]]}))
-    return Files(labelled, [stem + ending for stem, ending in named if stem not in images]), classes
+    return Files(labelled, ignored), classes
 
 
 def _is_image(ending: str) -> bool:
@@ -137,17 +146,23 @@ def _local_copy(url: str, stack: ExitStack) -> str:
     return copy.name
 
 
-def _walk(folder: str) -> Iterator[str]:
-    """All files under a folder; hidden ones are left out, links to files are followed, links to folders are not."""
+def _walk(folder: str, *, links: bool = False) -> Iterator[str]:
+    """All files under a folder; hidden ones are left out, links to files are followed, links to folders on request."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    yield from _walk(entry.path)
+                    yield from _walk(entry.path, links=links)
+                elif links and entry.is_dir():
+                    yield from _walk(entry.path)  # links below it are not followed: it may contain itself
                 elif entry.is_file():
                     yield entry.path
+                elif links and entry.is_symlink():
+                    raise ShardNotFound(
+                        "this link leads nowhere", Where(shard=entry.path), hint="remove it, or bring its file back"
+                    )
     except PermissionError as error:
         raise SpecError("the folder cannot be read", Where(shard=folder), hint="check its mode") from error
 

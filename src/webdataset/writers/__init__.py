@@ -16,9 +16,17 @@ is encoded (`codecs`), what a header looks like (`tar`), or how a store publishe
 
 from __future__ import annotations
 
+from ._earlier_run import EarlierRun
 from ._encode_sample import make_encoder
 from ._record import Record
 from ._shard_writer import ShardWriter
 from ._tar_writer import Placed, TarWriter
 
-__all__ = ["Placed", "Record", "ShardWriter", "TarWriter", "make_encoder"]
+__all__ = [
+    "EarlierRun",
+    "Placed",
+    "Record",
+    "ShardWriter",
+    "TarWriter",
+    "make_encoder",
+]
