@@ -4,10 +4,12 @@ import io
 import json
 import tarfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from webdataset import stores
+from webdataset.cache import _shard_cache
 from webdataset.cache import CachedOpener, MemoryOpener, OpenAhead, ShardCache
 from webdataset.errors import ShardNotFound, SpecError
 from webdataset.flow import Pass
@@ -111,4 +113,21 @@ def test_through_a_cache_errors_come_in_their_turn_and_nothing_is_left(tmp_path,
     stream = OpenAhead(4, opener=CachedOpener(ShardCache(tmp_path / "d")))({"url": url} for url in urls)
     next(stream)
     stream.close()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("webdataset")]
+
+
+def test_threads_that_open_their_first_shards_at_once_share_what_they_fetch(tmp_path, urls, monkeypatch):
+    """Mutation: assign the runtime instead of `setdefault`; readers then forget the threads that fetch for them."""
+    cache, both = ShardCache(tmp_path / "c"), threading.Barrier(2)
+    make = _shard_cache._Runtime.__init__
+
+    def together(*arguments):
+        make(*arguments)
+        both.wait(10)
+
+    monkeypatch.setattr(_shard_cache._Runtime, "__init__", together)
+    with ThreadPoolExecutor(2) as pool:
+        followers = list(pool.map(cache.open_soon, urls[:2]))
+    for follower in followers:
+        follower.close()
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("webdataset")]

@@ -67,7 +67,7 @@ class ShardCache:
     verbose: bool = False
     revalidate: str | None = None
     opener: Callable[..., Any] = open_read
-    _runtime: _Runtime | None = field(default=None, init=False, repr=False, compare=False)
+    _runtimes: dict[int, _Runtime] = field(default_factory=dict, init=False, repr=False, compare=False)  # by process
 
     def __post_init__(self) -> None:
         if not callable(self.url_to_name) or not (self.validator is None or callable(self.validator)):
@@ -194,8 +194,8 @@ class ShardCache:
 
     def detach(self, fill: Fill) -> None:
         """One reader less; a fill without readers stops."""
-        at = self._runtime
-        if at is None or at.process != os.getpid():
+        at = self._runtimes.get(os.getpid())
+        if at is None:
             return  # the fill is of the process that this one was forked from
         with at.mutex:
             fill.readers -= 1
@@ -205,7 +205,7 @@ class ShardCache:
         fill.stop()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runtime": None}
+        return {**self.__dict__, "_runtimes": {}}
 
     def _why_not(self, path: str, entry: Entry, url: str, name: str) -> str | None:
         """Why the copy must not be used; "" if it is gone, None if it may be used.
@@ -251,10 +251,11 @@ class ShardCache:
             raise fill.error
 
     def _at(self) -> _Runtime:
-        runtime = self._runtime
+        runtime = self._runtimes.get(os.getpid())
         with disk_errors(self.folder):
-            if runtime is None or runtime.process != os.getpid():
-                runtime = self._runtime = _Runtime(self.folder, int(self.limit))
+            if runtime is None:
+                # `setdefault` is atomic: threads that open their first shards at once get the same one.
+                runtime = self._runtimes.setdefault(os.getpid(), _Runtime(self.folder, int(self.limit)))
             runtime.maintain(self.interval)
         return runtime
 
@@ -271,7 +272,6 @@ class _Runtime:
     """What a cache is in one process: never pickled, never shared with a forked child."""
 
     def __init__(self, folder: str, limit: int) -> None:
-        self.process = os.getpid()
         self.records = Records(folder)
         self.locks = Locks(self.records.notes)
         self.room = Quota(self.records, self.locks, limit)

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from webdataset.arguments import require_count
 from webdataset.describe import identifies, shown
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json, Pass, Resumable
@@ -244,10 +245,8 @@ def _thread_source(
         ("prefetch_factor", prefetch_factor, 1),
         ("memory", memory, 1),
     ):
-        if name == "num_workers" and value == "auto":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise SpecError(f"{name}={value!r}", hint=f"a whole number, {least} or more")
+        if (name, value) != ("num_workers", "auto"):
+            require_count("WebLoader", name, value, least=least)
     convert = converted if collate_fn is None else collate_fn
     return Threads(dataset, num_workers, prefetch_factor, memory, pin_memory, device, convert)
 

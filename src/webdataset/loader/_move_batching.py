@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webdataset.errors import SpecError
+from webdataset.arguments import require_count
 from webdataset.pipeline import ArrayBatches, DataPipeline, FluidWrapper
 from webdataset.stages import Batched, Bucketed, Listed, Unbatched, Unlisted, default_collation_fn
 
@@ -21,9 +21,11 @@ def batch_inside(
 
     A dataset whose epochs are cut (`with_epoch`, `repeat`) counts samples, so its batches are made around it.
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise SpecError(f"batch_size={size!r}", hint="a whole number, 1 or more, or None")
-    batched = Batched(size, _DefaultCollation() if collate is None else collate, not drop_last)
+    batched = Batched(
+        require_count("WebLoader", "batch_size", size, least=1),
+        _DefaultCollation() if collate is None else collate,
+        not drop_last,
+    )
     if dataset.repetitions == 1 and dataset.nsamples <= 0:
         inner = dataset.compose(batched)
         inner.share_epochs(dataset)

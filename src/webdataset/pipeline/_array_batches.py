@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from webdataset.errors import SpecError
+from webdataset.arguments import require_count
 from webdataset.index import IndexedShards
 from webdataset.order import Order, starts_of
 from webdataset.shards import expand
@@ -51,8 +51,7 @@ class ArrayBatches:
     index: str | None = None
 
     def __post_init__(self) -> None:
-        if type(self.batchsize) is not int or self.batchsize < 1:
-            raise SpecError(f"batchsize={self.batchsize!r}", hint="a whole number, 1 or more")
+        require_count("ArrayBatches", "batchsize", self.batchsize, least=1)
 
     @cached_property
     def _dataset(self) -> IndexedShards:

@@ -47,20 +47,25 @@ class ColumnBatches:
         self._error: Exception | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        """The next item, for the functions: one that is in flight, or a new one."""
-        at = self._at
-        if at.again:
-            at.handed = at.origins.popleft()
-            return at.again.popleft()
-        if not at.origins:
-            at.handed = None
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-        return next(self._items)
+        """The items, for the functions: first those that are in flight, then new ones."""
+        # No call from taking an item to the `yield`: Ctrl-C comes when a call ends, and would lose the item.
+        while True:
+            at = self._at
+            while at.again:
+                item, at.handed = at.again[0], at.origins[0]
+                del at.again[0], at.origins[0]
+                yield item
+            if not at.origins:
+                at.handed = None
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+            for item in self._items:
+                yield item
+                break  # items may be in flight by now
+            else:
+                if not at.again:
+                    return
 
     def run(self, results: Iterator[Any], at: Any) -> Iterator[Any]:
         """What `batched` hands on. `results` is what the functions make of the items, one by one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from webdataset.errors import SpecError
+from webdataset.arguments import require_count
 
 from ._pipeline import DataPipeline
 from ._torch_iterable import TorchIterable
@@ -19,10 +19,8 @@ class MockDataset(TorchIterable):
     """
 
     def __init__(self, sample: Any, length: int) -> None:
-        if not isinstance(length, int) or length < 0:
-            raise SpecError(f"MockDataset(length={length!r})", hint="the length is a whole number, 0 or more")
         self.sample = sample
-        self.length = length
+        self.length = require_count("MockDataset", "length", length, least=0)
 
     def __iter__(self) -> Iterator[Any]:
         return (self.sample for _ in range(self.length))

@@ -83,7 +83,8 @@ def _apply(apply: Callable[[Any], Any], items: Iterator[Any], at: InFlight) -> I
 
 def _before(items: Iterator[Any], at: InFlight) -> Iterator[Any]:
     while at.again:
-        at.handed = at.origins.popleft()
-        yield at.again.popleft()
+        item, at.handed = at.again[0], at.origins[0]
+        del at.again[0], at.origins[0]  # not by a call: Ctrl-C comes when a call ends, and would lose the item
+        yield item
     at.handed = None
     yield from items

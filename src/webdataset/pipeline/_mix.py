@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from webdataset.arguments import require_count
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
 from webdataset.order import check_weights
@@ -244,8 +245,7 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
             raise SpecError(f"mix({sources!r:.100})", hint="give pairs of a dataset and its weight")
         if exhausted not in _EXHAUSTED:
             raise SpecError(f"exhausted={exhausted!r}", hint=f"one of {', '.join(_EXHAUSTED)}")
-        if isinstance(per_batch, bool) or not isinstance(per_batch, int) or per_batch < 1:
-            raise SpecError(f"per_batch={per_batch!r}", hint="a whole number, 1 or more")
+        require_count("mix", "per_batch", per_batch, least=1)
         datasets, weights = zip(*sources, strict=True)
         plan = [(0, weights), *schedule]
         self._shares = Shares([(step, check_weights(each, len(datasets))) for step, each in plan])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import importlib
-import operator
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
 from webdataset import config, world
+from webdataset.arguments import require_count
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, PerItem
 from webdataset.plan import count_items
@@ -114,7 +114,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         >>> [list(dataset) for _ in range(3)]
         [[0, 1], [2, 0], [1, 2]]
         """
-        size = max(_whole("with_epoch", nsamples), _whole("with_epoch", nbatches))
+        size = max(require_count("with_epoch", "nsamples", nsamples), require_count("with_epoch", "nbatches", nbatches))
         if size < 1:
             raise SpecError(
                 f"with_epoch({nsamples if nbatches == -1 else nbatches})",
@@ -132,7 +132,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         >>> list(DataPipeline([0, 1]).repeat(nbatches=3))
         [0, 1, 0]
         """
-        passes, size = _whole("repeat", nepochs), _whole("repeat", nbatches)
+        passes, size = require_count("repeat", "nepochs", nepochs), require_count("repeat", "nbatches", nbatches)
         result = self._copy()
         result.repetitions = passes if passes > 0 else ENDLESS
         result.nsamples, result._restart = size, True
@@ -155,10 +155,8 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         >>> len(DataPipeline([0, 1]).with_length(2))
         2
         """
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise SpecError(f"with_length({n!r})", hint="the length is a whole number, 0 or more")
         result = self._copy()
-        result.size = n
+        result.size = require_count("with_length", "n", n, least=0)
         return result
 
     def __len__(self) -> int:
@@ -211,7 +209,14 @@ class DataPipeline(GoesToSpawned, TorchIterable):
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch: a pass, or what `with_epoch` and `repeat` made of it."""
-        self._run = self._next_run()
+        start, loaded, epoch = self._start, self._loaded, self._epochs.peek()
+        try:
+            self._run = self._next_run()
+        except BaseException:  # nothing was begun: what comes next, also a checkpoint, starts where this would have
+            self._start, self._loaded = start, loaded
+            if world.torch_worker() is None:  # else the counter is that of all workers
+                self._epochs.set(epoch)
+            raise
         return self._run.epoch()
 
     def _next_run(self) -> Run:
@@ -387,11 +392,3 @@ class DataPipeline(GoesToSpawned, TorchIterable):
 
         rows = "".join(f"<li><code>{html.escape(stage)}</code></li>" for stage in fingerprint(self.pipeline))
         return f"<strong>{html.escape(type(self).__name__)}</strong><ol>{rows}</ol>"
-
-
-def _whole(method: str, value: Any) -> int:
-    """A whole number, also when it came as `1e4` or as a NumPy integer."""
-    try:
-        return int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
-    except TypeError as error:
-        raise SpecError(f"{method}({value!r})", hint="give a whole number; `//` divides into whole numbers") from error

@@ -76,23 +76,19 @@ class Run:
         self.begun = True
         if self.ended:
             self.new_epoch()
+        size = self._definition.epoch_size
         try:
             while not self.over and not self._is_full:
-                # No call between the stages and the list: Ctrl-C comes when a call ends, and would lose the item.
-                for item in self._pass.items:
-                    first = [item]  # of one, so that no name keeps a batch alive which the user has forgotten
-                    del item
-                    self._resumed = True
-                    self._pass.handed_on += 1
+                this = self._pass
+                # No call from here to the `yield`: Ctrl-C comes when a call ends, and would lose the item.
+                for item in this.items:
+                    this.handed_on += 1
                     if self._skip:
                         self._skip -= 1
-                        first.clear()
                     else:
                         self._position += 1
-                        yield first.pop()
-                        if not self._counts:
-                            yield from self._pass.items
-                    if self._is_full:
+                        yield (item, item := None)[0]  # no name keeps a batch alive which the user has forgotten
+                    if self._position == size and not self._skip:
                         break
                 if not self._is_full:
                     self._end_pass()
@@ -100,6 +96,7 @@ class Run:
             raise
         except BaseException as error:
             self.over = True
+            self._pass.interrupted = not isinstance(error, Exception)
             scrub(error)  # of a stage of the user's own, too: its text may contain an address
             raise
         self.ended = True
@@ -108,24 +105,20 @@ class Run:
     def _is_full(self) -> bool:
         return 0 < self._definition.epoch_size <= self._position and not self._skip
 
-    @property
-    def _counts(self) -> bool:
-        return self._definition.epoch_size > 0 or self._skip > 0 or self._pass.counts
-
     def new_epoch(self) -> None:
         """Let the next item be the first of another epoch, though this one may have been left early."""
         self.ended, self._position = False, 0
 
     def _end_pass(self) -> None:
-        empty, self._resumed = not self._resumed, False
+        empty, self._resumed = not self._resumed and not self._pass.handed_on, False
         if empty or self._passes + 1 >= self._definition.repetitions:
             self.over = True
             return
-        self._passes += 1
         epoch = self._pass.during.epoch + 1
         if self._on_pass is not None:
             self._on_pass(epoch)
-        self._pass = self._definition.start_pass(epoch, None, self._options, self._pass)
+        following = self._definition.start_pass(epoch, None, self._options, self._pass)
+        self._pass, self._passes = following, self._passes + 1  # together, in case that Ctrl-C comes
 
     def cursor(self) -> Cursor:
         """Where this run is: after the item that was handed on last."""

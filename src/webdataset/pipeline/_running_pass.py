@@ -14,6 +14,7 @@ not give again, so its state is the plan's alone: how much of the epoch remains,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import Any
@@ -68,8 +69,8 @@ class RunningPass:
 
     Attributes:
         items: the items of the pass.
-        counts: whether `handed_on` must be raised by one before every item is handed on.
-        handed_on: how many items were handed on since the pass was started.
+        handed_on: how many items were handed on since the pass was started; the caller counts.
+        interrupted: Ctrl-C came while a stage was at work; the caller says so.
     """
 
     def __init__(
@@ -91,14 +92,12 @@ class RunningPass:
         self.by_plan = is_even_chain(stages)
         self._replaces = replaces(stages)
         self._plan: tuple[PlanProgress, list[Any], bool] | None = None
-        shared = during.world.part[1] > 1  # then readers must know whether they are in step
-        self.counts = not isinstance(stages[0], Source) or not self._exact or (self.by_plan and shared)
         self.handed_on = 0
+        self.interrupted = False
         self.items = self._chain(self._saved(where))
         self._before = []
-        self._started_at: Where | StateError | None = where if isinstance(where, (InStages, InPlan)) else None
-        if self._started_at is None and self.counts:
-            self._started_at = self._beginning()
+        # The last state that is certain, and how many items were handed on up to it.
+        self._certain = where if isinstance(where, (InStages, InPlan)) else self._beginning(), 0
 
     def _beginning(self) -> Where | StateError:
         try:
@@ -107,19 +106,18 @@ class RunningPass:
             return error
 
     def where(self) -> tuple[Where, int]:
-        """Where this pass is: a place, and how many items after it were handed on already."""
+        """Where this pass is: a state, and how many items after it were handed on already."""
+        # Ctrl-C can interrupt any stage between two instructions, so its progress may be wrong. The samples of a plan
+        # are numbered, so none is lost; any other pass goes on from the last state that is certain.
         if self.by_plan:
-            return InPlan(self._plan_state()), 0
-        if self._exact:
-            try:
-                return InStages(tuple(self._saved_progress())), 0
-            except StateError:
-                if not self.counts:
-                    raise
-        if isinstance(self._started_at, StateError):
-            raise self._started_at
-        assert self._started_at is not None
-        return self._started_at, self.handed_on
+            self._certain = InPlan(self._plan_state()), self.handed_on
+        elif self._exact and not self.interrupted:
+            with suppress(StateError):
+                self._certain = InStages(tuple(self._saved_progress())), self.handed_on
+        where, handed_on = self._certain
+        if isinstance(where, StateError):
+            raise where
+        return where, self.handed_on - handed_on
 
     def next_starts(self) -> list[Json]:
         """How the stages begin the next pass."""
@@ -184,7 +182,7 @@ class RunningPass:
                 continue
             columns = None if self._replaces else ColumnBatches.of(of_one, stage, items)
             if functions:
-                items = self._run_functions(functions, columns or items, saved)
+                items = self._run_functions(functions, items if columns is None else iter(columns), saved)
                 items = timer.stream(f"{number - 1} functions", items)
                 functions, of_one = [], []
             if slots and isinstance(stage, (Batched, Listed)):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from webdataset import config, shards, stores
+from webdataset.arguments import require_count
 from webdataset.describe import did_you_mean
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
@@ -301,9 +302,7 @@ def _ahead(source: Any, depth: int | None, opener: Any, handler: Handler) -> Any
     if depth is None:
         first = next(iter(getattr(source, "urls", ())), "")
         depth = _CONNECTIONS if stores.scheme_of(first) in _NETWORK else 1
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-        raise SpecError(f"read_ahead={depth!r}", hint="a whole number, 1 or more")
-    if depth == 1:
+    if require_count("WebDataset", "read_ahead", depth, least=1) == 1:
         return None
     from webdataset.cache import OpenAhead
 

@@ -164,21 +164,21 @@ class ReadPlanned(Source):
             yield from self._samples(ahead.over(self._blocks(at)), at)
 
     def _samples(self, blocks: Iterator[Block], at: PlanProgress) -> Iterator[Any]:
-        marked = self.last is not None or at.during.world.ranks > 1 or self.replaces
+        replaces = self.replaces
+        marked = self.last is not None or at.during.world.ranks > 1 or replaces
         try:
             for numbers, padding in self._groups(blocks):
                 for number, pad, sample in zip(numbers, padding, self._read(numbers), strict=True):
+                    if marked and sample is not None:
+                        sample["__pad__"] = pad
+                    item = Slot(number, DROP if sample is None else sample) if replaces else sample
+                    # No call from here to the `yield`: Ctrl-C comes when a call ends, and would lose the sample.
                     at.taken += 1
                     at.number = number
                     if marked:
                         at.mark = PADDING if pad else COUNTED
-                    if sample is None:  # could not be read, and the handler said to go on
-                        if self.replaces:
-                            yield Slot(number, DROP)
-                        continue
-                    if marked:
-                        sample["__pad__"] = pad
-                    yield Slot(number, sample) if self.replaces else sample
+                    if item is not None:  # else it could not be read, and the handler said to go on
+                        yield item
         except EndOfStreamError:
             return
 

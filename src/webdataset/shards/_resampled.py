@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from webdataset import config
+from webdataset.arguments import require_count
 from webdataset.errors import SpecError
 from webdataset.flow import Drawn, Json, Pass, Progress, Recall, Resumable, digest
 
@@ -73,10 +74,8 @@ class ResampledShards(ShardSource):
             raise SpecError(
                 f"worker_seed={self.worker_seed!r} cannot be called", hint="give a function without arguments"
             )
-        if not isinstance(self.nshards, int) or self.nshards < 0:
-            raise SpecError(f"nshards={self.nshards!r} cannot be drawn", hint="give a whole number, 0 or more")
-        if not isinstance(self.seed, int):
-            raise SpecError(f"seed={self.seed!r} is not a number", hint="give an integer")
+        require_count("ResampledShards", "nshards", self.nshards, least=0)
+        require_count("ResampledShards", "seed", self.seed)
         self.urls = expand_source(self.urls, self.max_urls)
         if self.urls or self.empty_check:
             self.urls = expand(self.urls)

@@ -23,8 +23,8 @@ Batches:
     `_collate` columns, copied once · `_padded` columns of different lengths · `_sample_length` how long a sample is
 What they are made of:
     `_ask_handler` failures and handlers · `_buffers` progress of buffers · `_random_draws` draws with a one-number
-    state · `_rng` random numbers of a sample · `_field_names` names of fields · `_check_arguments` arguments · `_curry`
-    stages from functions and back · `_pick` a random item · `_returns_nothing` functions without a result
+    state · `_rng` random numbers of a sample · `_field_names` names of fields · `_curry` stages from functions
+    and back · `_pick` a random item · `_returns_nothing` functions without a result
 """
 
 from ._ask_handler import answer, guarded, locate

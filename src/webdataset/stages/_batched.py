@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_callable, require_count
 from webdataset.describe import Described
 from webdataset.flow import Pass, Resumable
 
 from ._buffers import Buffer
-from ._check_arguments import require_callable, require_count
 from ._collate import default_collation_fn
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_callable, require_count
 from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
 from ._buffers import Grouped
-from ._check_arguments import require_callable, require_count
 from ._collate import default_collation_fn
 from ._sample_length import length_by
 

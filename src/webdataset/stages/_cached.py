@@ -6,11 +6,11 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.errors import StateError
 from webdataset.flow import Pass, Resumable
 
-from ._check_arguments import require_count
 from ._record_replay import Played, Store, log, play
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ class Memory:
 class Recorded(Played):
     """A recording in memory is gone with its process: on resume the whole pass is read and recorded again."""
 
-    def __init__(self, during: Pass) -> None:
+    def __init__(self, during: Pass, *, cached: bool) -> None:
         super().__init__(during)
+        self.cached = cached
         self.is_whole = True  # the input begins with the first sample; not so after a checkpoint of version 1
 
     @property
@@ -46,6 +47,10 @@ class Recorded(Played):
     def save(self) -> Json:
         """Also whether the input comes again from its beginning."""
         return {**super().save(), "whole": self.is_whole}
+
+    def save_start(self) -> Json:
+        """That the samples come out of the recording, whose order does not follow from the number of the pass."""
+        return {"taken": 0, "cached": True, "whole": True} if self.cached else None
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on from there."""
@@ -84,7 +89,7 @@ class Cached(Described, Resumable):
 
     def start(self, during: Pass) -> Recorded:
         """The beginning of a pass."""
-        return Recorded(during)
+        return Recorded(during, cached=during.world.part in self.memory.recordings)
 
     def run(self, items: Iterator[Any], at: Recorded, /) -> Iterator[Any]:
         """Play back or record."""

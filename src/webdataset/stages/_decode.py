@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
+from webdataset.arguments import require_callable
 from webdataset.describe import Described, call, did_you_mean
 from webdataset.errors import SpecError
 from webdataset.flow import Columns, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-from ._check_arguments import require_callable
 from ._rng import rng
 
 if TYPE_CHECKING:

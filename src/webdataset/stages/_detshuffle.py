@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.flow import Pass, Resumable, digest
 
-from ._check_arguments import require_count
 from ._random_draws import Draws
 from ._shuffle import Reservoir, Shuffle
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
+from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.flow import Pass, PerItem
-
-from ._check_arguments import require_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_count
 from webdataset.describe import Described, call
 from webdataset.errors import FormatError, SpecError, Where
-
-from ._check_arguments import require_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.errors import MissingDependency, SpecError, StateError, StoreError, Where
 from webdataset.flow import Pass, Resumable
 
-from ._check_arguments import require_count
 from ._record_replay import Pickler, Played, RecordingLock, Store, module_by_name, play
 
 if TYPE_CHECKING:

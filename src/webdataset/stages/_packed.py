@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.errors import CollationError, SpecError, Where
 from webdataset.flow import Pass, Resumable
 
 from ._buffers import Grouped
-from ._check_arguments import require_count
 from ._collate import key_of
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.errors import CollationError
 
-from ._check_arguments import require_count
 from ._collate import collate_columns, combine_values
 
 if TYPE_CHECKING:

@@ -103,7 +103,7 @@ def play(
     with store:
         count = store.complete()
         if at.taken == 0:
-            at.cached = count is not None
+            at.cached = at.cached or count is not None
         if not at.cached:
             yield from _record(items, at, store, limit)
         elif count is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_callable
 from webdataset.describe import Described, call
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-from ._check_arguments import require_callable
 from ._field_names import alternatives, getfirst
 
 if TYPE_CHECKING:

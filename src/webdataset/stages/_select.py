@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_callable
 from webdataset.describe import Described
 from webdataset.flow import DROP, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-from ._check_arguments import require_callable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

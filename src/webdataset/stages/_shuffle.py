@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
+from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable, digest
 
 from ._buffers import Buffer, recallable
-from ._check_arguments import require_count
 from ._random_draws import Draws, GivenDraws
 
 if TYPE_CHECKING:

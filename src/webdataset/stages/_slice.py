@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_count
 from webdataset.describe import Described, call
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
 from ._buffers import Counted
-from ._check_arguments import require_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_callable
 from webdataset.describe import Described, call
 from webdataset.flow import Columns, Pass, PerItem, StepByStepError
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-from ._check_arguments import require_callable
 from ._field_names import alternatives, getfirst, parse_field_spec
 
 if TYPE_CHECKING:

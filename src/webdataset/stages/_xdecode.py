@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
+from webdataset.arguments import require_callable
 from webdataset.describe import Described
 from webdataset.errors import DecodingError, MissingDependency, SpecError, UnsafeContent, add_where
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-from ._check_arguments import require_callable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Arguments, looked at where they are written: a wrong one fails in the constructor and says what would be right."""
+"""Arguments, checked where they are written: a wrong one fails in the constructor and says what would be right."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def require_callable(stage: str, **arguments: Any) -> None:
             raise SpecError(f"{stage}({name}={value!r}): {name} is not callable", hint=hint)
 
 
-def require_count(stage: str, name: str, value: Any, *, least: int | None = None) -> int:
+def require_count(what: str, name: str, value: Any, *, least: int | None = None) -> int:
     """A whole number, also when it came as `1e4` or as a NumPy integer.
 
     >>> require_count("batched", "batchsize", 1e2, least=1)
@@ -29,6 +29,9 @@ def require_count(stage: str, name: str, value: Any, *, least: int | None = None
     >>> require_count("batched", "batchsize", 0, least=1)
     Traceback (most recent call last):
     webdataset.errors.SpecError: batched(batchsize=0): batchsize must be a whole number, at least 1
+    >>> require_count("with_epoch", "nsamples", 10 / 4)
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: with_epoch(nsamples=2.5): nsamples must be a whole number – `//` divides into ...
     """
     try:
         number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
@@ -36,5 +39,6 @@ def require_count(stage: str, name: str, value: Any, *, least: int | None = None
         number = None
     if number is None or isinstance(value, bool) or (least is not None and number < least):
         bound = "" if least is None else f", at least {least}"
-        raise SpecError(f"{stage}({name}={value!r}): {name} must be a whole number{bound}")
+        hint = "`//` divides into whole numbers" if isinstance(value, float) else None
+        raise SpecError(f"{what}({name}={value!r}): {name} must be a whole number{bound}", hint=hint)
     return number
