@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import weakref
 from bisect import bisect_right
@@ -75,15 +76,11 @@ class Member(NamedTuple):
     data: bytes
 
 
-class _Descriptor:
+class _OpenFile(io.FileIO):
     """An open file, closed with the last reference: a thread that reads from it keeps it open until it is done."""
 
-    def __init__(self, path: str) -> None:
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
     def __del__(self) -> None:
-        if hasattr(self, "number"):
-            os.close(self.number)
+        self.close()
 
 
 class LocalFile:
@@ -97,7 +94,7 @@ class LocalFile:
         self.path: str | None = path
         self._name, self._url = path, url
         self._identity: tuple[int, ...] | None = None
-        self._file: _Descriptor | None = None
+        self._file: _OpenFile | None = None
         self._open()
         assert self._identity is not None
         self.size: int = self._identity[2]
@@ -106,9 +103,9 @@ class LocalFile:
         """Exactly these bytes."""
         file = self._file or self._open()
         with _explained(self._url):
-            data = os.pread(file.number, length, start)
+            data = os.pread(file.fileno(), length, start)
             while data and len(data) < length:  # Linux reads at most 2 GB at once
-                more = os.pread(file.number, length - len(data), start + len(data))
+                more = os.pread(file.fileno(), length - len(data), start + len(data))
                 if not more:
                     break
                 data += more
@@ -145,20 +142,20 @@ class LocalFile:
     def _read_into(self, row: NDArray[np.uint8], start: int) -> None:
         file = self._file or self._open()
         with _explained(self._url):
-            count = os.preadv(file.number, [row.data], start)
+            count = os.preadv(file.fileno(), [row.data], start)
         if count != len(row):
             row[:] = np.frombuffer(self.read(start, len(row)), np.uint8)
 
-    def _open(self) -> _Descriptor:
+    def _open(self) -> _OpenFile:
         with _explained(self._url):
             try:
-                file = _Descriptor(self._name)
+                file = _OpenFile(self._name)
             except OSError as error:
                 if error.errno not in {errno.EMFILE, errno.ENFILE}:
                     raise
                 _close_all()
-                file = _Descriptor(self._name)
-            found = os.fstat(file.number)
+                file = _OpenFile(self._name)
+            found = os.fstat(file.fileno())
         identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         if self._identity not in {None, identity}:
             raise StoreError(

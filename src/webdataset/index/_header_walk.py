@@ -36,15 +36,10 @@ def walk_headers(path: str) -> list[tuple[str, int, int]] | None:
     [('a.jpg', 512, 20000)]
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None  # the stream reader explains it
-    try:
-        return _walk(descriptor, os.fstat(descriptor).st_size)
+        with open(path, "rb", buffering=0) as file:
+            return _walk(file.fileno(), os.fstat(file.fileno()).st_size)
     except (OSError, BadHeader):
-        return None
-    finally:
-        os.close(descriptor)
+        return None  # the stream reader explains it
 
 
 def _walk(descriptor: int, size: int) -> list[tuple[str, int, int]] | None:

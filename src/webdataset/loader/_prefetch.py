@@ -1,5 +1,9 @@
 """A thread that prefetches items, up to a number of items and of bytes.
 
+It is started when the consumer turns out to have work of its own. A consumer that only takes items makes them itself:
+with nothing to do meanwhile, a second thread would take the interpreter lock from the first, and small samples would
+come at two thirds of the rate.
+
 Items that come quickly travel in groups, because waking the other thread costs as much as a small sample.
 
 The two sides talk through `SimpleQueue`s alone. Ctrl-C is raised in the middle of whatever the main thread does, and in
@@ -12,7 +16,8 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Generic, Self, TypeVar
 
@@ -23,7 +28,9 @@ T = TypeVar("T")
 
 # Waking a thread takes tens of microseconds and, while the other one holds the GIL, up to a switch interval (5 ms).
 _GROUP_SECONDS = 0.002
-
+# The consumer works if it spends more than this share of the time in which its items are made, and more than it takes
+# to hand an item on.
+_BUSY_SHARE, _HANDING_SECONDS = 1 / 8, 2e-6
 
 AHEAD, POOL = "webdataset-ahead", "webdataset-pool"  # names of threads
 
@@ -38,14 +45,14 @@ def runs_in(*threads: str) -> bool:
 
 
 class Prefetcher(Generic[T]):
-    """The items of an iterator, made in a thread; to be used with `with`, which ends the thread.
+    """The items of an iterator, made in a thread while the consumer works; used with `with`, which ends the thread.
 
     >>> with Prefetcher(lambda: iter(range(3)), items=2, memory=1 << 20, meter=Meter()) as numbers:
     ...     list(numbers)
     [0, 1, 2]
 
     Args:
-        make: starts the iterator, inside the thread; a generator is closed there as well.
+        make: starts the iterator; a generator is closed by the thread that took the last item.
         items: how many groups may wait; a group is one item, or what comes within two milliseconds.
         memory: how many bytes may wait, though one group always may.
         measure: how many bytes an item holds.
@@ -62,43 +69,57 @@ class Prefetcher(Generic[T]):
         meter: Meter,
     ) -> None:
         self._meter = meter
-        self._make = make
+        self._items = make()
         self._measure = measure
         self._most, self._memory = items, memory
-        self._waiting: SimpleQueue[tuple[list[T], int] | None] = (
-            SimpleQueue()
-        )  # groups and their sizes; None is the end
+        # Groups and their sizes; None is the end.
+        self._waiting: SimpleQueue[tuple[list[T], int] | None] = SimpleQueue()
         self._taken: SimpleQueue[int | None] = SimpleQueue()  # the sizes of those that were taken; None says: look up
         self._groups = self._bytes = 0  # that wait, as far as the thread knows
-        self._stopped = False
+        self._handed_over = self._stopped = False
         self._error: BaseException | None = None
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._produce,), name=AHEAD, daemon=True)
 
     def __enter__(self) -> Self:
-        try:
-            self._thread.start()
-        except BaseException:  # Ctrl-C: it may have started all the same
-            self._stop()
-            raise
         return self
 
-    def _stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped = True
         self._taken.put(None)
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-        if not runs_in(AHEAD, POOL):
-            self._thread.join()
+        if not self._handed_over:
+            self._close_items()
+        elif not runs_in(AHEAD, POOL):
+            with suppress(RuntimeError):  # its start failed, or was interrupted: then it ends by itself
+                self._thread.join()
         self._waiting = SimpleQueue()  # drops what will not be used
 
     def __iter__(self) -> Iterator[T]:
+        if (yield from self._made_here()):
+            return
+        self._handed_over = True
+        self._thread.start()
         while (group := self._take()) is not None:
             yield from group
         error, self._error = self._error, None  # its traceback holds frames, which hold what they have opened
         if error is not None:
             raise error
+
+    def _made_here(self) -> Generator[T, None, bool]:
+        """Items until the consumer has work of its own; True if there are no more."""
+        making = working = 0.0
+        asked = time.perf_counter()
+        for count, item in enumerate(self._items, 1):
+            came = time.perf_counter()
+            making += came - asked
+            self._meter.add("wait", came - asked)
+            self._meter.add("ahead", came - asked)
+            yield item
+            asked = time.perf_counter()
+            working += asked - came
+            if working > _BUSY_SHARE * making + _HANDING_SECONDS * count:
+                return False
+        return True
 
     def _take(self) -> list[T] | None:
         self._meter.add("queue", self._waiting.qsize() / self._most)
@@ -112,17 +133,19 @@ class Prefetcher(Generic[T]):
 
     def _produce(self) -> None:
         try:
-            items = self._make()
             try:
-                self._fill(items)
+                self._fill(self._items)
             finally:
-                close = getattr(items, "close", None)
-                if close is not None:
-                    close()
+                self._close_items()
         except BaseException as error:  # raised where the items are taken, after those that came before
             self._error = error
         finally:
             self._waiting.put(None)
+
+    def _close_items(self) -> None:
+        close = getattr(self._items, "close", None)
+        if close is not None:
+            close()
 
     def _fill(self, items: Iterator[T]) -> None:
         group: list[T] = []

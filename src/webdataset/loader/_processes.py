@@ -103,7 +103,9 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         return items if self.device is None else self.device.copied(items, self.meter, _unpacked, _with_item)
 
     def _items(self, messages: Any, at: WorkerCursors) -> Generator[Any, None, None]:
-        for message in timed(messages, self.meter, "wait"):
+        for number, message in enumerate(timed(messages, self.meter, "wait")):
+            if number == 0 and self.num_workers:
+                self.meter.clear()  # to wait for the first message is to wait for the workers to start
             if message.failure is not None:
                 message.failure.raise_again()
             self.meter.update_moved(message.moved)
