@@ -17,6 +17,8 @@ import hypothesis
 import psutil
 import pytest
 
+from webdataset.loader import _thread_choice
+
 # A deadline per example would be a timing assertion: on a busy machine it fails for no fault of the code.
 hypothesis.settings.register_profile("project", deadline=None)
 hypothesis.settings.load_profile("project")
@@ -30,6 +32,9 @@ os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
 _TEMPORARY = tempfile.mkdtemp(prefix="wds-", dir=os.environ["PYTEST_DEBUG_TEMPROOT"])
 os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY
 atexit.register(shutil.rmtree, _TEMPORARY, ignore_errors=True)
+
+# Functions of one item run on a loader's threads, however cheap they are: in place is what a loader without them does.
+_thread_choice._EXPENSIVE = 0.0
 
 # Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
 multiprocessing.resource_tracker.ensure_running()

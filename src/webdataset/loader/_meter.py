@@ -53,6 +53,12 @@ class Meter:
         self.seconds[name] += seconds
         self._latest = time.perf_counter()
 
+    def take(self) -> dict[str, tuple[int, float]]:
+        """What was added, for `update` of another meter; this one starts again."""
+        added = {name: (self.counts[name], self.seconds[name]) for name in self.counts}
+        self.clear()
+        return added
+
     @property
     def elapsed(self) -> float:
         """Seconds from the start to the last `add`."""

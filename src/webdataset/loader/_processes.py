@@ -82,7 +82,6 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         try:
             for message in self._handed_over(messages, at):
                 at.note(message)
-                self.meter.update(message.counted)
                 self.meter.counts["items"] += 1
                 yield message.content.unpack()
             at.outcome = "complete"
@@ -108,6 +107,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
                 self.meter.clear()  # to wait for the first message is to wait for the workers to start
             if message.failure is not None:
                 message.failure.raise_again()
+            self.meter.update(message.counted)
             self.meter.update_moved(message.moved)
             self.meter.update_skipped(message.skipped)
             if message.next_start is not None:

@@ -160,7 +160,8 @@ def thread_stats(meter: Meter, threads: int | str) -> Stats:
     seconds = meter.elapsed
     lane = "thread" if threads else "process"
     functions = meter.seconds["functions"]
-    worked = meter.seconds["ahead"] - meter.seconds["wait for functions"] if threads else meter.seconds["wait"]
+    elsewhere = meter.seconds["wait for functions"] + meter.seconds["functions in place"]
+    worked = meter.seconds["ahead"] - elsewhere if threads else meter.seconds["wait"]
     parts = list(_stages(meter, seconds, threads, lane)) or list(_coarse(meter, seconds, threads, worked, lane))
     return Stats(
         meter.counts["items"],
@@ -171,7 +172,7 @@ def thread_stats(meter: Meter, threads: int | str) -> Stats:
         meter.seconds["functions on a processor"] / functions if functions else None,
         meter.moved,
         meter.skipped,
-        meter.choice or ("0 threads: no functions of one sample, or batches are made by column" if threads else ""),
+        meter.choice or ("no functions of one sample to run, or batches are made by column" if threads else ""),
     )
 
 
@@ -202,12 +203,15 @@ def process_stats(meter: Meter, workers: int) -> Stats:
 
 
 def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str) -> Iterator[Part]:
-    items = meter.counts["functions"] or meter.counts["items"]
+    on_pool, in_place = meter.counts["functions"], meter.counts["functions in place"]
+    items = on_pool + in_place or meter.counts["items"]
     read = meter.seconds["read"]
     if read:
         yield _part("reading", "reading", lane, items, read, seconds)
-    if threads and meter.counts["functions"]:
-        yield _part("functions", "functions", "pool", items, meter.seconds["functions"], threads * seconds)
+    if on_pool:
+        yield _part("functions", "functions", "pool", on_pool, meter.seconds["functions"], threads * seconds)
+    if in_place:
+        yield _part("functions in place", "functions", lane, in_place, meter.seconds["functions in place"], seconds)
     name = "shuffling, batching" if read else "dataset"
     yield _part(name, "rest" if read else "workers", lane, items, max(0.0, worked - read), seconds)
 

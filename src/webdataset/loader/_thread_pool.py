@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
-from webdataset.pipeline import InFlight
+from webdataset.pipeline import InFlight, Loop
 
 from ._item_sizes import size_of, size_of_many
 from ._meter import Meter
@@ -114,11 +114,32 @@ class Threaded(Resumable):
     def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
         """Hand on the results in the order of the items."""
         choice = ThreadChoice(self.pool.wanted)
-        while (yield from self._on_threads(items, at, choice)):
+        while (yield from (self._on_threads if choice.threads else self._in_place)(items, at, choice)):
             pass
 
+    def _in_place(self, items: Iterator[Any], at: InFlight, choice: ThreadChoice) -> Generator[Any, None, bool]:
+        """The results, made by the thread that asks for them, until threads are to make them (True) or to the end."""
+        meter, size, began = self.pool.meter, 1, time.perf_counter()
+        at.handed = None  # the origin is that of the item that was taken last
+        while True:
+            clock = _Clock(self.function)
+            inside, ended = yield from _first(size, Loop((clock,)).run(items, at))
+            more, count = 0.0, 0
+            if not ended and not choice.is_trial:  # an eighth of the items is timed
+                more, ended = yield from _first(7 * size, Loop((self.function,)).run(items, at))
+                count = 7 * size
+            scale = 1 + count / max(1, clock.items)
+            meter.add("functions in place", clock.seconds * scale, count=clock.items + count)
+            meter.add("read", inside + more - clock.seconds * scale, count=clock.items + count)
+            now = time.perf_counter()
+            changed = choice.in_place(items=clock.items + count, seconds=clock.seconds * scale, wall=now - began)
+            meter.choice, began = str(choice), now
+            size = min(_LARGEST_CHUNK, 2 * size)
+            if ended or changed:
+                return not ended
+
     def _on_threads(self, items: Iterator[Any], at: InFlight, choice: ThreadChoice) -> Generator[Any, None, bool]:
-        """The results, until the number of threads is to change (True) or to the end."""
+        """The results, until they are to be made in place or by another number of threads (True), or to the end."""
         pool = self.pool
         with pool.executor(choice.threads) as executor, _Window(self, executor, items, at, choice) as window:
             while (chunk := window.next_chunk()) is not None:
@@ -130,7 +151,36 @@ class Threaded(Resumable):
                     return False
                 if chunk.failure is not None:
                     raise chunk.failure
+                window.note(chunk)
             return not window.ended
+
+
+class _Clock:
+    """A function, and how long it took."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self.items, self.seconds = 0, 0.0
+
+    def __call__(self, item: Any) -> Any:
+        began = time.perf_counter()
+        result = self._function(item)
+        self.seconds += time.perf_counter() - began
+        self.items += 1
+        return result
+
+
+def _first(count: int, results: Iterator[Any]) -> Generator[Any, None, tuple[float, bool]]:
+    """The first so many results; then how long it took to make them, and whether there are no more."""
+    inside, asked = 0.0, time.perf_counter()
+    for result in results:
+        inside += time.perf_counter() - asked
+        yield result
+        asked = time.perf_counter()
+        count -= 1
+        if not count:
+            return inside, False
+    return inside + time.perf_counter() - asked, True
 
 
 class _Window:
@@ -151,6 +201,7 @@ class _Window:
         self._stopped = threading.Event()
         self._chunks: deque[_Chunk] = deque()
         self._most = 2 * choice.threads + 2
+        self._noted = time.perf_counter()  # when the results of the last chunk were handed on
         self._chunk_size = 1
         self._result_size = 0  # bytes that an item becomes
         self.ended = False
@@ -187,9 +238,19 @@ class _Window:
         self._meter.add("functions", chunk.seconds, count=len(chunk.results))
         self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
         self._adapt(chunk)
-        self._changed |= self._choice.note(chunk.seconds, chunk.on_processor)
-        self._meter.choice = str(self._choice)
         return chunk
+
+    def note(self, chunk: _Chunk) -> None:
+        """The results of a chunk were handed on."""
+        before, self._noted = self._noted, time.perf_counter()
+        if not self._changed:
+            self._changed = self._choice.on_threads(
+                items=len(chunk.results),
+                seconds=chunk.seconds,
+                on_processor=chunk.on_processor,
+                wall=self._noted - before,
+            )
+            self._meter.choice = str(self._choice)
 
     def _adapt(self, chunk: _Chunk) -> None:
         each = chunk.seconds / max(1, len(chunk.results))
@@ -210,7 +271,7 @@ class _Window:
         began, before = time.perf_counter(), self._pool.spent
         try:
             self._take(chunk)
-        except BaseException as error:  # raised in its turn
+        except Exception as error:  # raised in its turn; Ctrl-C at once
             self._error, self.ended = error, True
         self._meter.add("read", time.perf_counter() - began - (self._pool.spent - before), count=len(chunk.items))
         if chunk.items:

@@ -24,6 +24,8 @@ from ._pin_memory import pinned
 from ._shared_memory import Blocks
 from ._transfer import Transfer, pack
 
+_COUNTED_SECONDS = 0.001  # what is counted travels once in this time: for every small item it would cost more than that
+
 
 @dataclass(frozen=True)
 class Start:
@@ -143,13 +145,14 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
         meter = Meter()
         run = self._run = self._next_run(here, meter)
         for tag in timed(tagged(run, origins=self.origins), meter, "busy"):
-            with meter.timing("busy"):
-                item = Unpacked(self.convert(tag.item))
-            counted = {name: (meter.counts[name], meter.seconds[name]) for name in meter.counts}
-            meter.clear()
-            with meter.timing("idle"):
-                yield Message(here, item, tag._replace(item=None), counted=counted)
-        yield Message(here, next_start=_next_start(run, goes_on=self.dataset.continues))
+            came = time.perf_counter()
+            item = Unpacked(self.convert(tag.item))
+            counted = meter.take() if meter.elapsed > _COUNTED_SECONDS else {}
+            ready = time.perf_counter()
+            yield Message(here, item, tag._replace(item=None), counted=counted)
+            meter.add("busy", ready - came, count=0)
+            meter.add("idle", time.perf_counter() - ready)
+        yield Message(here, next_start=_next_start(run, goes_on=self.dataset.continues), counted=meter.take())
 
     def _next_run(self, here: int, meter: Meter) -> Run:
         """The iteration that the epoch comes from: as told, or, where epochs continue, the one before."""

@@ -34,7 +34,7 @@ from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
 from ._epochs import EpochCounter
 from ._fluid import FluidInterface
-from ._fused import InFlight
+from ._fused import InFlight, Loop
 from ._indexed_api import Plannable
 from ._indexed_dataset import IndexedDataset
 from ._merge_states import merge_states
@@ -64,6 +64,7 @@ __all__ = [
     "InPlan",
     "InStages",
     "IndexedDataset",
+    "Loop",
     "MockDataset",
     "Nestable",
     "NestedProgress",

@@ -87,4 +87,5 @@ def _before(items: Iterator[Any], at: InFlight) -> Iterator[Any]:
         del at.again[0], at.origins[0]  # not by a call: Ctrl-C comes when a call ends, and would lose the item
         yield item
     at.handed = None
-    yield from items
+    for item in items:  # not `yield from`, which would close the items when this loop is left
+        yield item
