@@ -20,7 +20,6 @@ from webdataset.errors import AccessDenied, ShardNotFound, StoreError, Where
 
 from ._address import local_path
 from ._globs import is_pattern
-from ._read_soon import SoonReader
 from ._store import Stat, Store
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
@@ -101,20 +100,11 @@ class _LocalFile(io.FileIO):
             return super().readall()
 
 
-class _LocalReader(SoonReader):
-    """A file that can be read ahead, whose errors are ours."""
-
-    def take_soon(self) -> int:
-        with explained(str(self.name)):
-            return super().take_soon()
-
-
 def _open_file(path: str, buffering: int) -> Any:
     file = _LocalFile(path, opener=os.open)
     if buffering == 0:
         return file
-    kind = _LocalReader if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else io.BufferedReader
-    return kind(file, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
+    return io.BufferedReader(file, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
 
 
 class _LocalUpload(Upload):

@@ -24,19 +24,6 @@ class Readable(Protocol):
         """Up to `size` bytes."""
 
 
-class ReadsSoon(Protocol):
-    """What a stream has that can read its next bytes in a thread."""
-
-    def read_soon(self, view: memoryview, /) -> None:
-        """Begin to fill this memory with the next bytes."""
-
-    def take_soon(self) -> int:
-        """Wait for them; their number, 0 at the end."""
-
-    def forget_soon(self) -> None:
-        """They are not wanted: the next bytes are the same as before."""
-
-
 # Measured on shards of 1 kB samples: 256 kB 355 k/s, 512 kB 356 k/s, 1 MB 406 k/s, 2 MB 302 k/s (the window leaves
 # the cache). The first window is small, so that the first sample and a recalled one cost little; each one doubles.
 WINDOW = 1 << 20
@@ -45,14 +32,6 @@ FIRST_WINDOW = 1 << 16
 # From this mean payload on, a member costs less as two reads of its own than as a second copy, out of the window:
 # 100 kB cost 14 µs by way of a window and 12 µs + 10 µs for the reads and their bookkeeping without.
 LARGE = 1 << 18
-
-# Between this mean payload and `LARGE`, local files are read by a thread: the kernel's copy of the next window takes as
-# long as the reader needs for the members of this one. Smaller members keep the reader busy for so long that the thread
-# would only compete for the interpreter lock. The windows are large because an exchange costs 50 µs.
-AHEAD = 1 << 15
-AHEAD_WINDOW = 1 << 21
-# Room before such a window for the beginning of a member that reaches into it.
-_ROOM = LARGE
 
 # No more than this is allocated for a size in a header before the bytes are there; untouched memory costs nothing.
 TRUSTED = 1 << 25
@@ -78,8 +57,6 @@ class Blocks:
         "_owed",
         "_read",
         "_readinto",
-        "_soon",
-        "_spare",
         "_view",
         "_window",
         "at",
@@ -92,8 +69,6 @@ class Blocks:
     def __init__(self, stream: Readable, *, start: int = 0, window: int = WINDOW) -> None:
         self._read: Callable[[int], bytes | None] = stream.read
         self._readinto: Callable[[memoryview], int | None] = _find_readinto(stream)
-        self._soon: ReadsSoon | None = stream if hasattr(type(stream), "read_soon") else None  # type: ignore[assignment]  # seen in the class
-        self._spare: mmap.mmap | None = None  # what the thread is filling
         self._base = start
         self._limit = window
         self._window = min(FIRST_WINDOW, window)
@@ -165,8 +140,6 @@ class Blocks:
         left = self.end - self.at
         if self._ended or self._failure is not None or self.mean >= LARGE:
             return False
-        if self._is_ahead(left):
-            return self._exchange()
         if 2 * left > self._window:
             return False
         self.data.move(0, self.at, left)
@@ -199,47 +172,11 @@ class Blocks:
         self._window = min(2 * size, self._limit)
         return size
 
-    def _is_ahead(self, left: int) -> bool:
-        """Whether the next window comes from the thread."""
-        return self._soon is not None and AHEAD <= self.mean < LARGE and left <= _ROOM and self._window == WINDOW
-
-    def _exchange(self) -> bool:
-        """Go on with the window that was read meanwhile, what is left of this one before it; whether it has more."""
-        soon, left = self._soon, self.end - self.at
-        assert soon is not None
-        try:
-            if self._spare is None:
-                self._spare = _memory(_ROOM + AHEAD_WINDOW)
-                soon.read_soon(memoryview(self._spare)[_ROOM:])
-            count = soon.take_soon()
-        except Exception as error:
-            self._failure, count = error, 0
-        self._ended = not count
-        window, spare = self._spare, self.data
-        assert window is not None
-        window[_ROOM - left : _ROOM] = self.data[self.at : self.end]
-        self._base += self.at - (_ROOM - left)
-        self.at, self.end = _ROOM - left, _ROOM + count
-        self.data, self._view = window, memoryview(window)
-        self.fills += 1
-        self._spare = None
-        if count:
-            self._spare = spare if len(spare) == len(window) else _memory(len(window))
-            soon.read_soon(memoryview(self._spare)[_ROOM:])
-        return count > 0
-
-    def _stop_ahead(self) -> None:
-        """The next bytes are read by the reader itself."""
-        if self._spare is not None:
-            assert self._soon is not None
-            self._soon.forget_soon()
-            self._spare = None
-
     def _fill(self) -> None:
-        if self._is_ahead(0):
-            self._exchange()
-        else:
-            self._fill_directly()
+        self._drop()
+        # Large payloads are read by a separate call, into a bytes object of their own, without a copy.
+        size = BLOCK if self.mean >= LARGE else self._grown()
+        self.end = self._read_into(0, size + self._owed)
         available = self.end - self.at
         if available < max(self._owed, 1):
             self._raise_failure()
@@ -249,15 +186,8 @@ class Blocks:
         self.at += self._owed
         self._owed = 0
 
-    def _fill_directly(self) -> None:
-        self._drop()
-        # Large payloads are read by a separate call, into a bytes object of their own, without a copy.
-        size = BLOCK if self.mean >= LARGE else self._grown()
-        self.end = self._read_into(0, size + self._owed)
-
     def _read_into(self, start: int, stop: int) -> int:
         """Fill `data[start:stop]`, or up to where the stream ends or fails; where that is."""
-        self._stop_ahead()
         try:
             while start < stop and not self._ended:
                 count = self._readinto(self._view[start:stop])
@@ -269,7 +199,6 @@ class Blocks:
 
     def _pull(self, count: int) -> bytes:
         """`count` bytes in a new object, or all there are before the end or a failure."""
-        self._stop_ahead()
         self._raise_failure()
         pieces, have = [], 0
         try:
