@@ -14,6 +14,7 @@ from hypothesis import given, settings
 import webdataset as wds
 from webdataset.codecs import decoders, numpy_dumps
 from webdataset.errors import DecodingError
+from webdataset.loader import _thread_choice
 from webdataset.pipeline._column_batches import ColumnBatches
 from webdataset.testing import assert_resumes_everywhere
 
@@ -61,7 +62,11 @@ def datasets(draw):
     return samples
 
 
-handlers = st.sampled_from([wds.reraise_exception, wds.ignore_and_continue, lambda error: False])
+def stop(error):
+    return False
+
+
+handlers = st.sampled_from([wds.reraise_exception, wds.ignore_and_continue, stop])
 
 
 @st.composite
@@ -172,20 +177,30 @@ def test_the_same_batches_states_and_errors(samples, stages, shards, options, da
         assert exact(outcome(resumed)[0], found[0][found[1].index(state) + 1 :])
 
 
+@pytest.mark.parametrize("expensive", [0.0, 1.0], ids=["on threads", "in place"])
 @settings(max_examples=25, deadline=None)
-@given(datasets(), pipelines())
-def test_threads_hand_on_the_same(samples, stages):
+@given(datasets(), pipelines(), st.data())
+def test_threads_hand_on_the_same(expensive, samples, stages, data):
     urls = write(samples, 1)
 
     def build():
         return wds.WebDataset(urls, index=False, shardshuffle=False).compose(*stages)
 
+    def loader():
+        return wds.WebLoader(build(), batch_size=None, workers="threads", num_workers=2, collate_fn=lambda item: item)
+
     with step_by_step():
         expected = outcome(build())
-    loader = wds.WebLoader(build(), batch_size=None, workers="threads", num_workers=2, collate_fn=lambda item: item)
-    found = outcome(loader)
-    assert exact(found[0], expected[0])
-    assert found[2] == expected[2]
+    with mock.patch.object(_thread_choice, "_EXPENSIVE", expensive):
+        found = outcome(loader())
+        assert exact(found[0], expected[0])
+        assert found[2] == expected[2]
+        stops = any(getattr(stage, "handler", None) is stop for stage in stages)
+        if found[1] and not stops:  # where a handler ended the stream, a resumed one goes on after the failure
+            number = data.draw(st.integers(0, len(found[1]) - 1))
+            resumed = loader()
+            resumed.load_state_dict(json.loads(json.dumps(found[1][number])))
+            assert exact(outcome(resumed)[0], found[0][number + 1 :])
 
 
 def test_a_field_that_is_named_twice_gives_two_arrays():
