@@ -2,63 +2,14 @@
 
 from __future__ import annotations
 
-from webdataset import config
-from webdataset.codecs import (
-    IMAGE_EXTENSIONS,
-    Continue,
-    Decoder,
-    ImageHandler,
-    basichandlers,
-    call_extension_handler,
-    cbor_loads,
-    decoders,
-    default_decoder,
-    default_post_handlers,
-    default_pre_handlers,
-    gzfilter,
-    handle_extension,
-    imagehandler,
-    imagespecs,
-    msgpack_loads,
-    npy_loads,
-    npz_loads,
-    tenbin_loads,
-    torch_audio,
-    torch_loads,
-    torch_video,
-    unpickle_loads,
-)
+from webdataset import codecs, config
+from webdataset.codecs import *  # noqa: F403 - its public names, and more
 from webdataset.errors import DecodingError
 
 from ._live import make_live
 
-__all__ = [
-    "IMAGE_EXTENSIONS",
-    "Continue",
-    "Decoder",
-    "DecodingError",
-    "ImageHandler",
-    "basichandlers",
-    "call_extension_handler",
-    "cbor_loads",
-    "decoders",
-    "default_decoder",
-    "default_post_handlers",
-    "default_pre_handlers",
-    "gzfilter",
-    "handle_extension",
-    "imagehandler",
-    "imagespecs",
-    "msgpack_loads",
-    "npy_loads",
-    "npz_loads",
-    "pytorch_weights_only",
-    "tenbin_loads",
-    "torch_audio",
-    "torch_loads",
-    "torch_video",
-    "unpickle_loads",
-]
+__all__ = ["DecodingError", "pytorch_weights_only"]
+__all__ += codecs.__all__
 
 pytorch_weights_only: bool
 """Whether `.pth` fields may hold tensors only, and no code (`WDS_PYTORCH_WEIGHTS_ONLY`). Assign to change it."""

@@ -6,118 +6,33 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import Any
 
+from webdataset import stages
 from webdataset.handlers import reraise_exception
 from webdataset.pipeline import PipelineStage
-from webdataset.stages import (
-    Cached,
-    FilterFunction,
-    LMDBCached,
-    RestCurried,
-    Uncurried,
-    associate,
-    batched,
-    combine_values,
-    decode,
-    decode_bin,
-    decode_pickle,
-    decode_text,
-    default_collation_fn,
-    default_decoders,
-    detshuffle,
-    dict2tuple,
-    extract_keys,
-    find_decoder,
-    getfirst,
-    info,
-    listed,
-    log_keys,
-    map,
-    map_dict,
-    map_tuple,
-    parse_field_spec,
-    pick,
-    pipelinefilter,
-    rename,
-    rename_keys,
-    rsample,
-    select,
-    shuffle,
-    slice,
-    to_tuple,
-    transform_with,
-    tuple2dict,
-    unbatched,
-    unlisted,
-    xdecode,
-)
+from webdataset.stages import *  # noqa: F403 - its public names, and more
 
-__all__ = [
-    "Cached",
-    "FilterFunction",
-    "LMDBCached",
-    "PipelineStage",
-    "RestCurried",
-    "associate",
-    "batched",
-    "combine_values",
-    "compose",
-    "compose2",
-    "decode",
-    "decode_bin",
-    "decode_pickle",
-    "decode_text",
-    "default_collation_fn",
-    "default_decoders",
-    "detshuffle",
-    "dict2tuple",
-    "extract_keys",
-    "find_decoder",
-    "getfirst",
-    "identity",
-    "info",
-    "listed",
-    "log_keys",
-    "map",
-    "map_dict",
-    "map_tuple",
-    "parse_field_spec",
-    "pick",
-    "pipeline",
-    "pipelinefilter",
-    "rename",
-    "rename_keys",
-    "reraise_exception",
-    "rsample",
-    "select",
-    "shuffle",
-    "slice",
-    "to_tuple",
-    "transform_with",
-    "tuple2dict",
-    "unbatched",
-    "unlisted",
-    "xdecode",
-]
+__all__ = ["PipelineStage", "compose", "compose2", "identity", "pipeline", "reraise_exception"]
+__all__ += stages.__all__
 
-_associate = Uncurried(associate)
-_batched = Uncurried(batched)
-_decode = Uncurried(decode)
-_extract_keys = Uncurried(extract_keys)
-_info = Uncurried(info)
-_log_keys = Uncurried(log_keys)
-_map = Uncurried(map)
-_map_dict = Uncurried(map_dict)
-_map_tuple = Uncurried(map_tuple)
-_rename = Uncurried(rename)
-_rename_keys = Uncurried(rename_keys)
-_rsample = Uncurried(rsample)
-_select = Uncurried(select)
-_shuffle = Uncurried(shuffle)
-_slice = Uncurried(slice)
-_to_tuple = Uncurried(to_tuple)
-_unbatched = Uncurried(unbatched)
-_unlisted = Uncurried(unlisted)
-_xdecode = Uncurried(xdecode)
+_associate = stages.Uncurried(stages.associate)
+_batched = stages.Uncurried(stages.batched)
+_decode = stages.Uncurried(stages.decode)
+_extract_keys = stages.Uncurried(stages.extract_keys)
+_info = stages.Uncurried(stages.info)
+_log_keys = stages.Uncurried(stages.log_keys)
+_map = stages.Uncurried(stages.map)
+_map_dict = stages.Uncurried(stages.map_dict)
+_map_tuple = stages.Uncurried(stages.map_tuple)
+_rename = stages.Uncurried(stages.rename)
+_rename_keys = stages.Uncurried(stages.rename_keys)
+_rsample = stages.Uncurried(stages.rsample)
+_select = stages.Uncurried(stages.select)
+_shuffle = stages.Uncurried(stages.shuffle)
+_slice = stages.Uncurried(stages.slice)
+_to_tuple = stages.Uncurried(stages.to_tuple)
+_unbatched = stages.Uncurried(stages.unbatched)
+_unlisted = stages.Uncurried(stages.unlisted)
+_xdecode = stages.Uncurried(stages.xdecode)
 
 
 def identity(x: Any) -> Any:
