@@ -9,7 +9,6 @@ which order samples are read, or ranks.
 * `_build_index`       members → index: one shard, a shard while it is read, many shards in parallel
 * `_store_index`       builds the index of a shard while its samples are read
 * `_header_walk`        the headers of a local archive of large files, from one to the next
-* `_split_columns`         many names of an index file at once: keys and fields
 * `_dali`        the text format of NVIDIA's `wds2idx`
 * `_description`        the JSON description of a whole dataset
 * `_location`       where index files are stored; saving and loading them

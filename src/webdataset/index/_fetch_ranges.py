@@ -8,16 +8,16 @@ import os
 import weakref
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from webdataset import stores
-from webdataset.errors import ShardNotFound, StoreError, Where
+from webdataset.errors import StoreError, Where
 from webdataset.tar import BLOCK
 
 from ._shard_index import Extent
@@ -29,11 +29,6 @@ GAP = 2048
 _CONNECTIONS = 8
 # Local files that are open at once in a process; programs often run with a limit of 1024 descriptors, some with 256.
 _DESCRIPTORS = 32
-_HINTS = {
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "the system has too many open files",
-    errno.EIO: "check the disk",
-}
 
 
 class Range(NamedTuple):
@@ -102,13 +97,13 @@ class LocalFile:
     def read(self, start: int, length: int) -> bytes:
         """Exactly these bytes."""
         file = self._file or self._open()
-        with _explained(self._url):
+        try:
             data = os.pread(file.fileno(), length, start)
-            while data and len(data) < length:  # Linux reads at most 2 GB at once
-                more = os.pread(file.fileno(), length - len(data), start + len(data))
-                if not more:
-                    break
-                data += more
+            while len(data) < length and (more := os.pread(file.fileno(), length - len(data), start + len(data))):
+                data += more  # Linux reads at most 2 GB at once
+        except OSError:  # entering the context manager for every read would cost 1 µs
+            with stores.system_errors(self._url):
+                raise
         if len(data) != length:
             raise self._too_short(start, length)
         return data
@@ -141,13 +136,13 @@ class LocalFile:
 
     def _read_into(self, row: NDArray[np.uint8], start: int) -> None:
         file = self._file or self._open()
-        with _explained(self._url):
+        with stores.system_errors(self._url):
             count = os.preadv(file.fileno(), [row.data], start)
         if count != len(row):
             row[:] = np.frombuffer(self.read(start, len(row)), np.uint8)
 
     def _open(self) -> _OpenFile:
-        with _explained(self._url):
+        with stores.system_errors(self._url):
             try:
                 file = _OpenFile(self._name)
             except OSError as error:
@@ -189,20 +184,6 @@ def _close_oldest() -> None:
 def _close_all() -> None:
     while _opened:
         _close_oldest()
-
-
-@contextmanager
-def _explained(url: str) -> Iterator[None]:
-    """Turn errors of the operating system into ours."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ShardNotFound("the shard was not found", Where(shard=url), hint="check the path") from error
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        what = f"the shard could not be read: {error.strerror or error}"
-        raise StoreError(what, Where(shard=url), hint=_HINTS.get(error.errno or 0)) from error
 
 
 class Ranged:

@@ -156,14 +156,6 @@ class Keys(Sequence[str]):
         self._ends = np.zeros(len(parts) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=self._ends[1:])
 
-    @classmethod
-    def of_text(cls, text: bytes, lengths: Ints) -> Keys:
-        """Keys that follow each other in a text, given by their lengths in bytes."""
-        keys = cls()
-        keys._text, keys._ends = text, np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=keys._ends[1:])
-        return keys
-
     @property
     def nbytes(self) -> int:
         """How much memory they take."""

@@ -40,7 +40,7 @@ from ._fsspec import FsspecStore
 from ._globs import is_pattern
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
-from ._local_files import LocalStore, process_lives, sweep_folder
+from ._local_files import LocalStore, process_lives, sweep_folder, system_errors
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
 from ._open import gopen, is_local, list_urls, open_read, open_write, permitted, read_range, stat
@@ -102,4 +102,5 @@ __all__ = [
     "stat",
     "store_for",
     "sweep_folder",
+    "system_errors",
 ]

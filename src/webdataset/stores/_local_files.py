@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 # Tar headers are small and many. What is larger than this is written without a copy in the buffer.
 _WRITE_BUFFER = 1 << 16
+_HINTS = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "the system has too many open files",
+    errno.EIO: "check the disk",
+}
 
 
 class LocalStore(Store):
@@ -44,7 +49,7 @@ class LocalStore(Store):
 
     def open_read(self, url: str, start: int = 0) -> IO[bytes]:
         path = _allowed(url)
-        with explained(path):
+        with system_errors(path):
             stream: IO[bytes] = _open_file(path, config.read("GOPEN_BUFFER"))
             if start:
                 stream.seek(start)
@@ -57,14 +62,14 @@ class LocalStore(Store):
             raise ShardNotFound(
                 "the directory to write into does not exist", Where(shard=folder), hint="create it first"
             )
-        with explained(path):
+        with system_errors(path):
             if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
                 return open(path, "wb")  # a device or a named pipe cannot be renamed into place
             return _LocalUpload(path)
 
     def stat(self, url: str) -> Stat:
         path = _allowed(url)
-        with explained(path):
+        with system_errors(path):
             found = os.stat(path)
         return Stat(found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}", found.st_mtime)
 
@@ -75,7 +80,7 @@ class LocalStore(Store):
     def glob(self, pattern: str) -> Iterator[str]:
         path = _allowed(pattern)
         if os.path.isdir(path) or path.endswith("/"):
-            with explained(path):
+            with system_errors(path):
                 names = sorted(os.listdir(path))
             found = [os.path.join(path, name) for name in names if not name.startswith(".")]
         elif os.path.exists(path) or not is_pattern(path):
@@ -91,12 +96,12 @@ class _LocalFile(io.FileIO):
     def readinto(self, buffer: Any, /) -> int:
         try:
             return os.readv(self.fileno(), [buffer])
-        except OSError as error:  # `explained` itself would cost 2 µs a call
-            with explained(str(self.name)):
+        except OSError as error:  # `system_errors` itself would cost 2 µs a call
+            with system_errors(str(self.name)):
                 raise error from None
 
     def readall(self) -> bytes:
-        with explained(str(self.name)):
+        with system_errors(str(self.name)):
             return super().readall()
 
 
@@ -128,12 +133,12 @@ class _LocalUpload(Upload):
         self._finished = False
 
     def write(self, data: Any, /) -> int:
-        with explained(self._path):
+        with system_errors(self._path):
             return self._file.write(data)
 
     def publish(self) -> None:
         try:
-            with explained(self._path), self._file as file:
+            with system_errors(self._path), self._file as file:
                 file.flush()
                 os.fsync(file.fileno())
                 # Renamed while the lock is still held, so that no sweep removes it.
@@ -226,10 +231,10 @@ def _sync_directory(path: str) -> None:
 
 
 @contextmanager
-def explained(path: str) -> Iterator[None]:
-    """Turn errors of the operating system into ours.
+def system_errors(path: str) -> Iterator[None]:
+    """Turn errors of the operating system inside the block into ours.
 
-    >>> with explained("a.tar"):
+    >>> with system_errors("a.tar"):
     ...     open("/no/such/file")
     Traceback (most recent call last):
     webdataset.errors.ShardNotFound: file not found – a.tar – check the name and the directory
@@ -238,21 +243,20 @@ def explained(path: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
-    except FileNotFoundError as error:
-        raise ShardNotFound("file not found", Where(shard=path), hint="check the name and the directory") from error
-    except PermissionError as error:
-        raise AccessDenied(
-            "permission denied", Where(shard=path), hint="check the owner and mode of the file and its directory"
-        ) from error
-    except IsADirectoryError as error:
-        raise StoreError(
-            "this is a directory", Where(shard=path), hint="add / at the end to name the files in it"
-        ) from error
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise StoreError(
-                "the disk is full", Where(shard=path), hint="free some space or write elsewhere"
-            ) from error
-        if error.errno == errno.EROFS:
-            raise AccessDenied("the file system is read-only", Where(shard=path), hint="write elsewhere") from error
-        raise StoreError(f"the operating system reports: {error.strerror or error}", Where(shard=path)) from error
+        raise _meaning(error, Where(shard=path)) from error
+
+
+def _meaning(error: OSError, where: Where) -> StoreError:
+    if isinstance(error, FileNotFoundError):
+        return ShardNotFound("file not found", where, hint="check the name and the directory")
+    if isinstance(error, PermissionError):
+        return AccessDenied("permission denied", where, hint="check the owner and mode of the file and its directory")
+    if isinstance(error, IsADirectoryError):
+        return StoreError("this is a directory", where, hint="add / at the end to name the files in it")
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StoreError("the disk is full", where, hint="free some space or write elsewhere")
+    if error.errno == errno.EROFS:
+        return AccessDenied("the file system is read-only", where, hint="write elsewhere")
+    what = f"the operating system reports: {error.strerror or error}"
+    return StoreError(what, where, hint=_HINTS.get(error.errno or 0))
