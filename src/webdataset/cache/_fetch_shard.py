@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import FormatError, StoreError, Where
+from webdataset.read_methods import find_read1
 from webdataset.stores import abandonable, counters, is_strong, redacted, stat
 
 from ._boot_id import machine
@@ -163,7 +164,7 @@ class Fill:
         """Append the rest of the stream to the part, and publish it. A part that is not complete stays."""
         counters.add("cache.fills")
         checksum = self._checksum(token)
-        read = getattr(stream, "read1", stream.read)
+        read = find_read1(stream)
         with (
             open(self._directory.records.part(self.name, token), "ab", buffering=0) as part,
             download_bar(self._url, claim.size) as bar,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 from webdataset.errors import StoreError
+from webdataset.read_methods import find_read1
 from webdataset.stores import BytesRead, Stream, counters, is_strong, pause
 
 from ._disk_errors import disk_errors
@@ -76,8 +77,7 @@ class Follower(Stream):
             self._leave()
 
     def _from_origin(self, view: memoryview) -> int:
-        # Not readinto: the opener of a user may return less than a file.
-        piece: bytes = getattr(self._origin, "read1", self._origin.read)(len(view))
+        piece = find_read1(self._origin)(len(view)) or b""
         view[: len(piece)] = piece
         return len(piece)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from webdataset import config
 from webdataset.errors import StaleIndex, Where
+from webdataset.read_methods import find_readinto
 
 from ._description import ShardEntry
 
@@ -40,6 +41,7 @@ class _Verified:
 
     def __init__(self, stream: Any, entry: ShardEntry) -> None:
         self._stream, self._entry = stream, entry
+        self._readinto = find_readinto(stream)
         self._size = 0
         hashed = bool(entry.md5sum) and config.read("WDS_VERIFY_MD5")
         self._md5 = hashlib.md5(usedforsecurity=False) if hashed else None  # what wids descriptions hold
@@ -52,11 +54,7 @@ class _Verified:
 
     def readinto(self, view: memoryview, /) -> int:
         """The next bytes, into memory of the reader."""
-        if not hasattr(self._stream, "readinto"):
-            piece = self.read(len(view))
-            view[: len(piece)] = piece
-            return len(piece)
-        count: int = self._stream.readinto(view) or 0
+        count = self._readinto(view) or 0
         self._passed(view[:count], wanted=len(view))
         return count
 

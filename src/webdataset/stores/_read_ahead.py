@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.errors import SpecError
+from webdataset.read_methods import find_read1, find_readinto
 
 from ._byte_stream import Stream
 from ._open import open_read
@@ -100,7 +101,7 @@ class AheadStream(Stream):
         if not self._taken or self._buffering:
             return super().read(size)
         began = time.perf_counter()
-        piece: bytes = self._source.read(size)
+        piece: bytes = self._source.read(size) or b""
         self._shared.waited(len(piece), time.perf_counter() - began)
         self.position += len(piece)
         self._told += len(piece)
@@ -134,12 +135,7 @@ class AheadStream(Stream):
 
     def _from_source(self, view: memoryview) -> int:
         began = time.perf_counter()
-        if hasattr(self._source, "readinto"):
-            count: int = self._source.readinto(view) or 0
-        else:  # the opener of a user may return less than a file
-            piece = self._source.read(len(view))
-            count = len(piece)
-            view[:count] = piece
+        count = self._readinto(view) or 0
         self._shared.waited(count, time.perf_counter() - began)
         return count
 
@@ -178,7 +174,7 @@ class AheadStream(Stream):
     def _note_opened(self, source: Any) -> None:
         self.size, self.version = getattr(source, "size", None), getattr(source, "version", None)
         with self._shared.lock:
-            self._source = source
+            self._source, self._readinto = source, find_readinto(source)
             self._filled.notify_all()
 
     def _is_mine(self) -> bool:
@@ -188,7 +184,7 @@ class AheadStream(Stream):
             return not self._taken
 
     def _read_ahead(self, source: Any) -> None:
-        read = getattr(source, "read1", source.read)
+        read = find_read1(source)
         while self._may_go_on() and (piece := read(_PIECE)):
             self._hand_over(piece)
 

@@ -10,6 +10,7 @@ import mmap
 from typing import TYPE_CHECKING, Protocol
 
 from webdataset.errors import TruncatedShard, Where
+from webdataset.read_methods import find_readinto
 
 from ._parse_header import BLOCK
 
@@ -68,7 +69,7 @@ class Blocks:
 
     def __init__(self, stream: Readable, *, start: int = 0, window: int = WINDOW) -> None:
         self._read: Callable[[int], bytes | None] = stream.read
-        self._readinto: Callable[[memoryview], int | None] = _find_readinto(stream)
+        self._readinto: Callable[[memoryview], int | None] = find_readinto(stream)
         self._base = start
         self._limit = window
         self._window = min(FIRST_WINDOW, window)
@@ -227,24 +228,3 @@ class Blocks:
 def _memory(size: int) -> mmap.mmap:
     """A window: of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own."""
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-
-def _find_readinto(stream: Readable) -> Callable[[memoryview], int | None]:
-    """The stream's own `readinto` where it gives what `read` gives, else one made of `read`.
-
-    A wrapper that changes what it reads may pass on all other names to what is inside, and a class that replaces `read`
-    may inherit the rest: their `readinto` is that of something else.
-    """
-    for kind in type(stream).__mro__:
-        if "readinto" in vars(kind):
-            found: Callable[[memoryview], int | None] = stream.readinto  # type: ignore[attr-defined]  # seen in the class
-            return found
-        if "read" in vars(kind):
-            break
-
-    def readinto(view: memoryview) -> int:
-        piece = stream.read(len(view)) or b""
-        view[: len(piece)] = piece
-        return len(piece)
-
-    return readinto

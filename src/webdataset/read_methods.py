@@ -1,0 +1,52 @@
+"""`readinto` and `read1` of a stream that a user's function may have opened: it must have `read`, and may have more.
+
+A wrapper that changes what it reads, to decrypt or to count it, may pass on all other names to the stream inside. A
+class that replaces `read` may inherit the rest. Their `readinto` and `read1` are those of something else and are not
+used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def find_readinto(stream: Any) -> Callable[[memoryview], int | None]:
+    """The stream's own `readinto`, else one made of `read`.
+
+    >>> import io
+    >>> find_readinto(io.BytesIO(b"abc"))(memoryview(bytearray(2)))
+    2
+    """
+    if _is_own(stream, "readinto"):
+        found: Callable[[memoryview], int | None] = stream.readinto
+        return found
+
+    def readinto(view: memoryview) -> int:
+        piece = stream.read(len(view)) or b""
+        view[: len(piece)] = piece
+        return len(piece)
+
+    return readinto
+
+
+def find_read1(stream: Any) -> Callable[[int], bytes | None]:
+    """The stream's own `read1`, which returns what there is without waiting for more, else `read`.
+
+    >>> import io
+    >>> find_read1(io.BytesIO(b"abc"))(2)
+    b'ab'
+    """
+    found: Callable[[int], bytes | None] = stream.read1 if _is_own(stream, "read1") else stream.read
+    return found
+
+
+def _is_own(stream: Any, name: str) -> bool:
+    """Whether the method is defined where `read` is, or nearer to the object than `read`."""
+    for level in (stream, *type(stream).__mro__):
+        defined = getattr(level, "__dict__", {})  # not `vars`: an object with slots has none
+        if name in defined:
+            return True
+        if "read" in defined:
+            break
+    return False
