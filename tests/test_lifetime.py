@@ -26,11 +26,11 @@ SOURCE = str(Path(stores.__file__).parents[2])
 CHILDREN = {
     "a command that waits": """
         stream = stores.open_read("pipe:sleep 1000 & echo $! $$; wait")
-        print(stream.readline().decode(), flush=True)
+        print(stream.readline().decode(), end="", flush=True)
     """,
     "a pipeline": """
         stream = stores.open_read("pipe:(echo $$; sleep 1000) | cat")
-        print(stream.readline().decode(), stream.proc.pid, flush=True)
+        print(int(stream.readline()), stream.proc.pid, flush=True)
     """,
     "a command that is run to its end": """
         threading.Thread(target=lifetime.run_shell, args=("sleep 1000 & echo $! $$; wait",), daemon=True).start()
@@ -123,9 +123,9 @@ def run(tmp_path, children, ending):
         [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     with program:
-        told, lines = {}, filter(bytes.strip, iter(program.stdout.readline, b""))
-        for child in children:
-            told |= {psutil.Process(int(number)): child for number in next(lines).split()}
+        told = {}
+        for child in children:  # a line each; the signal must not come while one is still being started, see below
+            told |= {psutil.Process(int(number)): child for number in program.stdout.readline().split()}
             assert child in told.values() and all(process.is_running() for process in told), child
         if isinstance(ending, signal.Signals):
             program.send_signal(ending)
@@ -136,9 +136,10 @@ def run(tmp_path, children, ending):
     return told
 
 
-# All at once, and each alone in the long run. At a normal exit multiprocessing waits for its children itself, and once
-# in some runs it waits for one that it has not told to end after Ctrl-C: that one is a long test, too.
-AT_ONCE = [("all", list(CHILDREN), ending) for ending in ENDINGS if ending != "SIGINT"]
+# All at once, and each alone in the long run. At exit multiprocessing ends its daemons and then waits for all children;
+# for one that a thread starts between these two it waits for ever. No program can avoid that but by not starting
+# processes in threads while it ends (SECURITY.md says so).
+AT_ONCE = [("all", list(CHILDREN), ending) for ending in ENDINGS]
 WAITS = "a command that waits"
 ALONE = [(child, [child], ending) for child in CHILDREN for ending in ENDINGS if (child, ending) != (WAITS, "SIGINT")]
 
@@ -147,7 +148,6 @@ ALONE = [(child, [child], ending) for child in CHILDREN for ending in ENDINGS if
     *(pytest.param(children, ending, id=f"{name}-{ending}") for name, children, ending in AT_ONCE),
     pytest.param([WAITS], "SIGINT", id=f"{WAITS}-SIGINT"),
     *(pytest.param(children, ending, id=f"{name}-{ending}", marks=pytest.mark.long) for name, children, ending in ALONE),
-    pytest.param(list(CHILDREN), "SIGINT", id="all-SIGINT", marks=pytest.mark.long),
 ])  # fmt: skip
 def test_children_end_with_their_parent(tmp_path, children, ending):
     told = run(tmp_path, children, ENDINGS[ending])

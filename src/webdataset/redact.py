@@ -39,6 +39,7 @@ _KNOWN_FORM = (
     r"github_pat_\w{16,}|glpat-[\w\-]{12,}|xox[abprs]-[\w\-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|sk-[\w\-]{16,}|"
     r"ya29\.[\w\-]{10,}))"
 )
+_SWITCH = r"(?:true|false)(?![\w.\-])"  # AWS_SKIP_SIGNATURE=true
 _RANDOM = "random"
 
 # What to replace, and by what. Every pattern takes linear time: the text may be hostile.
@@ -51,7 +52,7 @@ _RULES = (
     (_HEADER, rf"\1\2{MASK}"),
     (r"\b(bearer|basic)\s+[\w+/.=~\-]{4,}", rf"\1 {MASK}"),
     # name=value in a URL or a command, --name value, -u user:password.
-    (rf"(?<![\w.\-])({_NAME})(=)(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s))+)", rf"\1\2{MASK}"),
+    (rf"(?<![\w.\-])({_NAME})(=)(?!{_SWITCH})(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s))+)", rf"\1\2{MASK}"),
     (rf"(?<=[?&;])({_NAME_IN_QUERY})(=)(?:[^&;\s'\"|#,]|,(?!\s))+", rf"\1\2{MASK}"),
     (rf"((?<!\S)--(?:{_NAME}))(\s+)(?:{_QUOTED}|[^\s|;]+)", rf"\1\2{MASK}"),
     (

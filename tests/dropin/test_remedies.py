@@ -1,5 +1,7 @@
 """What beginners get wrong: a clear error or warning that names what to do."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -28,13 +30,15 @@ def test_a_misspelt_field(open_it, shard):
     assert len(open_it(shard, ["CLS", "__key__"])) == 6
 
 
+@pytest.mark.parametrize(
+    "path", ["images/0001.JPG", "0001.jpeg", "https://h/a.png", "C:\\\\a.mp4", "a b.flac", Path("a.bin")]
+)
 @pytest.mark.parametrize("field", ["jpg", "seg.png", "mp4", "flac", "jpg.gz"])
-def test_a_path_in_place_of_a_file(field, tmp_path):
-    path = f"images/0001.{field.removesuffix('.gz').rpartition('.')[2].lower()}"
+def test_a_path_in_place_of_a_file(field, path, tmp_path):
     with wds.TarWriter(str(tmp_path / "w.tar")) as sink:
         with pytest.raises(EncodingError, match=r"expected the content of the file, got the path.*read_bytes"):
             sink.write({"__key__": "a", field: path})
-        sink.write({"__key__": "a", "txt": path})
+        sink.write({"__key__": "a", "txt": str(path), field: "no name of a file"})
 
 
 def forgets(sample):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import product
 
 import pytest
+import torch.utils.data
 
 import webdataset as wds
 from webdataset import world
@@ -170,12 +171,39 @@ def test_an_empty_worker_may_be_allowed(shards):
     assert len(read_everywhere(make, 1, 3)) == 9
 
 
+class OfTorch(torch.utils.data.IterableDataset):
+    """A list of shards as programs for the public library write it."""
+
+    def __init__(self, urls):
+        self.urls = urls
+
+    def __iter__(self):
+        return ({"url": url} for url in self.urls)
+
+
+class OfTorchWithLength(OfTorch):
+    def __len__(self):
+        return len(self.urls)
+
+
+class AsStage(wds.PipelineStage):
+    def __init__(self, urls):
+        self.urls = urls
+
+    def run(self):
+        return ({"url": url} for url in self.urls)
+
+
 @pytest.mark.parametrize(
     "source",
     [
         wds.SimpleShardList,
         lambda urls: wds.ResampledShards(urls, nshards=4),
         lambda urls: lambda: ({"url": url} for url in urls),
+        lambda urls: OfTorch(urls),
+        lambda urls: OfTorchWithLength(urls),
+        lambda urls: AsStage(urls),
+        lambda urls: wds.DataPipeline(wds.SimpleShardList(urls)),
     ],
 )
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (1, 2), (2, 2), (3, 1)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import EncodingError, SpecError, WebDatasetError, add_where
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 
 _MEDIA = frozenset({*IMAGE_EXTENSIONS, *AUDIO_EXTENSIONS, *VIDEO_EXTENSIONS})
+_MEDIA_FILES = tuple(f".{extension}" for extension in _MEDIA)
 
 
 def encode_field(
@@ -81,11 +83,11 @@ def _encode(data: Any, name: str, handlers: Mapping[str, Callable[..., Any]], op
         return data
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
+    if extension in _MEDIA and _names_file(data):
+        raise EncodingError(
+            f"expected the content of the file, got the path {str(data)!r:.200}", hint="Path(…).read_bytes() reads it"
+        )
     if isinstance(data, str):
-        if extension in _MEDIA and data.lower().endswith(f".{extension}") and "\n" not in data:
-            raise EncodingError(
-                f"expected the content of the file, got the path {data!r:.200}", hint="Path(…).read_bytes() reads it"
-            )
         return data.encode()
     if handler is None:
         raise EncodingError(
@@ -96,6 +98,13 @@ def _encode(data: Any, name: str, handlers: Mapping[str, Callable[..., Any]], op
     if options:
         _check_options(handler, data, extension, options)
     return handler(data, **options)
+
+
+def _names_file(data: Any) -> bool:
+    """Whether this is the name of an image, a sound or a video: `a.jpeg` is no content of a field `jpg` either."""
+    if isinstance(data, str):
+        return data.lower().endswith(_MEDIA_FILES) and "\n" not in data
+    return isinstance(data, PurePath)
 
 
 def _find(handlers: Mapping[str, Callable[..., Any]], name: str) -> Callable[..., Any] | None:

@@ -37,12 +37,25 @@ class TorchIterable:
         raise NotImplementedError(f"{type(self).__name__} is read in order; it has no item {index!r}")
 
 
+def is_iterable_dataset(value: Any) -> bool:
+    """Whether this is a dataset of ours, or of a class that a program derived from torch's IterableDataset.
+
+    >>> is_iterable_dataset(["a.tar"])
+    False
+    """
+    iterable = _torchs_own()
+    return isinstance(value, TorchIterable) or (iterable is not None and isinstance(value, iterable))
+
+
+def _torchs_own() -> Any:
+    return getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
+
+
 def register(cls: type) -> None:
     """Make `cls` a virtual subclass of torch's IterableDataset, as soon as torch has been imported."""
     if cls in _registered:
         return
-    data = sys.modules.get("torch.utils.data")
-    iterable = getattr(data, "IterableDataset", None)
+    iterable = _torchs_own()
     if iterable is not None:
         iterable.register(cls)
         _registered.add(cls)

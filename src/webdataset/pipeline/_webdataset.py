@@ -24,6 +24,8 @@ from ._fluid import FluidInterface
 from ._index_options import Wishes, indexed, is_description
 from ._indexed_api import Plannable
 from ._pipeline import ENDLESS, DataPipeline
+from ._stage_kinds import PipelineStage
+from ._torch_iterable import is_iterable_dataset
 
 # Where a request takes a while to be answered, so that the next one should be under way: 4 connections of 40 MB/s
 # behind 50 ms were used to 96 % (benchmarks/transport.py).
@@ -196,9 +198,7 @@ def _hindrance(urls: Any, **reasons: Any) -> str | None:
     if isinstance(urls, shards.SimpleShardList):
         named = urls.seed is None
     else:
-        named = not isinstance(urls, (dict, Resumable, DataPipeline)) and (
-            isinstance(urls, (str, Path)) or not callable(urls)
-        )
+        named = not isinstance(urls, dict) and not _is_source(urls)
     if not named or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
         return f"the shards are not listed but made by {type(urls).__name__}"
     return next((f"{name}= was given" for name, reason in reasons.items() if reason), None)
@@ -330,7 +330,9 @@ def _splitting(
 
 def _is_source(urls: Any) -> bool:
     """Whether this is a source of shards, not names of them."""
-    return isinstance(urls, (Resumable, DataPipeline)) or (callable(urls) and not isinstance(urls, (str, Path)))
+    if isinstance(urls, (str, Path)):
+        return False
+    return isinstance(urls, (Resumable, PipelineStage)) or is_iterable_dataset(urls) or callable(urls)
 
 
 def _wants_shuffle(shardshuffle: Any) -> bool:
