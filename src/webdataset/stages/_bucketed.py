@@ -52,16 +52,14 @@ class Bucketed(Described, Resumable):
         boundaries = tuple(self.boundaries)
         if any(later <= earlier for earlier, later in pairwise(boundaries)):
             raise SpecError(f"bucketed(boundaries={boundaries}): boundaries must rise")
-        object.__setattr__(self, "boundaries", boundaries)
+        self._set(boundaries=boundaries)
         sizes = self.batchsize if isinstance(self.batchsize, list | tuple) else [self.batchsize] * (len(boundaries) + 1)
         if len(sizes) != len(boundaries) + 1:
             raise SpecError(
                 f"bucketed(): {len(sizes)} batch sizes for {len(boundaries) + 1} buckets",
                 hint="give one size per bucket",
             )
-        object.__setattr__(
-            self, "batchsize", tuple(require_count("bucketed", "batchsize", size, least=1) for size in sizes)
-        )
+        self._set(batchsize=tuple(require_count("bucketed", "batchsize", size, least=1) for size in sizes))
         length_by(self.length)
         if self.collation_fn is not None:
             require_callable("bucketed", collation_fn=self.collation_fn)

@@ -56,10 +56,8 @@ class JoinColumns(Described):
                 f"join_columns(missing={missing!r}, conflict={conflict!r})",
                 hint="missing is 'error' or 'drop', conflict is 'error', 'first' or 'last'",
             )
-        object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "missing", missing)
-        object.__setattr__(self, "conflict", conflict)
-        object.__setattr__(self, "window", require_count("join_columns", "window", window, least=1))
+        window = require_count("join_columns", "window", window, least=1)
+        self._set(sources=sources, missing=missing, conflict=conflict, window=window)
 
     def __repr__(self) -> str:
         return call("join_columns", *[type(source) for source in self.sources], missing=self.missing)

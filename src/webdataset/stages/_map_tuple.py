@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.arguments import require_callable
-from webdataset.describe import Described, call
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
@@ -28,6 +28,7 @@ class MapTuple(Described, PerItem):
     """
 
     verb: ClassVar[str] = "map_tuple"
+    args_field: ClassVar[str] = "args"
     args: tuple[Callable[[Any], Any] | None, ...]
     handler: Handler = reraise_exception
 
@@ -36,12 +37,7 @@ class MapTuple(Described, PerItem):
             if function is not None:
                 require_callable("map_tuple", **{f"argument{position}": function})
         require_callable("map_tuple", handler=handler)
-        object.__setattr__(self, "args", args)
-        object.__setattr__(self, "handler", handler)
-
-    def __repr__(self) -> str:
-        changed = {} if self.handler is reraise_exception else {"handler": self.handler}
-        return call("map_tuple", *self.args, **changed)
+        self._set(args=args, handler=handler)
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The tuple of results."""

@@ -90,9 +90,9 @@ class Packed(Described, Resumable):
         fields = (self.fields,) if isinstance(self.fields, str) else tuple(self.fields)
         if not fields:
             raise SpecError("packed() was given no fields", hint='for example packed("tokens", size=2048)')
-        object.__setattr__(self, "fields", fields)
-        object.__setattr__(self, "size", require_count("packed", "size", self.size, least=1))
-        object.__setattr__(self, "rows", require_count("packed", "rows", self.rows, least=1))
+        self._set(fields=fields)
+        self._set(size=require_count("packed", "size", self.size, least=1))
+        self._set(rows=require_count("packed", "rows", self.rows, least=1))
         if self.overlong not in {"error", "drop", "cut", "split"}:
             raise SpecError(f"packed(overlong={self.overlong!r}): choose 'error', 'drop', 'cut' or 'split'")
 

@@ -53,9 +53,7 @@ class ToTuple(Described, PerItem):
             alternatives(field)
         require_callable("to_tuple", handler=handler)
         strict = missing_is_error if none_is_error is None else none_is_error
-        chosen = {"args": args, "handler": handler, "missing_is_error": missing_is_error, "none_is_error": strict}
-        for name, value in chosen.items():
-            object.__setattr__(self, name, value)
+        self._set(args=args, handler=handler, missing_is_error=missing_is_error, none_is_error=strict)
 
     def __repr__(self) -> str:
         changed = {} if self.missing_is_error else {"missing_is_error": False}

@@ -106,9 +106,7 @@ class XDecode(Described, PerItem):
         complete = (*defaults, *rules, *named)
         for rule in complete:
             _check_rule(rule)
-        object.__setattr__(self, "rules", complete)
-        object.__setattr__(self, "must_decode", must_decode)
-        object.__setattr__(self, "handler", handler)
+        self._set(rules=complete, must_decode=must_decode, handler=handler)
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """Decode one sample."""
