@@ -172,13 +172,7 @@ def check_pid_is_running(pid: int) -> bool:
     >>> check_pid_is_running(os.getpid())
     True
     """
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return stores.process_lives(pid)
 
 
 def _modified(name: str) -> float:
