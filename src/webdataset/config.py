@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import SpecError, UnsafeContent
 from webdataset.redact import is_secret_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _flag(text: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from webdataset.errors import EncodingError, SpecError, WebDatasetError, add_where
 
@@ -12,9 +13,6 @@ from ._codec_tables import default_handlers
 from ._compressed_fields import PACK
 from ._image_specs import IMAGE_EXTENSIONS
 from ._video import VIDEO_EXTENSIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Sample = dict[str, Any]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from webdataset.describe import counted
 from webdataset.flow import Pass
@@ -14,12 +15,7 @@ from webdataset.order import Order, starts_of
 from webdataset.shards import shard_order
 from webdataset.stages import Shuffle
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 # Enough for three digits of every measure; takes about 0.1 s.
 _MEASURED = 50_000

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from webdataset.flow import Json, Pass, Progress, Recall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class CountTaken(Progress):

@@ -11,22 +11,18 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset import stores
 from webdataset.errors import SpecError
-from webdataset.flow import Drawn
+from webdataset.flow import Drawn, Pass
 
 from ._glob import fnmatch_with_braces, glob_with_braces
 from ._shard_source import ShardSource, Taken
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from webdataset.flow import Pass
 
 DEFAULT_PATTERN = "*.{tar,tgz,tar.tgz,tar.gz,tar.bz2,tar.xz,tar.zst}"
 

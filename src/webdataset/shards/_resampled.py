@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset import config
 from webdataset.arguments import require_count
@@ -16,9 +17,6 @@ from webdataset.flow import Drawn, Json, Pass, Recall, Resumable, digest
 from ._count_progress import Collected
 from ._expand import expand, expand_source
 from ._shard_source import ShardSource, Taken, describe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _log = logging.getLogger(__name__)
 

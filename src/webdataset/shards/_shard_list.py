@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable, digest
@@ -13,9 +14,6 @@ from webdataset.order import permutation
 from ._count_progress import Collected
 from ._expand import expand
 from ._shard_source import ShardSource, Taken, describe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> list[int]:

@@ -9,9 +9,10 @@ and readers that have to share a shard take turns inside it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset import world
 from webdataset.errors import SpecError
@@ -19,9 +20,6 @@ from webdataset.flow import Pass, Resumable
 from webdataset.world import World
 
 from ._count_progress import CountTaken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class _Part(CountTaken):

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable, require_count
 from webdataset.describe import Described
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import Buffer
 from ._collate import default_collation_fn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from webdataset.flow import Json, Recall
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable, require_count
 from webdataset.describe import Described
 from webdataset.errors import SpecError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import Grouped
 from ._collate import default_collation_fn
 from ._sample_length import length_by
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from webdataset.flow import Json, Recall
 
 
 @dataclass(frozen=True, repr=False)

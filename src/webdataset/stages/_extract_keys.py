@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
 from webdataset.describe import Described
@@ -14,9 +15,6 @@ from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # Samples of a dataset have the same few sets of fields over and over; each is matched once.
 KNOWN_SHAPES = 1024

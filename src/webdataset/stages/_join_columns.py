@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
 from webdataset.describe import Described, call
 from webdataset.errors import FormatError, SpecError, Where
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    Sample = dict[str, Any]
+Sample = dict[str, Any]
 
 # With missing="drop", how many samples a dataset may be ahead of another. A thousand decoded images are about 600 MB.
 _WINDOW = 1000

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
 from webdataset.errors import MissingDependency, SpecError, StateError, StoreError, Where
 
 from ._record_replay import OnDisk, Pickler, Played, RecordingLock, Store, play
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # Written with the last samples. The public library's marker is another one, so its stores, which are ordered by key and
 # not by number, are recorded anew and never misread.

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.errors import CollationError, SpecError, Where
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import Grouped
 from ._collate import key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from webdataset.flow import Json, Recall
 
 
 class Rows(Grouped):

@@ -11,18 +11,14 @@ import logging
 import os
 import pickle
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
 from webdataset.describe import Described
 from webdataset.errors import StateError
-from webdataset.flow import Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import LastOrigin
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from webdataset.flow import Json, Pass, Recall
 
 log = logging.getLogger("webdataset.stages")
 

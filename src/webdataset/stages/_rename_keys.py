@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
 from webdataset.describe import Described
@@ -15,9 +16,6 @@ from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
 from ._extract_keys import KNOWN_SHAPES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, repr=False, init=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
 from webdataset.describe import Described, call
@@ -11,9 +12,6 @@ from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
 from ._buffers import Counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, repr=False, init=False)

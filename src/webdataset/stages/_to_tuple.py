@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
 from webdataset.describe import Described, call
@@ -13,9 +14,6 @@ from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
 from ._field_names import alternatives, getfirst, parse_field_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, repr=False, init=False)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.describe import Described
 from webdataset.errors import CollationError, StageError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import LastOrigin, recallable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from webdataset.flow import Json, Recall
 
 
 class Opened(LastOrigin):

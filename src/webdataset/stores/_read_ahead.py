@@ -5,16 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
 
 from webdataset.errors import SpecError
 
 from ._byte_stream import Stream
 from ._open import open_read
 from ._resuming_stream import abandonable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 # Bytes per read of a thread: small enough that the first ones arrive soon, large enough that there are few.
 _PIECE = 256 << 10
