@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import SpecError, UnsafeContent
 from webdataset.redact import is_secret_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _flag(text: str) -> bool:
@@ -245,6 +243,23 @@ def cloud() -> tuple[tuple[str, str], ...]:
     return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "GOOGLE_", "AZURE_"))))
 
 
+class _Switch:
+    """A setting that a program may assign; None, as at first, leaves it to an environment variable."""
+
+    def __init__(self, variable: str) -> None:
+        self._variable = variable
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, safety: Safety, owner: type | None = None) -> bool:
+        value = vars(safety).get(self._name)
+        return bool(read(self._variable) if value is None else value)
+
+    def __set__(self, safety: Safety, value: bool | None) -> None:
+        vars(safety)[self._name] = value
+
+
 class Safety:
     """The three safety switches: set in code, otherwise by the environment.
 
@@ -256,37 +271,12 @@ class Safety:
     True
     """
 
-    def __init__(self) -> None:
-        self._enforce: bool | None = None
-        self._weights_only: bool | None = None
-        self._unsafe_pickle: bool | None = None
-
-    @property
-    def enforce(self) -> bool:
-        """Secure mode: no `pipe:`, no local files, no URL rewriting, no unpickling."""
-        return bool(read("WDS_SECURE")) if self._enforce is None else self._enforce
-
-    @enforce.setter
-    def enforce(self, value: bool | None) -> None:
-        self._enforce = value
-
-    @property
-    def weights_only(self) -> bool:
-        """`torch.load` builds tensors only and runs no code."""
-        return bool(read("WDS_PYTORCH_WEIGHTS_ONLY")) if self._weights_only is None else self._weights_only
-
-    @weights_only.setter
-    def weights_only(self, value: bool | None) -> None:
-        self._weights_only = value
-
-    @property
-    def unsafe_pickle(self) -> bool:
-        """Pickled fields may build any object, not only plain values, NumPy arrays and torch tensors."""
-        return bool(read("WDS_UNSAFE_PICKLE")) if self._unsafe_pickle is None else self._unsafe_pickle
-
-    @unsafe_pickle.setter
-    def unsafe_pickle(self, value: bool | None) -> None:
-        self._unsafe_pickle = value
+    enforce = _Switch("WDS_SECURE")
+    """Secure mode: no `pipe:`, no local files, no URL rewriting, no unpickling."""
+    weights_only = _Switch("WDS_PYTORCH_WEIGHTS_ONLY")
+    """`torch.load` builds tensors only and runs no code."""
+    unsafe_pickle = _Switch("WDS_UNSAFE_PICKLE")
+    """Pickled fields may build any object, not only plain values, NumPy arrays and torch tensors."""
 
 
 safety = Safety()

@@ -10,7 +10,7 @@ import bz2
 import lzma
 import zlib
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webdataset.errors import BadHeader, FormatError, MissingDependency, TruncatedShard, Where
 
@@ -27,19 +27,35 @@ DECOMPRESS_LIMIT = 1 << 30
 _MOST_PER_BYTE = 1100
 
 
-class _Unpacker(Protocol):
-    """One compressed stream being unpacked: zlib's, bz2's and lzma's objects, made alike."""
+class _Unpacker:
+    """Unpacks one compressed stream by an object of bz2, lzma or zstd, which keeps what it was not asked for yet."""
+
+    def __init__(self, theirs: Any, piece: int = 4 * _PIECE) -> None:
+        self._theirs, self._piece = theirs, piece
+
+    def unpack(self, data: bytes) -> bytes:
+        """What comes out of these bytes, or some of it; then call again with none."""
+        return bytes(self._theirs.decompress(data, self._piece))
 
     @property
     def eof(self) -> bool:
         """Whether the stream's end mark was met and verified."""
+        return bool(self._theirs.eof)
 
     @property
     def unused_data(self) -> bytes:
         """What followed the end mark."""
+        return bytes(self._theirs.unused_data)
+
+
+class _GzipUnpacker(_Unpacker):
+    """The same for an object of zlib, which returns what it was not asked for yet."""
+
+    def __init__(self) -> None:
+        super().__init__(zlib.decompressobj(wbits=31))
 
     def unpack(self, data: bytes) -> bytes:
-        """What comes out of these bytes, or some of it; then call again with none."""
+        return super().unpack(self._theirs.unconsumed_tail + data)
 
 
 class Compression(NamedTuple):
@@ -48,40 +64,6 @@ class Compression(NamedTuple):
     name: str
     magic: tuple[bytes, ...]
     unpacker: Callable[[], _Unpacker]
-
-
-class _Gzip:
-    def __init__(self) -> None:
-        self._object = zlib.decompressobj(wbits=31)
-
-    def unpack(self, data: bytes) -> bytes:
-        return self._object.decompress(self._object.unconsumed_tail + data, _PIECE * 4)
-
-    @property
-    def eof(self) -> bool:
-        return self._object.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._object.unused_data
-
-
-class _Bounded:
-    """The objects of bz2, lzma and zstd keep what they have not decompressed yet themselves."""
-
-    def __init__(self, unpacker: Any) -> None:
-        self._object = unpacker
-
-    def unpack(self, data: bytes) -> bytes:
-        return bytes(self._object.decompress(data, _PIECE * 4))
-
-    @property
-    def eof(self) -> bool:
-        return bool(self._object.eof)
-
-    @property
-    def unused_data(self) -> bytes:
-        return bytes(self._object.unused_data)
 
 
 def load_zstd(why: str) -> Any:
@@ -98,13 +80,9 @@ def load_zstd(why: str) -> Any:
     raise MissingDependency("backports.zstd", extra="compression", why=why)
 
 
-class _Zstd(_Bounded):
-    def __init__(self) -> None:
-        super().__init__(load_zstd("to read '.zst' archives").ZstdDecompressor())
-
-    def unpack(self, data: bytes) -> bytes:
-        # It allocates what it may return, so a small allowance is much faster: 64 kB 1.0 ms for 1 MB, 256 kB 1.6 ms.
-        return bytes(self._object.decompress(data, _PIECE))
+def _zstd_unpacker() -> _Unpacker:
+    # It allocates what it may return, so a small allowance is much faster: 64 kB 1.0 ms for 1 MB, 256 kB 1.6 ms.
+    return _Unpacker(load_zstd("to read '.zst' archives").ZstdDecompressor(), _PIECE)
 
 
 # "BZh" alone could be a name. What follows it is π or, in an empty stream, √π.
@@ -112,10 +90,10 @@ _BZIP2 = tuple(b"BZh%d%s" % (level, root) for level in range(1, 10) for root in 
 _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([kind]) + b"\x2a\x4d\x18" for kind in range(0x50, 0x60)))
 
 COMPRESSIONS = (
-    Compression("gzip", (b"\x1f\x8b\x08",), _Gzip),
-    Compression("bzip2", _BZIP2, lambda: _Bounded(bz2.BZ2Decompressor())),
-    Compression("xz", (b"\xfd7zXZ\0",), lambda: _Bounded(lzma.LZMADecompressor(lzma.FORMAT_XZ))),
-    Compression("zstd", _ZSTD, _Zstd),
+    Compression("gzip", (b"\x1f\x8b\x08",), _GzipUnpacker),
+    Compression("bzip2", _BZIP2, lambda: _Unpacker(bz2.BZ2Decompressor())),
+    Compression("xz", (b"\xfd7zXZ\0",), lambda: _Unpacker(lzma.LZMADecompressor(lzma.FORMAT_XZ))),
+    Compression("zstd", _ZSTD, _zstd_unpacker),
 )
 
 

@@ -18,10 +18,18 @@ class Described:
     """A dataclass whose `repr` is the call that would make it: the public name and what differs from the defaults."""
 
     verb: ClassVar[str]
+    args_field: ClassVar[str] = ""  # the field that holds the positional arguments, if there is one
+    kwargs_field: ClassVar[str] = ""  # the field that holds keyword arguments of any name, if there is one
 
     def __repr__(self) -> str:
         changed = {field.name: getattr(self, field.name) for field in fields(self) if _changed(self, field)}  # type: ignore[arg-type]  # a mix-in for dataclasses
-        return call(self.verb, **changed)
+        args, kwargs = changed.pop(self.args_field, ()), dict(changed.pop(self.kwargs_field, ()))
+        return call(self.verb, *args, **changed, **kwargs)
+
+    def _set(self, **values: Any) -> None:
+        """Set fields of a frozen dataclass: only its constructor calls this."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
 
 def call(name: str, /, *args: Any, **kwargs: Any) -> str:

@@ -85,13 +85,6 @@ def test_a_truncated_shard_is_not_indexed():
         index.build_index(put(make(many(3))[:-9000]))
 
 
-def test_many_shards_side_by_side_in_order():
-    urls = [put(make(many(number + 1)), f"memory://index-many/{number}.tar") for number in range(7)]
-    assert [(url, len(built)) for url, built in index.build_indexes(urls, workers=3)] == [
-        (u, n + 1) for n, u in enumerate(urls)
-    ]
-
-
 def test_learned_while_a_stream_goes_by():
     data = make(many(20))
     builder, seen = index.IndexBuilder(), []

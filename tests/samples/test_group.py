@@ -2,13 +2,14 @@ import gzip
 import io
 
 import pytest
+from tests.samples.reference import group_members
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webdataset.errors import DuplicateField, SplitSample
 from webdataset.flow import EndOfStreamError
 from webdataset.handlers import ignore_and_continue, ignore_and_stop
-from webdataset.samples import group_members, read_shard
+from webdataset.samples import read_shard
 from webdataset.samples._gather_samples import Gathered, Gatherer
 from webdataset.tar import Member, Run, read_members, read_runs
 

@@ -8,7 +8,7 @@ import pytest
 from webdataset import world
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Pass
-from webdataset.shards import SimpleShardList, shard_order, shuffled_shards
+from webdataset.shards import SimpleShardList, shard_order
 
 TEN = [str(i) for i in range(10)]
 
@@ -110,7 +110,7 @@ def test_order_is_the_same_on_every_rank_and_does_not_depend_on_the_hash_seed():
         for seed in ("0", "1")
     }  # fmt: skip
     assert seen == {f"{shard_order(9, 3, 4)}\n"}
-    source = shuffled_shards(TEN)
+    source = SimpleShardList(TEN, seed=True)
     orders = set()
     for rank in range(4):
         with world.pretend(world.World(rank=rank, ranks=4)):

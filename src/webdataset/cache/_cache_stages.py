@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset import config
 from webdataset.handlers import Handler, reraise_exception
@@ -13,9 +14,6 @@ from webdataset.stores import is_local, open_read, skip
 from ._file_names import url_to_hashed_name
 from ._shard_cache import ShardCache
 from ._sniff import check_tar_format
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 Shard = dict[str, Any]
 

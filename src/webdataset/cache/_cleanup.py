@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset import config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _log = logging.getLogger(__name__)
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from webdataset.errors import AccessDenied, StoreError, WebDatasetError, Where
 from webdataset.stores import redacted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _HINTS = {

@@ -13,15 +13,13 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from webdataset.errors import StoreError, Where
 from webdataset.stores import pause
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 # Seconds after which a soft lock is abandoned: its process may have died on another machine. If that process lives,

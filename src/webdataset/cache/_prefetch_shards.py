@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable, url_as_json, url_from_json
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.stores import ReadAhead, abandonable, is_local, open_read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Shard = dict[str, Any]
 

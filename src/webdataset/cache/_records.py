@@ -16,17 +16,15 @@ import hashlib
 import json
 import os
 import secrets
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from webdataset.stores import process_lives
 
 from ._boot_id import machine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 T = TypeVar("T")
 

@@ -6,13 +6,14 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from webdataset import config
 from webdataset.errors import SpecError, StoreError, Where
-from webdataset.stores import counters, open_read, redacted
+from webdataset.stores import Stream, counters, open_read, redacted
 
 from ._disk_errors import disk_errors
 from ._fetch_shard import CacheDirectory, Fill, NoRoom, Stopped, file_checksum
@@ -23,11 +24,6 @@ from ._quota import Quota
 from ._records import Entry, Records, file_size, fill_lock
 from ._revalidate import POLICIES, Revalidation
 from ._sniff import check_tar_format
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from webdataset.stores import Stream
 
 _log = logging.getLogger(__name__)
 

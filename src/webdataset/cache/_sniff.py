@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from webdataset.tar import BLOCK, is_header
+
 _MAGIC = (
     (b"\x1f\x8b", "gzip compressed data"),
     (b"BZh", "bzip2 compressed data"),
@@ -9,7 +11,6 @@ _MAGIC = (
     (b"\x28\xb5\x2f\xfd", "Zstandard compressed data"),
     (b"\x04\x22\x4d\x18", "LZ4 compressed data"),
 )
-_BLOCK = 512
 
 
 def get_filetype(fname: str) -> str:
@@ -23,7 +24,7 @@ def get_filetype(fname: str) -> str:
     'POSIX tar archive'
     """
     with open(fname, "rb") as file:
-        return f"{fname}: {_kind(file.read(2 * _BLOCK))}"
+        return f"{fname}: {_kind(file.read(2 * BLOCK))}"
 
 
 magic_filetype = get_filetype
@@ -40,7 +41,7 @@ def check_tar_format(fname: str) -> bool:
     False
     """
     with open(fname, "rb") as file:
-        kind = _kind(file.read(2 * _BLOCK))
+        kind = _kind(file.read(2 * BLOCK))
     return kind.endswith(("compressed data", "tar archive"))
 
 
@@ -55,12 +56,4 @@ def _kind(head: bytes) -> str:
 
 def _is_tar(head: bytes) -> bool:
     """Two empty blocks, the magic `ustar`, or (older archives) a correct checksum."""
-    if len(head) < _BLOCK:
-        return False
-    if head[257:262] == b"ustar" or head == bytes(2 * _BLOCK):
-        return True
-    try:
-        stated = int(head[148:156].strip(b" \0") or b"x", 8)
-    except ValueError:
-        return False
-    return stated == sum(head[:148]) + 8 * 32 + sum(head[156:_BLOCK])
+    return head[257:262] == b"ustar" or head == bytes(2 * BLOCK) or is_header(head[:BLOCK])

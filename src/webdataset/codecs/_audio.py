@@ -6,9 +6,10 @@ Where soundfile is not installed, `torch_audio` uses torchaudio, as the public l
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +17,6 @@ from webdataset.errors import EncodingError
 
 from ._field_limit import check_size
 from ._require import find_package, require
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _FLOAT = 4  # bytes
 _SOUNDFILE = ("flac", "mp3", "ogg", "opus", "wav")

@@ -6,8 +6,9 @@ encoder.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, stack_npy
 from ._audio import encode_audio
@@ -19,9 +20,6 @@ from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_l
 from ._text import decode_int, decode_text, encode_int, encode_text
 from ._video import VIDEO_WRITERS, encode_video
 from .tenbin import tenbin_dumps, tenbin_loads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _BOTH_WAYS: dict[str, tuple[Callable[[bytes], Any], Callable[..., bytes]]] = {
     "txt text transcript html htm": (decode_text, encode_text),

@@ -5,14 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from webdataset.decompress import COMPRESSIONS, Unpacked, load_zstd
 
 from ._field_limit import check_size, field_limit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _KINDS = {kind.name: kind for kind in COMPRESSIONS}
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+import random
+from typing import NamedTuple
 
 from webdataset.errors import FormatError
-
-if TYPE_CHECKING:
-    import random
 
 _TRIES = 10
 

@@ -12,9 +12,10 @@ once per sample. The methods that a handler may have for it:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import SpecError
 from webdataset.flow import StepByStepError
@@ -25,9 +26,6 @@ from ._compressed_fields import UNPACK
 from ._decode_image import DecodeImage
 from ._image_specs import ImageHandler, imagespecs
 from ._video import VideoHandler
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Handler = Any  # a callable (key, data) -> value | None | Continue
 

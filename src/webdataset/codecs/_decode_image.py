@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,9 +21,6 @@ from ._jpeg import jpeg_size, upper_pixels
 from ._require import require
 from ._resize import copied, cut, flip, nearest, planes_of, resize, scaled
 from ._scratch_buffer import Scratch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 Pixels = np.ndarray[Any, Any]
 Size = tuple[int, int]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from webdataset.errors import DecodingError, MissingDependency, SpecError, UnsafeContent, add_where
 from webdataset.flow import StepByStepError
 
 from ._decode_handlers import BasicHandlers, Continue, Handler, as_handler, default_post_handlers, default_pre_handlers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 Sample = dict[str, Any]
 Step = Any  # a function of (data, sample): what the handlers from here on make of the data

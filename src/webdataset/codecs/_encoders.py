@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import EncodingError, SpecError, WebDatasetError, add_where
 
@@ -13,9 +14,6 @@ from ._codec_tables import default_handlers
 from ._compressed_fields import PACK
 from ._image_specs import IMAGE_EXTENSIONS
 from ._video import VIDEO_EXTENSIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Sample = dict[str, Any]
 

@@ -10,8 +10,9 @@ one pipeline with `decode(wds.unsafe_pickle)`, for some classes with
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.config import safety
 from webdataset.errors import UnsafeContent
@@ -19,9 +20,6 @@ from webdataset.errors import UnsafeContent
 from ._pickle_budget import Budget
 from ._pickle_globals import Names
 from ._pickle_machine import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PICKLE_EXTENSIONS = ("pkl", "pickle", "pyd")
 

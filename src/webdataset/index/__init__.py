@@ -6,7 +6,7 @@ which order samples are read, or ranks.
 
 * `_member_names`       which member belongs to which sample
 * `_shard_index` the index of one shard, checked for what no archive can be
-* `_build_index`       members → index: one shard, a shard while it is read, many shards in parallel
+* `_build_index`       members → index: one shard, a shard while it is read
 * `_store_index`       builds the index of a shard while its samples are read
 * `_header_walk`        the headers of a local archive of large files, from one to the next
 * `_dali`        the text format of NVIDIA's `wds2idx`
@@ -23,7 +23,7 @@ which order samples are read, or ranks.
 
 from __future__ import annotations
 
-from ._build_index import IndexBuilder, build, build_index, build_indexes
+from ._build_index import IndexBuilder, build, build_index
 from ._dali import count_dali, read_dali, write_dali
 from ._describe_dataset import index_shards
 from ._description import Description, ShardEntry, read_description, seen_from, write_description
@@ -56,7 +56,6 @@ __all__ = [
     "VerifyShards",
     "build",
     "build_index",
-    "build_indexes",
     "check_end",
     "coalesce",
     "count_dali",

@@ -1,10 +1,9 @@
-"""Members → index: of one shard, of a shard while it is read, or of many shards in parallel."""
+"""Members → index: of one shard, or of a shard while it is read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from itertools import compress
 from operator import ne, sub
 from typing import Any, Protocol
@@ -140,16 +139,6 @@ def _walked(path: str) -> ShardIndex | None:
         return None  # a named pipe can be opened only once
     members = walk_headers(path)
     return None if members is None else build(members)
-
-
-def build_indexes(urls: Sequence[str], *, workers: int = 4) -> Iterator[tuple[str, ShardIndex]]:
-    """Index many shards in parallel; yields them in the order given.
-
-    >>> list(build_indexes([]))
-    []
-    """
-    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        yield from zip(urls, pool.map(build_index, urls), strict=True)
 
 
 class _Watched:

@@ -13,13 +13,14 @@ from itertools import chain
 from typing import Any
 
 from webdataset.errors import WebDatasetError, add_where
+from webdataset.flow import EndOfStreamError
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.samples import ReadSamples, choose, group_members
+from webdataset.samples import Gathered, Gatherer, ReadSamples, choose
 from webdataset.samples import split_name as base_plus_ext
 from webdataset.shards import SimpleShardList
 from webdataset.stages import FilterFunction
 from webdataset.stores import gopen, is_local
-from webdataset.tar import Member, read_members
+from webdataset.tar import Run, read_members
 
 from ._boundary import EndOfShard
 
@@ -172,35 +173,6 @@ def _close(stream: Any) -> None:
         close()
 
 
-class _OneShard:
-    """The members of one shard, taken from a stream of many."""
-
-    def __init__(self, first: Sample, files: Iterator[Sample]) -> None:
-        self.url = first.get("__url__")
-        self.local_path = first.get("__local_path__")
-        self.next: Sample | None = None  # the first file of the following shard, if that is how this one ended
-        self.ended = False
-        self._files = chain([first], files)
-
-    def members(self) -> Iterator[Member]:
-        """Up to the end of the shard; a broken one raises, so that its last sample is not taken for complete."""
-        for file in self._files:
-            if not file:
-                self.ended = True
-                if getattr(file, "broken", False):
-                    raise _BrokenShardError
-                return
-            if file.get("__url__") != self.url:
-                self.ended, self.next = True, file
-                return
-            yield Member(file["fname"], 0, 0, file["data"])
-        self.ended = True
-
-
-class _BrokenShardError(Exception):
-    """The handler has been asked about it already."""
-
-
 def group_by_keys(
     data: Iterable[Sample],
     keys: Callable[[str], tuple[str | None, str | None]] = base_plus_ext,
@@ -214,30 +186,29 @@ def group_by_keys(
     >>> list(group_by_keys(files))
     [{'__key__': '1', '__url__': 'u', 'txt': b'a', 'cls': b'0'}]
     """
-    files = iter(data)
-    file = next(files, None)
-    while file is not None:
-        if not file:
-            file = next(files, None)
-            continue
-        shard = _OneShard(file, files)
+    url: Any = None
+    gatherer: Gatherer | None = None
+    for file in chain(data, [EndOfShard()]):
+        finished, failure = Gathered([], []), None
         try:
-            for sample in group_members(
-                shard.members(),
-                url=shard.url,
-                local_path=shard.local_path,
-                keys=keys,
-                lcase=lcase,
-                suffixes=suffixes,
-                handler=handler,
-            ):
-                if valid_sample(sample):
-                    yield sample
-        except _BrokenShardError:
-            pass
-        if not shard.ended:  # the handler said stop
+            if gatherer is not None and (not file or file.get("__url__") != url):
+                if not getattr(file, "broken", False):  # else its last sample may lack files
+                    gatherer.finish(finished)
+                gatherer = None
+            if file:
+                if gatherer is None:
+                    url, path = file.get("__url__"), file.get("__local_path__")
+                    gatherer = Gatherer(
+                        url=url, local_path=path, keys=keys, lcase=lcase, suffixes=suffixes, handler=handler
+                    )
+                gatherer.feed(Run(0, True, file["data"], [file["fname"]], [0], [0], [len(file["data"])]), finished)
+        except Exception as error:  # the handler was asked already; first what was finished before
+            failure = error
+        yield from filter(valid_sample, finished.samples)
+        if isinstance(failure, EndOfStreamError):
             return
-        file = shard.next if shard.next is not None else next(files, None)
+        if failure is not None:
+            raise failure
 
 
 _STEPS = (url_opener, tar_file_expander, group_by_keys)

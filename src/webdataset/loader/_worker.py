@@ -175,5 +175,9 @@ def _next_start(run: Run, *, goes_on: bool) -> Cursor:
 
 def _lets_go(dataset: DataPipeline) -> bool:
     """Whether a batch stays as it is once it has been handed on: a generator of the user's may go on to change it."""
-    stages = list(dropwhile(lambda stage: not isinstance(stage, (Batched, Bucketed)), dataset.pipeline))
+
+    def copies(stage: Any) -> bool:
+        return isinstance(stage, (Batched, Bucketed)) and stage.collation_fn is not None
+
+    stages = list(dropwhile(lambda stage: not copies(stage), dataset.pipeline))
     return bool(stages) and all(isinstance(stage, (PerItem, Resumable)) for stage in stages)

@@ -13,10 +13,12 @@ Ranks and workers do not occur here: they decide who fetches a position, never w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from webdataset.errors import SpecError
 from webdataset.flow import digest
@@ -24,12 +26,7 @@ from webdataset.flow import digest
 from ._permutation import derive_keys, permutation, permute
 from ._prefix_sums import starts_of
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

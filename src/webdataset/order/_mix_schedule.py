@@ -12,14 +12,12 @@ All numbers are integers in units of 2⁻⁴⁰ draws, so the sequence is the sa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from webdataset.errors import StateError
 
 from ._weights import check_weights
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WINDOW: Final = 1000
 UNIT: Final = 1 << 40

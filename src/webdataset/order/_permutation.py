@@ -11,18 +11,15 @@ Not a cipher against an adversary: it shuffles data.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
-    Words = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
 # Sizes below this fit two 32-bit digits, which is what the multiply-high in `_below` needs.
 MAX_SIZE = 1 << 62

@@ -11,19 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from webdataset.errors import StateError
 
 from ._prefix_sums import starts_of
 from ._steps import Steps
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 # A checkpoint with more ranges than this is written as counts instead: 64 ranges take about 1.5 kB.
 _MOST_RANGES = 64

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from webdataset.errors import StageError
 from webdataset.flow import DROP, Origin, Recall
 from webdataset.handlers import unnoted
-from webdataset.stages import Batched, Listed
+from webdataset.stages import Batched
 
 from ._plan_progress import PADDING
 
@@ -77,17 +76,15 @@ class Replacements:
         """The value of a slot, or a replacement."""
         return self.fill([slot])[0]
 
-    def batching(self, stage: Batched | Listed) -> Batched:
+    def batching(self, stage: Batched) -> Batched:
         """The same stage for slots."""
-        collate = stage.collation_fn if isinstance(stage, Batched) else None
+        collate = stage.collation_fn
 
         def filled(slots: Sequence[Slot]) -> Any:
             values = self.fill(slots)
             return values if collate is None else collate(values)
 
-        if isinstance(stage, Listed):
-            return Batched(stage.batchsize, filled, stage.partial)
-        return replace(stage, collation_fn=filled)
+        return Batched(stage.batchsize, filled, stage.partial)
 
     def fill(self, slots: Sequence[Slot]) -> list[Any]:
         """The values of the slots; each empty one gets a replacement."""

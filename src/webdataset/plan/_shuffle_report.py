@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from webdataset.describe import counted
 from webdataset.flow import Pass
 from webdataset.order import Order, starts_of
 from webdataset.shards import shard_order
+from webdataset.stages import Shuffle
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from random import Random
-
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 # Enough for three digits of every measure; takes about 0.1 s.
 _MEASURED = 50_000
@@ -113,7 +109,7 @@ class ShuffleReport:
 
 
 def shuffle_report(order: Order, *, buffer: int = 1000, sizes: Sequence[int] | None = None) -> ShuffleReport:
-    """Measure an order, and a shuffle buffer behind shuffled shards for comparison.
+    """Measure an order, and a shuffle buffer after shuffled shards for comparison.
 
     >>> report = shuffle_report(Order([1000] * 100, window=32))
     >>> report.ordered.same_shard < 1.2 / 32 < report.buffered.same_shard
@@ -170,26 +166,10 @@ def _live(order: Order, sizes: Sequence[int] | None) -> int | None:
 
 
 def _buffered(order: Order, size: int) -> Ints:
-    """Places in storage of the first samples that come out of a shuffle buffer behind shuffled shards."""
-    rng = Pass(order.seed, order.epoch).rng("buffer")
-    stream = _shard_by_shard(order, _MEASURED + size)
-    held: list[int] = []
-    out: list[int] = []
-    for place in stream:
-        held.append(place)
-        if len(held) < size:
-            held.extend(islice(stream, 1))  # two come in for each that goes out, until it is full
-        if len(held) >= min(size, _INITIAL):
-            out.append(_draw(held, rng))
-    while held:
-        out.append(_draw(held, rng))
-    return np.array(out[:_MEASURED], dtype=np.int64)
-
-
-def _draw(held: list[int], rng: Random) -> int:
-    number = rng.randrange(len(held))
-    held[number], held[-1] = held[-1], held[number]
-    return held.pop()
+    """Where in storage the first samples lie that come out of a shuffle buffer after shuffled shards."""
+    buffer = Shuffle(size, _INITIAL, rng=Pass(order.seed, order.epoch).rng("buffer"))
+    places = islice(buffer(_shard_by_shard(order, _MEASURED + size)), _MEASURED)
+    return np.fromiter(places, np.int64)
 
 
 def _shard_by_shard(order: Order, samples: int) -> Iterator[int]:

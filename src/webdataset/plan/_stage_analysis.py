@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from webdataset.flow import PerItem, Resumable
-from webdataset.stages import Batched, Listed, Select
+from webdataset.stages import Batched, Select
 
 from ._read_planned import ReadPlanned
 
@@ -19,7 +19,7 @@ def step_size(stages: Iterable[Any]) -> int:
     (16, 1)
     """
     for stage in stages:
-        if isinstance(stage, (Batched, Listed)):
+        if isinstance(stage, Batched):
             return stage.batchsize
         if not isinstance(stage, PerItem):
             break
@@ -31,7 +31,7 @@ def is_even_chain(stages: Sequence[Any]) -> bool:
     if not stages or not isinstance(stages[0], ReadPlanned):
         return False
     others = [stage for stage in stages[1:] if not isinstance(stage, PerItem)]
-    return len(others) <= 1 and all(isinstance(stage, (Batched, Listed)) for stage in others)
+    return len(others) <= 1 and all(isinstance(stage, Batched) for stage in others)
 
 
 def may_drop(stages: Sequence[Any]) -> bool:

@@ -6,8 +6,7 @@ that share a key. This package does not know tar headers, stores or the meaning 
 
 Files:
     _file_filter    which members are read, under what name
-    _group_samples     members → samples one by one: the reference
-    _gather_samples    the same for whole windows of members, faster
+    _gather_samples    members → samples, a window of them at a time
     _sample_errors    errors for members that make no sample
     _read_progress  how far the reader is
     _read_samples      shards → samples: the stage `ReadSamples`, and `read_shard`
@@ -16,15 +15,16 @@ Files:
 from webdataset.names import OWN_FIELDS, is_meta, split_name
 
 from ._file_filter import choose
-from ._group_samples import Sample, group_members
+from ._gather_samples import Gathered, Gatherer, Sample
 from ._read_samples import ReadSamples, read_shard
 
 __all__ = [
     "OWN_FIELDS",
+    "Gathered",
+    "Gatherer",
     "ReadSamples",
     "Sample",
     "choose",
-    "group_members",
     "is_meta",
     "read_shard",
     "split_name",

@@ -27,8 +27,7 @@ from webdataset.names import split_name
 from webdataset.tar import Header, Run, read_runs
 
 from ._file_filter import Select, as_predicate, choose
-from ._gather_samples import Gathered, Gatherer
-from ._group_samples import Keys, Sample
+from ._gather_samples import Gathered, Gatherer, Keys, Sample
 from ._read_progress import UNKNOWN, InShard, ShardItem, as_shard
 
 Opener = Callable[..., Any]

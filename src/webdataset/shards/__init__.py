@@ -7,6 +7,7 @@ knows how many samples each shard has, and no more.
 
 * `_expand`        text → addresses: braces, `::`, `${NAME}`, lists, globs, directories
 * `_glob`        globs with braces on local files
+* `_count_progress`  progress that is one number
 * `_shard_source`      what all sources of shards share: items, progress, passes
 * `_shard_list`        shards as given, in one fixed order, or in a new order each epoch
 * `_resampled`    shards with replacement; `resampled`
@@ -38,7 +39,7 @@ from ._mix_streams import (
 from ._non_empty import NonEmpty, no_samples, non_empty
 from ._resampled import Resampled, ResampledShardList, ResampledShards, resampled
 from ._seed import make_seed, pytorch_worker_info, pytorch_worker_seed
-from ._shard_list import ShuffleShards, SimpleShardList, shard_order, shuffled_shards
+from ._shard_list import ShuffleShards, SimpleShardList, shard_order
 from ._shard_source import ShardSource, Taken
 from ._splitters import (
     ShareShards,
@@ -94,7 +95,6 @@ __all__ = [
     "round_robin_shortest",
     "shard_order",
     "shardspec",
-    "shuffled_shards",
     "single_node_only",
     "split_by_node",
     "split_by_worker",

@@ -11,22 +11,18 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset import stores
 from webdataset.errors import SpecError
-from webdataset.flow import Drawn
+from webdataset.flow import Drawn, Pass
 
 from ._glob import fnmatch_with_braces, glob_with_braces
 from ._shard_source import ShardSource, Taken
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from webdataset.flow import Pass
 
 DEFAULT_PATTERN = "*.{tar,tgz,tar.tgz,tar.gz,tar.bz2,tar.xz,tar.zst}"
 
@@ -172,13 +168,7 @@ def check_pid_is_running(pid: int) -> bool:
     >>> check_pid_is_running(os.getpid())
     True
     """
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return stores.process_lives(pid)
 
 
 def _modified(name: str) -> float:

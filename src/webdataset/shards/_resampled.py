@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset import config
 from webdataset.arguments import require_count
 from webdataset.errors import SpecError
-from webdataset.flow import Drawn, Json, Pass, Progress, Recall, Resumable, digest
+from webdataset.flow import Drawn, Json, Pass, Recall, Resumable, digest
 
+from ._count_progress import Collected
 from ._expand import expand, expand_source
 from ._shard_source import ShardSource, Taken, describe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _log = logging.getLogger(__name__)
 
@@ -106,43 +105,6 @@ class ResampledShards(ShardSource):
 ResampledShardList = ResampledShards
 
 
-class _Pool(Progress):
-    """How often was drawn from everything that came from upstream, which comes again on resume."""
-
-    rewinds = True
-
-    def __init__(self, during: Pass) -> None:
-        self.during = during
-        self.items: list[Any] = []
-        self.origins: list[Json] = []
-        self.taken = 0
-        self._last: Json = None
-
-    @property
-    def origin(self) -> Json:
-        return self._last
-
-    def fill(self, items: Iterator[Any]) -> None:
-        for item in items:
-            self.items.append(item)
-            self.origins.append(super().origin)
-
-    def draw(self) -> Any:
-        during = self.during
-        seeds = ("resampled", during.seed, during.epoch, during.stage, *during.world.part)
-        number = digest(*seeds, self.taken)
-        self.taken += 1
-        place = number % len(self.items)
-        self._last = None if self.origins[place] is None else [self.origins[place], number >> 32]
-        return _drawn(self.items[place], number >> 32)
-
-    def save(self) -> Json:
-        return self.taken
-
-    def load(self, saved: Json, recall: Recall) -> None:
-        self.taken = saved
-
-
 @dataclass(frozen=True)
 class Resampled(Resumable):
     """Collect all items, then draw `n` of them with replacement.
@@ -157,15 +119,22 @@ class Resampled(Resumable):
         if not isinstance(self.n, int) or self.n < 0:
             raise SpecError(f"resampled({self.n!r}) cannot be drawn", hint="give a number of items, at least 0")
 
-    def start(self, during: Pass) -> _Pool:
+    def start(self, during: Pass) -> Collected:
         """Nothing collected yet."""
-        return _Pool(during)
+        return Collected(during)
 
-    def run(self, items: Iterator[Any], at: _Pool, /) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], at: Collected, /) -> Iterator[Any]:
         """Collect, then draw."""
         at.fill(items)
+        during = at.during
+        seeds = ("resampled", during.seed, during.epoch, during.stage, *during.world.part)
         while at.items and at.taken < self.n:
-            yield at.draw()
+            number = digest(*seeds, at.taken)
+            origin = at.origins[number % len(at.items)]
+            item = _drawn(at.items[number % len(at.items)], number >> 32)
+            at.taken += 1
+            at.last = None if origin is None else [origin, number >> 32]
+            yield item
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """The item as it was drawn."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import SpecError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
+from webdataset.flow import Pass, Resumable, digest
 from webdataset.order import permutation
 
+from ._count_progress import Collected
 from ._expand import expand
 from ._shard_source import ShardSource, Taken, describe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from os import PathLike
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
@@ -72,38 +70,6 @@ class SimpleShardList(ShardSource):
         return urls
 
 
-class _Shuffled(Progress):
-    rewinds = True
-
-    def __init__(self, during: Pass) -> None:
-        self.during = during
-        self.taken = 0
-        self._shards: list[dict[str, Any]] = []
-        self._origins: list[Json] = []
-        self._last: Json = None
-
-    @property
-    def origin(self) -> Json:
-        return self._last
-
-    def fill(self, shards: Iterator[dict[str, Any]]) -> int:
-        for shard in shards:
-            self._shards.append(shard)
-            self._origins.append(super().origin)
-        return len(self._shards)
-
-    def hand_on(self, number: int) -> dict[str, Any]:
-        self.taken += 1
-        self._last = self._origins[number]
-        return self._shards[number]
-
-    def save(self) -> Json:
-        return self.taken
-
-    def load(self, saved: Json, recall: Recall) -> None:
-        self.taken = saved
-
-
 @dataclass(frozen=True)
 class ShuffleShards(Resumable):
     """All shards that come, in a new order each epoch.
@@ -113,28 +79,17 @@ class ShuffleShards(Resumable):
     >>> [shard["url"] for shard in stage.run(iter(shards), stage.start(Pass(epoch=1)))]
     ['2.tar', '0.tar', '4.tar', '1.tar', '3.tar']
 
-    Behind `split_by_node` each rank shuffles its own shards, so nothing is lost or read twice when ranks count their
+    After `split_by_node` each rank shuffles its own shards, so nothing is lost or read twice when ranks count their
     epochs differently (one of them looked at a sample first, say).
     """
 
-    def start(self, during: Pass) -> _Shuffled:
+    def start(self, during: Pass) -> Collected:
         """Nothing handed on yet."""
-        return _Shuffled(during)
+        return Collected(during)
 
-    def run(self, items: Iterator[Any], at: _Shuffled, /) -> Iterator[dict[str, Any]]:
+    def run(self, items: Iterator[Any], at: Collected, /) -> Iterator[dict[str, Any]]:
         """Take them all, then hand them on in the order of the epoch, after those that were handed on already."""
         for number in shard_order(at.fill(items), at.during.seed, at.during.epoch)[at.taken :]:
-            yield at.hand_on(number)
-
-
-def shuffled_shards(urls: str | PathLike[str] | Iterable[Any]) -> SimpleShardList:
-    """The given shards in a new order each epoch, decided by the pipeline's (seed, epoch) and nothing else.
-
-    Every rank and every worker computes the same order, so a split *after* this source gives each of them another
-    part of the data in every epoch.
-
-    >>> source = shuffled_shards("{0..4}.tar")
-    >>> [shard["url"] for shard in source], [shard["url"] for shard in source]
-    (['0.tar', '2.tar', '1.tar', '3.tar', '4.tar'], ['2.tar', '0.tar', '4.tar', '1.tar', '3.tar'])
-    """
-    return SimpleShardList(urls, seed=True)
+            at.taken += 1
+            at.last = at.origins[number]
+            yield at.items[number]

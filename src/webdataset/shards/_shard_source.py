@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset import config, world
 from webdataset.address import as_checkpoint
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Source, digest, url_as_json, url_from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class Taken(Progress):

@@ -9,42 +9,42 @@ and readers that have to share a shard take turns inside it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset import world
 from webdataset.errors import SpecError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+from webdataset.flow import Pass, Resumable
 from webdataset.world import World
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from ._count_progress import CountTaken
 
 
-class _Passed(Progress):
+class _Part(CountTaken):
     """How many items came by, and which of them are mine: every `of`-th, beginning with number `which`."""
 
     def __init__(self, which: int, of: int) -> None:
-        self.which, self.of, self.passed = which, of, 0
-
-    def save(self) -> Json:
-        return self.passed
-
-    def load(self, saved: Json, recall: Recall) -> None:
-        self.passed = saved
+        self.which, self.of = which, of
 
 
-def _every(items: Iterator[Any], at: _Passed) -> Iterator[Any]:
-    for item in items:
-        mine = at.passed % at.of == at.which
-        at.passed += 1
-        if mine:
-            yield item
+class _EveryNth(Resumable):
+    """A stage that hands on every n-th item."""
+
+    splits: ClassVar[bool] = True
+
+    def run(self, items: Iterator[Any], at: _Part, /) -> Iterator[Any]:
+        """My part of what comes."""
+        for item in items:
+            mine = at.taken % at.of == at.which
+            at.taken += 1
+            if mine:
+                yield item
 
 
 @dataclass(frozen=True)
-class SplitByNode(Resumable):
+class SplitByNode(_EveryNth):
     """Every R-th item, beginning with this rank's number.
 
     >>> with world.pretend(World(rank=1, ranks=2)):
@@ -52,7 +52,6 @@ class SplitByNode(Resumable):
     ['b', 'd']
     """
 
-    splits: ClassVar[bool] = True
     group: Any = None
 
     def __call__(self, items: Iterable[Any] = (), group: Any = None) -> Iterator[Any]:
@@ -60,18 +59,14 @@ class SplitByNode(Resumable):
         here = world.current(self.group if group is None else group)
         return islice(iter(items), here.rank, None, here.ranks)
 
-    def start(self, during: Pass) -> _Passed:
+    def start(self, during: Pass) -> _Part:
         """Nothing seen yet."""
         here = during.world if self.group is None else world.current(self.group)
-        return _Passed(here.rank, here.ranks)
-
-    def run(self, items: Iterator[Any], at: _Passed, /) -> Iterator[Any]:
-        """My part of what comes."""
-        return _every(items, at)
+        return _Part(here.rank, here.ranks)
 
 
 @dataclass(frozen=True)
-class SplitByWorker(Resumable):
+class SplitByWorker(_EveryNth):
     """Every W-th item, beginning with this worker's number.
 
     >>> with world.pretend(World(worker=2, workers=3)):
@@ -79,20 +74,14 @@ class SplitByWorker(Resumable):
     ['c']
     """
 
-    splits: ClassVar[bool] = True
-
     def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
         """Split once, outside a pipeline."""
         here = world.current()
         return islice(iter(items), here.worker, None, here.workers)
 
-    def start(self, during: Pass) -> _Passed:
+    def start(self, during: Pass) -> _Part:
         """Nothing seen yet."""
-        return _Passed(during.world.worker, during.world.workers)
-
-    def run(self, items: Iterator[Any], at: _Passed, /) -> Iterator[Any]:
-        """My part of what comes."""
-        return _every(items, at)
+        return _Part(during.world.worker, during.world.workers)
 
 
 @dataclass(frozen=True)
@@ -109,12 +98,12 @@ class SingleNodeOnly(Resumable):
         """Check once, outside a pipeline."""
         return _alone(iter(items), world.current(self.group if group is None else group))
 
-    def start(self, during: Pass) -> _Passed:
+    def start(self, during: Pass) -> _Part:
         """Nothing is held."""
         here = during.world if self.group is None else world.current(self.group)
-        return _Passed(here.rank, here.ranks)
+        return _Part(here.rank, here.ranks)
 
-    def run(self, items: Iterator[Any], at: _Passed, /) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], at: _Part, /) -> Iterator[Any]:
         """Everything, or the error."""
         return _alone(items, World(at.which, at.of))
 
@@ -134,17 +123,8 @@ split_by_worker = SplitByWorker()
 single_node_only = SingleNodeOnly()
 
 
-class _Shared(Progress):
+class _Shared(_Part):
     rewinds = True  # the rule needs to know how many shards there are
-
-    def __init__(self, which: int, of: int) -> None:
-        self.which, self.of, self.taken = which, of, 0
-
-    def save(self) -> Json:
-        return self.taken
-
-    def load(self, saved: Json, recall: Recall) -> None:
-        self.taken = saved
 
 
 @dataclass(frozen=True)
@@ -182,7 +162,7 @@ class ShareShards(Resumable):
 
     def __call__(self, items: Iterable[Any] = (), /) -> Iterator[dict[str, Any]]:
         """Share once, outside a pipeline."""
-        return self.run(iter(items), self.start(replace(Pass(), world=world.current())))
+        return self.run(iter(items), self.start(Pass(world=world.current())))
 
 
 def _part(shards: Iterator[dict[str, Any]], which: int, of: int) -> Iterator[dict[str, Any]]:

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 
 from webdataset import world
 from webdataset.errors import SpecError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+from webdataset.flow import Pass, Resumable
 
+from ._count_progress import CountTaken
 from ._splitters import single_node_only, split_by_node, split_by_worker
 
 Shard = dict[str, Any]
@@ -32,17 +33,11 @@ def are_ours(nodesplitter: Any, workersplitter: Any) -> bool:
     return ours_of_node and any(workersplitter is each for each in (None, False, split_by_worker))
 
 
-class _Chosen(Progress):
+class _Chosen(CountTaken):
     rewinds = True  # the splitters see the whole list
 
     def __init__(self, during: Pass) -> None:
-        self.during, self.taken = during, 0
-
-    def save(self) -> Json:
-        return self.taken
-
-    def load(self, saved: Json, recall: Recall) -> None:
-        self.taken = saved
+        self.during = during
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ class SplitShards(Resumable):
 
     def __call__(self, items: Any = (), /) -> Iterator[Shard]:
         """Split once, outside a pipeline."""
-        return self.run(iter(items), self.start(replace(Pass(), world=world.current())))
+        return self.run(iter(items), self.start(Pass(world=world.current())))
 
     def run(self, items: Iterator[Shard], at: _Chosen, /) -> Iterator[Shard]:
         """My part of what comes, after what was handed on already."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from webdataset.errors import WebDatasetError, add_where
-from webdataset.flow import DROP, EndOfStreamError
-from webdataset.handlers import note_skipped
+from webdataset.flow import DROP, EndOfStreamError, Pass
+from webdataset.handlers import Handler, note_skipped
 from webdataset.redact import redacted, scrub
 
 from ._rng import current
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from webdataset.flow import Pass
-    from webdataset.handlers import Handler
 
 
 def guarded(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable, require_count
 from webdataset.describe import Described
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import Buffer
 from ._collate import default_collation_fn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from webdataset.flow import Json, Recall
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +36,7 @@ class Batched(Described, Resumable):
     partial: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batchsize", require_count(self.verb, "batchsize", self.batchsize, least=1))
+        self._set(batchsize=require_count(self.verb, "batchsize", self.batchsize, least=1))
         if self.collation_fn is not None:
             require_callable(self.verb, collation_fn=self.collation_fn)
 
@@ -85,7 +81,7 @@ class Batched(Described, Resumable):
 
 
 @dataclass(frozen=True, repr=False)
-class Listed(Described, Resumable):
+class Listed(Batched):
     """Put every `batchsize` items into a list.
 
     >>> list(Listed(2)("abc"))
@@ -95,24 +91,4 @@ class Listed(Described, Resumable):
     """
 
     verb: ClassVar[str] = "listed"
-    batchsize: int = 20
-    partial: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "batchsize", require_count(self.verb, "batchsize", self.batchsize, least=1))
-
-    def count(self, items: int) -> int:
-        """Full batches, and a last one that is not full unless it is left out."""
-        return -(-items // self.batchsize) if self.partial else items // self.batchsize
-
-    def start(self, during: Pass) -> Buffer:
-        """Nothing held."""
-        return Buffer()
-
-    def run(self, items: Iterator[Any], at: Buffer, /) -> Iterator[Any]:
-        """Collect and hand on."""
-        return Batched(self.batchsize, None, self.partial).run(items, at)
-
-    def again(self, origin: Json, recall: Recall) -> Any:
-        """The list of these items."""
-        return [recall(one) for one in origin]
+    collation_fn: None = field(default=None, init=False, repr=False)

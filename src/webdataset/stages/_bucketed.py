@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable, require_count
 from webdataset.describe import Described
 from webdataset.errors import SpecError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import Grouped
 from ._collate import default_collation_fn
 from ._sample_length import length_by
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from webdataset.flow import Json, Recall
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,16 +48,14 @@ class Bucketed(Described, Resumable):
         boundaries = tuple(self.boundaries)
         if any(later <= earlier for earlier, later in pairwise(boundaries)):
             raise SpecError(f"bucketed(boundaries={boundaries}): boundaries must rise")
-        object.__setattr__(self, "boundaries", boundaries)
+        self._set(boundaries=boundaries)
         sizes = self.batchsize if isinstance(self.batchsize, list | tuple) else [self.batchsize] * (len(boundaries) + 1)
         if len(sizes) != len(boundaries) + 1:
             raise SpecError(
                 f"bucketed(): {len(sizes)} batch sizes for {len(boundaries) + 1} buckets",
                 hint="give one size per bucket",
             )
-        object.__setattr__(
-            self, "batchsize", tuple(require_count("bucketed", "batchsize", size, least=1) for size in sizes)
-        )
+        self._set(batchsize=tuple(require_count("bucketed", "batchsize", size, least=1) for size in sizes))
         length_by(self.length)
         if self.collation_fn is not None:
             require_callable("bucketed", collation_fn=self.collation_fn)

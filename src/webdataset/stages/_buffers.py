@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import StateError
-from webdataset.flow import Progress
-
-if TYPE_CHECKING:
-    from webdataset.flow import Json, Recall
+from webdataset.flow import Json, Progress, Recall
 
 
 class LastOrigin(Progress):

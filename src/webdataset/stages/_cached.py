@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.errors import StateError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._record_replay import Played, Store, log, play
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from webdataset.flow import Json, Recall
-
-    Part = tuple[int, int]
+Part = tuple[int, int]
 
 
 class Memory:

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.arguments import require_count
-from webdataset.describe import Described
 from webdataset.errors import FormatError, SpecError, StateError, StoreError, Where
-from webdataset.flow import Pass, Resumable
 
-from ._record_replay import Pickler, Played, RecordingLock, Store, log, module_by_name, play
+from ._record_replay import OnDisk, Pickler, Played, RecordingLock, Store, log, play
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator
 
-    from webdataset.flow import Json, Recall
+    from webdataset.flow import Pass
 
 # A transaction waits for the disk (about 5 ms); every 500 samples that is 10 µs a sample.
 _CHUNK = 500
@@ -32,7 +30,7 @@ CREATE TABLE IF NOT EXISTS complete (part TEXT PRIMARY KEY, samples INTEGER, who
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class DBCache(Described, Resumable):
+class DBCache(OnDisk):
     """Keep the first `size` samples in an SQLite file; once it is complete, they come from there.
 
     >>> import tempfile
@@ -71,40 +69,24 @@ class DBCache(Described, Resumable):
         if not isinstance(self.dbname, str | os.PathLike):
             raise SpecError(f"DBCache({self.dbname!r}): give the name of a file")
         if self.size is not None:
-            object.__setattr__(self, "size", require_count("DBCache", "size", self.size, least=0))
+            self._set(size=require_count("DBCache", "size", self.size, least=0))
         if self.source is not None and not hasattr(self.source, "__iter__"):
             raise SpecError(f"DBCache(source={self.source!r}): the source cannot be iterated")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "pickler": module_by_name(self.pickler)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, pickler=module_by_name(state["pickler"]))
 
     def __iter__(self) -> Iterator[Any]:
         if self.source is None:
             raise SpecError("DBCache was given no source", hint="use it as a stage, or DBCache(dbname, size, source)")
         return self(self.source)
 
-    def start(self, during: Pass) -> Played:
-        """The beginning of a pass."""
-        return Played(during)
-
     def run(self, items: Iterator[Any], at: Played, /) -> Iterator[Any]:
         """Play back or record."""
         which, parts = at.during.world.part
         limit = None if self.size is None else self.size * (which + 1) // parts - self.size * which // parts
         order = _Shuffled(at.during) if self.shuffle else range
-        return play(items, at, self._store((which, parts), limit), limit=limit, order=order)
+        return play(items, at, self.store((which, parts), limit), limit=limit, order=order)
 
-    def again(self, origin: Json, recall: Recall) -> Any:
-        """A sample by its number, or, while recording, from upstream."""
-        if not isinstance(origin, dict):
-            return recall(origin)
-        with self._store(tuple(origin["part"]), None) as store:
-            return store.read(origin["cached"])
-
-    def _store(self, part: tuple[int, ...], limit: int | None) -> _InDatabase:
+    def store(self, part: tuple[int, ...], limit: int | None = None) -> _InDatabase:
+        """The recording of a part."""
         return _InDatabase(str(self.dbname), "{}-of-{}".format(*part), limit, Pickler(self.pickler), self.verbose)
 
 

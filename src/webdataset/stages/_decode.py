@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
 from webdataset.arguments import require_callable
-from webdataset.describe import Described, call, did_you_mean
+from webdataset.describe import Described, did_you_mean
 from webdataset.errors import SpecError
 from webdataset.flow import Columns, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
@@ -63,6 +63,8 @@ class Decode(Described, PerItem):
     """
 
     verb: ClassVar[str] = "decode"
+    args_field: ClassVar[str] = "handlers"
+    kwargs_field: ClassVar[str] = "image"
     handlers: tuple[Any, ...]
     pre: tuple[Any, ...] | None = None
     post: tuple[Any, ...] | None = None
@@ -83,23 +85,16 @@ class Decode(Described, PerItem):
     ) -> None:
         require_callable("decode", handler=handler)
         _check_image_options(handlers, image)
-        settings = {
-            "handlers": handlers,
-            "pre": None if pre is None else tuple(pre),
-            "post": None if post is None else tuple(post),
-            "only": only if only is None or isinstance(only, str) else _names(only),
-            "partial": partial,
-            "handler": handler,
-            "image": tuple(image.items()),
-        }
-        for name, value in settings.items():
-            object.__setattr__(self, name, value)
+        self._set(
+            handlers=handlers,
+            pre=None if pre is None else tuple(pre),
+            post=None if post is None else tuple(post),
+            only=only if only is None or isinstance(only, str) else _names(only),
+            partial=partial,
+            handler=handler,
+            image=tuple(image.items()),
+        )
         self._decoder()  # wrong specs fail here, not in a worker
-
-    def __repr__(self) -> str:
-        named = {name: getattr(self, name) for name in ("pre", "post", "only", "partial", "handler")}
-        changed = {name: value for name, value in named.items() if value is not getattr(type(self), name)}
-        return call("decode", *self.handlers, **changed, **dict(self.image))
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The decoded sample; random crops draw from the sample's own generator."""

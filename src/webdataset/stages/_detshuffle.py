@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
 from webdataset.describe import Described
@@ -11,9 +12,6 @@ from webdataset.flow import Pass, Resumable, digest
 
 from ._random_draws import Draws
 from ._shuffle import Reservoir, Shuffle
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 @dataclass(repr=False, eq=False)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
-from webdataset.describe import Described, call
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # Samples of a dataset have the same few sets of fields over and over; each is matched once.
 KNOWN_SHAPES = 1024
@@ -37,10 +35,11 @@ class ExtractKeys(Described, PerItem):
     """
 
     verb: ClassVar[str] = "extract_keys"
+    args_field: ClassVar[str] = "patterns"
     patterns: tuple[str | Sequence[str], ...]
     duplicate_is_error: bool = True
     ignore_missing: bool = False
-    handler: Handler = reraise_exception
+    handler: Handler = field(default=reraise_exception, repr=False)
 
     def __init__(
         self,
@@ -52,22 +51,16 @@ class ExtractKeys(Described, PerItem):
         if not all(isinstance(pattern, str | list | tuple) for pattern in patterns):
             raise SpecError(f"extract_keys{patterns}: patterns must be strings or lists of strings")
         require_callable("extract_keys", handler=handler)
-        object.__setattr__(self, "patterns", patterns)
-        object.__setattr__(self, "duplicate_is_error", duplicate_is_error)
-        object.__setattr__(self, "ignore_missing", ignore_missing)
-        object.__setattr__(self, "handler", handler)
-
-    def __repr__(self) -> str:
-        changed: dict[str, Any] = {} if self.duplicate_is_error else {"duplicate_is_error": False}
-        changed |= {"ignore_missing": True} if self.ignore_missing else {}
-        return call("extract_keys", *self.patterns, **changed)
+        self._set(
+            patterns=patterns, duplicate_is_error=duplicate_is_error, ignore_missing=ignore_missing, handler=handler
+        )
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The values of the fields that match."""
         find = lru_cache(KNOWN_SHAPES)(self._find)
 
         def extract_keys(sample: Any) -> Any:
-            return tuple([sample[field] for field in find(tuple(sample))])
+            return tuple([sample[name] for name in find(tuple(sample))])
 
         return guarded(extract_keys, self, self.handler, during)
 
@@ -75,7 +68,7 @@ class ExtractKeys(Described, PerItem):
         found: list[str] = []
         for pattern in self.patterns:
             names = pattern.split(";") if isinstance(pattern, str) else list(pattern)
-            matching = [field for field in fields if any(_matches(field, name) for name in names)]
+            matching = [each for each in fields if any(_matches(each, name) for name in names)]
             if not matching and not self.ignore_missing:
                 raise ValueError(f"Cannot find {names} in sample keys {list(fields)}.")
             if len(matching) > 1 and self.duplicate_is_error:

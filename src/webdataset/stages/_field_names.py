@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from webdataset.errors import SpecError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def parse_field_spec(fields: str | Sequence[str | Sequence[str]]) -> list[list[str]]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
 from webdataset.describe import Described, call
 from webdataset.errors import FormatError, SpecError, Where
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    Sample = dict[str, Any]
+Sample = dict[str, Any]
 
 # With missing="drop", how many samples a dataset may be ahead of another. A thousand decoded images are about 600 MB.
 _WINDOW = 1000
@@ -56,10 +54,8 @@ class JoinColumns(Described):
                 f"join_columns(missing={missing!r}, conflict={conflict!r})",
                 hint="missing is 'error' or 'drop', conflict is 'error', 'first' or 'last'",
             )
-        object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "missing", missing)
-        object.__setattr__(self, "conflict", conflict)
-        object.__setattr__(self, "window", require_count("join_columns", "window", window, least=1))
+        window = require_count("join_columns", "window", window, least=1)
+        self._set(sources=sources, missing=missing, conflict=conflict, window=window)
 
     def __repr__(self) -> str:
         return call("join_columns", *[type(source) for source in self.sources], missing=self.missing)

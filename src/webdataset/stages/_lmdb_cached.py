@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
-from webdataset.describe import Described
 from webdataset.errors import MissingDependency, SpecError, StateError, StoreError, Where
-from webdataset.flow import Pass, Resumable
 
-from ._record_replay import Pickler, Played, RecordingLock, Store, module_by_name, play
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from webdataset.flow import Json, Recall
+from ._record_replay import OnDisk, Pickler, Played, RecordingLock, Store, play
 
 # Written with the last samples. The public library's marker is another one, so its stores, which are ordered by key and
 # not by number, are recorded anew and never misread.
@@ -26,7 +20,7 @@ _COMPLETE = b"complete: samples by number"
 
 
 @dataclass(frozen=True, repr=False)
-class LMDBCached(Described, Resumable):
+class LMDBCached(OnDisk):
     """Keep all samples in an LMDB store during the first complete pass; later passes come from there.
 
     >>> import tempfile
@@ -60,32 +54,16 @@ class LMDBCached(Described, Resumable):
         require_count("LMDBCached", "map_size", self.map_size, least=1)
         require_count("LMDBCached", "chunksize", self.chunksize, least=1)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "pickler": module_by_name(self.pickler)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, pickler=module_by_name(state["pickler"]))
-
     def count(self, items: int) -> int:
         """As many as come in."""
         return items
 
-    def start(self, during: Pass) -> Played:
-        """The beginning of a pass."""
-        return Played(during)
-
     def run(self, items: Iterator[Any], at: Played, /) -> Iterator[Any]:
         """Play back or record."""
-        return play(items, at, self._store(at.during.world.part))
+        return play(items, at, self.store(at.during.world.part))
 
-    def again(self, origin: Json, recall: Recall) -> Any:
-        """A sample by its number, or, while recording, from upstream."""
-        if not isinstance(origin, dict):
-            return recall(origin)
-        with self._store(tuple(origin["part"])) as store:
-            return store.read(origin["cached"])
-
-    def _store(self, part: tuple[int, ...]) -> _InLmdb:
+    def store(self, part: tuple[int, ...]) -> _InLmdb:
+        """The recording of a part."""
         path = str(self.fname) if part == (0, 1) else "{}-{}-of-{}".format(self.fname, *part)
         return _InLmdb(path, int(self.map_size), Pickler(self.pickler), self.chunksize)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
 from webdataset.describe import Described
@@ -13,9 +14,6 @@ from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
 from ._returns_nothing import returns_nothing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, repr=False)

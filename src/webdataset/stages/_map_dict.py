@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
-from webdataset.describe import Described, call
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -29,6 +27,7 @@ class MapDict(Described, PerItem):
     """
 
     verb: ClassVar[str] = "map_dict"
+    kwargs_field: ClassVar[str] = "functions"
     functions: dict[str, Callable[[Any], Any]]
     handler: Handler = reraise_exception
 
@@ -36,15 +35,10 @@ class MapDict(Described, PerItem):
         if not kw:
             raise SpecError("map_dict() was given no fields", hint="name them: map_dict(jpg=f)")
         require_callable("map_dict", handler=handler, **kw)
-        object.__setattr__(self, "functions", kw)
-        object.__setattr__(self, "handler", handler)
+        self._set(functions=kw, handler=handler)
 
     def __hash__(self) -> int:
         return hash((*self.functions.items(), self.handler))
-
-    def __repr__(self) -> str:
-        changed = {} if self.handler is reraise_exception else {"handler": self.handler}
-        return call("map_dict", **changed, **self.functions)
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The same sample with new values."""

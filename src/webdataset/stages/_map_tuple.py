@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
-from webdataset.describe import Described, call
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -28,6 +26,7 @@ class MapTuple(Described, PerItem):
     """
 
     verb: ClassVar[str] = "map_tuple"
+    args_field: ClassVar[str] = "args"
     args: tuple[Callable[[Any], Any] | None, ...]
     handler: Handler = reraise_exception
 
@@ -36,12 +35,7 @@ class MapTuple(Described, PerItem):
             if function is not None:
                 require_callable("map_tuple", **{f"argument{position}": function})
         require_callable("map_tuple", handler=handler)
-        object.__setattr__(self, "args", args)
-        object.__setattr__(self, "handler", handler)
-
-    def __repr__(self) -> str:
-        changed = {} if self.handler is reraise_exception else {"handler": self.handler}
-        return call("map_tuple", *self.args, **changed)
+        self._set(args=args, handler=handler)
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """The tuple of results."""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from webdataset.arguments import require_count
 from webdataset.describe import Described
 from webdataset.errors import CollationError, SpecError, Where
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import Grouped
 from ._collate import key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from webdataset.flow import Json, Recall
 
 
 class Rows(Grouped):
@@ -90,9 +85,9 @@ class Packed(Described, Resumable):
         fields = (self.fields,) if isinstance(self.fields, str) else tuple(self.fields)
         if not fields:
             raise SpecError("packed() was given no fields", hint='for example packed("tokens", size=2048)')
-        object.__setattr__(self, "fields", fields)
-        object.__setattr__(self, "size", require_count("packed", "size", self.size, least=1))
-        object.__setattr__(self, "rows", require_count("packed", "rows", self.rows, least=1))
+        self._set(fields=fields)
+        self._set(size=require_count("packed", "size", self.size, least=1))
+        self._set(rows=require_count("packed", "rows", self.rows, least=1))
         if self.overlong not in {"error", "drop", "cut", "split"}:
             raise SpecError(f"packed(overlong={self.overlong!r}): choose 'error', 'drop', 'cut' or 'split'")
 

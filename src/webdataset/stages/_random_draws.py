@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from webdataset.errors import StateError
-from webdataset.flow import digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from webdataset.flow import Json
+from webdataset.flow import Json, digest
 
 # A Mersenne Twister per draw would cost 7 µs, a hash 1 µs; a fresh twister every 512 draws costs 0.06 µs a draw, and
 # going on from the middle repeats at most 511 draws.

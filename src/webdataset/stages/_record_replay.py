@@ -11,16 +11,14 @@ import logging
 import os
 import pickle
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
+from webdataset.describe import Described
 from webdataset.errors import StateError
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import LastOrigin
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from webdataset.flow import Json, Pass, Recall
 
 log = logging.getLogger("webdataset.stages")
 
@@ -81,6 +79,33 @@ class Played(LastOrigin):
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on from there."""
         self.taken, self.cached = saved["taken"], saved["cached"]
+
+
+class OnDisk(Described, Resumable):
+    """A cache of samples in files: a stage with a `pickler`, which may be a module."""
+
+    pickler: Any
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "pickler": _module_by_name(self.pickler)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, pickler=_module_by_name(state["pickler"]))
+
+    def start(self, during: Pass) -> Played:
+        """The beginning of a pass."""
+        return Played(during)
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """A sample by its number, or, while recording, from upstream."""
+        if not isinstance(origin, dict):
+            return recall(origin)
+        with self.store(tuple(origin["part"])) as store:
+            return store.read(origin["cached"])
+
+    @abstractmethod
+    def store(self, part: tuple[int, ...]) -> Store:
+        """The recording of a part."""
 
 
 def play(
@@ -173,7 +198,7 @@ class Pickler:
         return unpickle_loads(data)
 
 
-def module_by_name(pickler: Any) -> Any:
+def _module_by_name(pickler: Any) -> Any:
     """A module as its name and the other way round: modules do not pickle."""
     import importlib
     import types

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
-from webdataset.describe import Described, call
+from webdataset.describe import Described
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
 from ._field_names import alternatives, getfirst
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -31,6 +29,7 @@ class Rename(Described, PerItem):
     """
 
     verb: ClassVar[str] = "rename"
+    kwargs_field: ClassVar[str] = "renamed"
     renamed: dict[str, str]
     handler: Handler = reraise_exception
     keep: bool = True
@@ -39,15 +38,10 @@ class Rename(Described, PerItem):
         require_callable("rename", handler=handler)
         for old in kw.values():
             alternatives(old)
-        for name, value in {"renamed": kw, "handler": handler, "keep": keep}.items():
-            object.__setattr__(self, name, value)
+        self._set(renamed=kw, handler=handler, keep=keep)
 
     def __hash__(self) -> int:
         return hash((*self.renamed.items(), self.handler, self.keep))
-
-    def __repr__(self) -> str:
-        changed: dict[str, Any] = {} if self.handler is reraise_exception else {"handler": self.handler}
-        return call("rename", **changed, **({} if self.keep else {"keep": False}), **self.renamed)
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """A new sample."""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
-from webdataset.describe import Described, call
+from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
 from ._extract_keys import KNOWN_SHAPES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -40,11 +38,12 @@ class RenameKeys(Described, PerItem):
     """
 
     verb: ClassVar[str] = "rename_keys"
+    args_field: ClassVar[str] = "rules"
     rules: tuple[tuple[str, str], ...]
     keep_unselected: bool = False
     must_match: bool = True
     duplicate_is_error: bool = True
-    handler: Handler = reraise_exception
+    handler: Handler = field(default=reraise_exception, repr=False)
 
     def __init__(
         self,
@@ -59,38 +58,35 @@ class RenameKeys(Described, PerItem):
         rules = (*args, *kw.items())
         if not all(isinstance(rule, tuple | list) and len(rule) == 2 for rule in rules):
             raise SpecError(f"rename_keys{args}: expected pairs (new name, pattern)")
-        object.__setattr__(self, "rules", tuple((new, pattern) for new, pattern in rules))
-        object.__setattr__(self, "keep_unselected", keep_unselected)
-        object.__setattr__(self, "must_match", must_match)
-        object.__setattr__(self, "duplicate_is_error", duplicate_is_error)
-        object.__setattr__(self, "handler", handler)
-
-    def __repr__(self) -> str:
-        defaults = {"keep_unselected": False, "must_match": True, "duplicate_is_error": True}
-        changed = {name: getattr(self, name) for name, usual in defaults.items() if getattr(self, name) != usual}
-        return call("rename_keys", *self.rules, **changed)
+        self._set(
+            rules=tuple((new, pattern) for new, pattern in rules),
+            keep_unselected=keep_unselected,
+            must_match=must_match,
+            duplicate_is_error=duplicate_is_error,
+            handler=handler,
+        )
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """A new sample."""
         find = lru_cache(KNOWN_SHAPES)(self._find)
 
         def rename_keys(sample: Any) -> Any:
-            return {new: sample[field] for new, field in find(tuple(sample)).items()}
+            return {new: sample[old] for new, old in find(tuple(sample)).items()}
 
         return guarded(rename_keys, self, self.handler, during)
 
     def _find(self, fields: tuple[str, ...]) -> dict[str, str]:
         found: dict[str, str] = {}
         used: set[str] = set()
-        for field in fields:
-            short = field.rsplit("/", 1)[-1].lower()
+        for old in fields:
+            short = old.rsplit("/", 1)[-1].lower()
             matching = [(new, pattern) for new, pattern in self.rules if fnmatchcase(short, pattern)]
             used.update(pattern for _, pattern in matching)
             if not matching and not self.keep_unselected:
                 continue
-            name = matching[-1][0] if matching else field
+            name = matching[-1][0] if matching else old
             if name not in found:
-                found[name] = field
+                found[name] = old
             elif self.duplicate_is_error:
                 raise ValueError(f"Duplicate value in sample {list(fields)} after rename: {name!r}.")
         unused = [pattern for _, pattern in self.rules if pattern not in used]

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.describe import Described
 from webdataset.errors import SpecError
-from webdataset.flow import Pass, Progress, Resumable, digest
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
 
 from ._random_draws import Draws
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from webdataset.flow import Json, Recall
 
 # Draws are whole numbers; one in 2**53 is as fine as a float gets.
 _FINE = 2**53

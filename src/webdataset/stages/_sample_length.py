@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from webdataset.errors import SpecError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def length_by(spec: Any) -> Callable[[Any], int]:

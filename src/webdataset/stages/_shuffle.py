@@ -93,13 +93,13 @@ class Shuffle(Described, Resumable):
 
     def __post_init__(self) -> None:
         for name in ("bufsize", "initial"):
-            object.__setattr__(self, name, require_count("shuffle", name, getattr(self, name)))
+            self._set(**{name: require_count("shuffle", name, getattr(self, name))})
         if self.rng is not None and self.seed is not None:
             raise SpecError("shuffle() was given both rng and seed", hint="give one of them")
         if self.rng is not None and not hasattr(self.rng, "random"):
             raise SpecError(f"shuffle(rng={self.rng!r}): this is no generator", hint="give a random.Random, or a seed")
         if self.seed is not None:
-            object.__setattr__(self, "seed", require_count("shuffle", "seed", self.seed))
+            self._set(seed=require_count("shuffle", "seed", self.seed))
 
     def count(self, items: int) -> int:
         """As many as come in."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
 from webdataset.describe import Described, call
@@ -11,9 +12,6 @@ from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
 from ._buffers import Counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -35,12 +33,11 @@ class Slice(Described, Resumable):
         if not 1 <= len(args) <= 3:
             raise SpecError(f"slice{args}: give slice(stop) or slice(start, stop[, step])")
         first, stop, step = (None, args[0], None) if len(args) == 1 else (*args, None)[:3]
-        least = {"first": 0, "stop": 0, "step": 1}
-        for name, value in {"first": first or 0, "stop": stop, "step": 1 if step is None else step}.items():
-            checked = (
-                None if name == "stop" and value is None else require_count("slice", name, value, least=least[name])
-            )
-            object.__setattr__(self, name, checked)
+        self._set(
+            first=require_count("slice", "first", first or 0, least=0),
+            stop=None if stop is None else require_count("slice", "stop", stop, least=0),
+            step=1 if step is None else require_count("slice", "step", step, least=1),
+        )
 
     def __repr__(self) -> str:
         return call("slice", self.first, self.stop, self.step)

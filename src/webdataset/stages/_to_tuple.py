@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.arguments import require_callable
 from webdataset.describe import Described, call
@@ -13,9 +14,6 @@ from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
 from ._field_names import alternatives, getfirst, parse_field_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -53,9 +51,7 @@ class ToTuple(Described, PerItem):
             alternatives(field)
         require_callable("to_tuple", handler=handler)
         strict = missing_is_error if none_is_error is None else none_is_error
-        chosen = {"args": args, "handler": handler, "missing_is_error": missing_is_error, "none_is_error": strict}
-        for name, value in chosen.items():
-            object.__setattr__(self, name, value)
+        self._set(args=args, handler=handler, missing_is_error=missing_is_error, none_is_error=strict)
 
     def __repr__(self) -> str:
         changed = {} if self.missing_is_error else {"missing_is_error": False}

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from webdataset.describe import Described
 from webdataset.errors import CollationError, StageError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable
 
 from ._buffers import LastOrigin, recallable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from webdataset.flow import Json, Recall
 
 
 class Opened(LastOrigin):
@@ -44,23 +41,40 @@ class Opened(LastOrigin):
         self.batch = recall(self.source) if self.is_open else None
 
 
-def spread(items: Iterator[Any], at: Opened, rows: Callable[[Any], list[Any]]) -> Iterator[Any]:
-    """Hand on the rows of each item, beginning in the middle of the one that is open."""
-    for batch in chain([at.batch] if at.is_open else [], items):
-        if not at.is_open:
-            at.open(batch)
-        parts = rows(batch)
-        for row in range(at.row, len(parts)):
-            at.handed = None if at.source is None else [at.source, row]
-            at.row = row + 1
-            if at.row == len(parts):
-                at.close()
-            yield parts[row]
-        at.close()
+class _TakesApart(Described, Resumable):
+    """A stage that hands on the parts of every item."""
+
+    @staticmethod
+    @abstractmethod
+    def parts(item: Any) -> list[Any]:
+        """The parts of an item."""
+
+    def start(self, during: Pass) -> Opened:
+        """Nothing open."""
+        return Opened()
+
+    def run(self, items: Iterator[Any], at: Opened, /) -> Iterator[Any]:
+        """Part by part, beginning in the middle of the item that is open."""
+        for batch in chain([at.batch] if at.is_open else [], items):
+            if not at.is_open:
+                at.open(batch)
+            parts = self.parts(batch)
+            for row in range(at.row, len(parts)):
+                at.handed = None if at.source is None else [at.source, row]
+                at.row = row + 1
+                if at.row == len(parts):
+                    at.close()
+                yield parts[row]
+            at.close()
+
+    def again(self, origin: Json, recall: Recall) -> Any:
+        """That part of that item."""
+        whole, row = origin
+        return self.parts(recall(whole))[row]
 
 
 @dataclass(frozen=True, repr=False)
-class Unbatched(Described, Resumable):
+class Unbatched(_TakesApart):
     """Hand on the rows of batches: the inverse of `batched`.
 
     >>> list(Unbatched()([{"cls": [3, 4], "meta": {"name": ["a", "b"]}}]))
@@ -72,22 +86,14 @@ class Unbatched(Described, Resumable):
 
     verb: ClassVar[str] = "unbatched"
 
-    def start(self, during: Pass) -> Opened:
-        """No batch open."""
-        return Opened()
-
-    def run(self, items: Iterator[Any], at: Opened, /) -> Iterator[Any]:
-        """Row by row."""
-        return spread(items, at, rows_of)
-
-    def again(self, origin: Json, recall: Recall) -> Any:
-        """That row of that batch."""
-        batch, row = origin
-        return rows_of(recall(batch))[row]
+    @staticmethod
+    def parts(item: Any) -> list[Any]:
+        """The rows of a batch."""
+        return rows_of(item)
 
 
 @dataclass(frozen=True, repr=False)
-class Unlisted(Described, Resumable):
+class Unlisted(_TakesApart):
     """Hand on the items of lists: the inverse of `listed`.
 
     >>> list(Unlisted()([["a", "b"], ["c"]]))
@@ -96,18 +102,12 @@ class Unlisted(Described, Resumable):
 
     verb: ClassVar[str] = "unlisted"
 
-    def start(self, during: Pass) -> Opened:
-        """No list open."""
-        return Opened()
-
-    def run(self, items: Iterator[Any], at: Opened, /) -> Iterator[Any]:
-        """Item by item."""
-        return spread(items, at, _members)
-
-    def again(self, origin: Json, recall: Recall) -> Any:
-        """That item of that list."""
-        whole, row = origin
-        return recall(whole)[row]
+    @staticmethod
+    def parts(item: Any) -> list[Any]:
+        """The items of a list."""
+        if not isinstance(item, list):
+            raise StageError(f"unlisted() got a {type(item).__name__}, not a list", hint="did you mean unbatched()?")
+        return item
 
 
 def rows_of(batch: Any) -> list[Any]:
@@ -140,9 +140,3 @@ def _transposed(columns: list[Any], names: list[Any]) -> list[tuple[Any, ...]]:
         )
     # Not zip: iterating a tensor is slower than indexing it.
     return [tuple([column[row] for column in columns]) for row in range(max(lengths.values(), default=0))]
-
-
-def _members(item: Any) -> list[Any]:
-    if not isinstance(item, list):
-        raise StageError(f"unlisted() got a {type(item).__name__}, not a list", hint="did you mean unbatched()?")
-    return item

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, Any, ClassVar
 
 from webdataset.arguments import require_callable
 from webdataset.describe import Described
@@ -14,9 +15,6 @@ from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 StreamDecoder = Any  # a function of a binary stream, or False to leave the field as it is
 
@@ -106,9 +104,7 @@ class XDecode(Described, PerItem):
         complete = (*defaults, *rules, *named)
         for rule in complete:
             _check_rule(rule)
-        object.__setattr__(self, "rules", complete)
-        object.__setattr__(self, "must_decode", must_decode)
-        object.__setattr__(self, "handler", handler)
+        self._set(rules=complete, must_decode=must_decode, handler=handler)
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
         """Decode one sample."""

@@ -6,7 +6,8 @@ The proxy at `AIS_ENDPOINT` redirects every request for an object to the node th
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from webdataset import config
@@ -16,9 +17,6 @@ from ._address import scheme_of
 from ._http import HttpStore
 from ._request import Request, request
 from ._resuming_stream import persist, retryable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PROVIDERS = {
     "ais": "ais",

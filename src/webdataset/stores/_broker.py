@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from webdataset.errors import StoreError
 from webdataset.lifetime import Lifeline
@@ -25,9 +26,6 @@ from webdataset.lifetime import Lifeline
 from ._byte_stream import Stream
 from ._store import PIECE, Stat, Store
 from ._upload import Upload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from webdataset.stores._broker_server import serve; serve({lifeline})"
 

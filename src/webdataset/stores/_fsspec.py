@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import secrets
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
 from webdataset.redact import redacted
@@ -15,9 +16,6 @@ from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
 from ._store import Stat, Store
 from ._trust import refuse_local
 from ._upload import Upload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _OURS = "http, https, s3, gs, az, hf, ais, file, pipe, memory"
 # Schemes of fsspec that open local files.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO
 from urllib.parse import quote, unquote
 
 from webdataset import config
@@ -18,9 +19,6 @@ from ._http import HttpStore
 from ._request import Request, request
 from ._resuming_stream import persist, retryable
 from ._upload import SpooledUpload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ADDRESS = re.compile(
     r"hf://(?:(datasets|models|spaces|buckets)/)?([^/@]+/[^/@]+)(?:@(refs/(?:pr|convert)/[^/]+|[^/]+))?(?:/(.*))?"

@@ -12,8 +12,9 @@ import re
 import secrets
 import socket
 import stat
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from webdataset import config
 from webdataset.errors import AccessDenied, ShardNotFound, StoreError, Where
@@ -23,9 +24,6 @@ from ._globs import is_pattern
 from ._store import Stat, Store
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 # Tar headers are small and many. What is larger than this is written without a copy in the buffer.
 _WRITE_BUFFER = 1 << 16

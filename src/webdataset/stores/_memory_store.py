@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import IO, Any
 
 from webdataset.errors import ShardNotFound, Where
 
 from ._store import Stat, Store
 from ._upload import SpooledUpload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import IO
 
 
 class MemoryStore(Store):

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from webdataset import config
@@ -26,9 +27,6 @@ from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, persis
 from ._same_object import BytesRead, changed, is_strong
 from ._store import Stat, Store, checked_range, read_fully
 from ._upload import Upload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _CHUNK = 1 << 20
 # S3's smallest part is 5 MiB, and an object has at most 10,000 parts: this allows 160 GB.

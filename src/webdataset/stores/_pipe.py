@@ -17,9 +17,11 @@ import signal
 import subprocess
 import warnings
 import weakref
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from types import TracebackType
+from typing import IO, Any, NoReturn
 
 from webdataset.errors import CommandFailed, SpecError, StoreTimeout, Where
 from webdataset.lifetime import Guard
@@ -29,10 +31,6 @@ from ._byte_stream import Stream
 from ._store import Store, skip
 from ._trust import refuse_command
 from ._upload import point_nowhere
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import TracebackType
 
 # Seconds that a child may run after it closed its output; the public library waits two hours.
 _LINGER = 60.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
 
 from webdataset.errors import SpecError
 from webdataset.read_methods import find_read1, find_readinto
@@ -13,9 +14,6 @@ from webdataset.read_methods import find_read1, find_readinto
 from ._byte_stream import Stream
 from ._open import open_read
 from ._resuming_stream import abandonable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 # Bytes per read of a thread: small enough that the first ones arrive soon, large enough that there are few.
 _PIECE = 256 << 10

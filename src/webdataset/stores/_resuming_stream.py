@@ -13,9 +13,10 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from webdataset import config
 from webdataset.errors import SpecError, StoreError, add_where
@@ -25,9 +26,6 @@ from ._byte_stream import Stream
 from ._counters import counters
 from ._same_object import BytesRead, changed
 from ._store import past_the_end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _log = logging.getLogger(__name__)
 _jitter = random.Random()

@@ -12,13 +12,11 @@ proof of a change. Where neither rule holds, joining is an error.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from webdataset.errors import StoreError, Where
 from webdataset.redact import redacted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _PIECE = 1 << 20
 

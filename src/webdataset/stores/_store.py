@@ -6,17 +6,15 @@ A store is also callable as `store(url, mode, bufsize)`, the form in which the p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
 
 from ._globs import matches, prefix_of
 from ._same_object import BytesRead
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # A kilobyte less would do; a megabyte amortises the calls and stays inside a core's cache.
 PIECE = 1 << 20

@@ -7,12 +7,10 @@ import os
 import tempfile
 import weakref
 from abc import abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
+from types import TracebackType
+from typing import IO, Any, Self
 
 # Shards up to this size are kept in memory until their upload, larger ones in a temporary file.
 _IN_MEMORY = 64 << 20

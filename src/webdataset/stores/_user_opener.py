@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ._store import Store, skip
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # The default of the public library, which handlers written for it expect.
 _BUFSIZE = 8192

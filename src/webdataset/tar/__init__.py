@@ -24,7 +24,7 @@ from ._damage import Damage, DamageKind, Surveyed
 from ._parse_header import BLOCK, Header, parse_header
 from ._pax import only_times
 from ._read_members import Member, OnSkip, Rename, Run, read_headers, read_members, read_runs
-from ._survey_archive import survey
+from ._survey_archive import is_header, survey
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "Run",
     "Surveyed",
     "encode_header",
+    "is_header",
     "only_times",
     "padding",
     "parse_header",

@@ -7,15 +7,13 @@ they need is inside, and call `take` otherwise. A slice of `data` is a copy, so 
 from __future__ import annotations
 
 import mmap
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from webdataset.errors import TruncatedShard, Where
 from webdataset.read_methods import find_readinto
 
 from ._parse_header import BLOCK
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Readable(Protocol):

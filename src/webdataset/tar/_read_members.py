@@ -15,7 +15,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from mmap import mmap
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 from webdataset.decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
@@ -85,17 +85,19 @@ def warn_about_link(header: Header, offset: int) -> None:
     warnings.warn(f"member {header.name} at byte {offset} {what} and is left out", stacklevel=2)
 
 
-def read_members(
-    stream: Readable | bytes,
-    *,
-    start: int = 0,
-    rename: Rename | None = None,
-    strict: bool = True,
-    concatenated: bool = True,
-    on_skip: OnSkip = warn_about_link,
-    window: int = WINDOW,
-    limit: int = DECOMPRESS_LIMIT,
-) -> Iterator[Member]:
+class ReadOptions(TypedDict, total=False):
+    """How an archive is read; see `read_members`."""
+
+    start: int
+    rename: Rename | None
+    strict: bool
+    concatenated: bool
+    on_skip: OnSkip
+    window: int
+    limit: int
+
+
+def read_members(stream: Readable | bytes, **options: Unpack[ReadOptions]) -> Iterator[Member]:
     """The files of an archive, one by one.
 
     >>> import tarfile
@@ -120,16 +122,7 @@ def read_members(
         window: how much to read at once, a multiple of 512.
         limit: how many bytes a member of a compressed archive may have.
     """
-    for run in read_runs(
-        stream,
-        start=start,
-        rename=rename,
-        strict=strict,
-        concatenated=concatenated,
-        on_skip=on_skip,
-        window=window,
-        limit=limit,
-    ):
+    for run in read_runs(stream, **options):
         data = run.data
         for name, offset, begin, end in zip(run.names, run.offsets, run.starts, run.stops, strict=True):
             yield Member(name, offset, run.base + begin, data[begin:end])

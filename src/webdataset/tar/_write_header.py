@@ -8,13 +8,11 @@ long for both. The same arguments always give the same bytes.
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from webdataset.errors import EncodingError, SpecError, Where
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 END_OF_ARCHIVE: Final = bytes(1024)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from webdataset.errors import EncodingError, SpecError, Where
 from webdataset.names import is_meta
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _OPT_OUT = "or write it as it is with strict=False"
 

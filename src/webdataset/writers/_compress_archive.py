@@ -5,13 +5,11 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 from webdataset.decompress import load_zstd
 from webdataset.errors import SpecError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Compressor(Protocol):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from webdataset.codecs import encode_field
 from webdataset.errors import SpecError, WebDatasetError, add_where
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _COMPRESSED = (".gz", ".zst")
 

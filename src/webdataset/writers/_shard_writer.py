@@ -5,16 +5,14 @@ from __future__ import annotations
 import io
 import logging
 import os
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from typing import Any, Self
 
 from webdataset.errors import SpecError, StoreError, Where
 
 from ._earlier_run import EarlierRun
 from ._record import Record, Records
 from ._tar_writer import TarWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 

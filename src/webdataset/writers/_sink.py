@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.stores import open_write
 
 from ._compress_archive import find_compression, open_compressor
 from ._writer_lock import WriterLock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from webdataset.errors import EncodingError, SpecError, WebDatasetError, Where, add_where
 from webdataset.index import index_url, save_index
@@ -14,10 +16,6 @@ from ._compress_archive import find_compression
 from ._encode_sample import make_encoder
 from ._record import Record, index_place
 from ._sink import Sink
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
 
 
 class Placed(NamedTuple):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from webdataset.codecs._require import require
 from webdataset.errors import EncodingError, FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Array = Any  # a NumPy array, or a torch tensor of bfloat16
 Buffer = bytes | bytearray | memoryview

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from webdataset.errors import EncodingError, FormatError, SpecError
 
 from ._array_header import Array, Buffer, build_array, bytedata, encode_header
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 magic_str = "~TenBin~"
 magic_bytes = magic_str.encode("ascii")

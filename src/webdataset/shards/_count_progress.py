@@ -1,0 +1,50 @@
+"""Progress that is one number: how many items a stage has taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from webdataset.flow import Json, Pass, Progress, Recall
+
+
+class CountTaken(Progress):
+    """How many items were taken.
+
+    >>> CountTaken().save()
+    0
+    """
+
+    taken = 0
+
+    def save(self) -> Json:
+        """The number."""
+        return self.taken
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on counting."""
+        self.taken = saved
+
+
+class Collected(CountTaken):
+    """Everything that came from upstream, which comes again on resume, and how many items were handed on since."""
+
+    rewinds = True
+
+    def __init__(self, during: Pass) -> None:
+        self.during = during
+        self.items: list[Any] = []
+        self.origins: list[Json] = []
+        self.last: Json = None
+
+    @property
+    def origin(self) -> Json:
+        """That of the item that was handed on last."""
+        return self.last
+
+    def fill(self, items: Iterator[Any]) -> int:
+        """Take everything; how many there are."""
+        for item in items:
+            self.items.append(item)
+            self.origins.append(super().origin)
+        return len(self.items)
