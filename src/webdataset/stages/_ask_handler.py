@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import WebDatasetError, add_where
-from webdataset.flow import DROP, EndOfStreamError
-from webdataset.handlers import note_skipped
+from webdataset.flow import DROP, EndOfStreamError, ask_handler
 from webdataset.redact import redacted, scrub
 
 from ._rng import current
@@ -76,12 +75,10 @@ def answer(handler: Handler, exn: Exception, stage: Any, item: Any) -> Any:
         EndOfStreamError: the handler wants the stream to end here.
     """
     locate(exn, stage, item)
+    known = item if isinstance(item, dict) else {}
     try:
-        if handler(exn):
-            known = item if isinstance(item, dict) else {}
-            note_skipped(exn, known.get("__key__"), known.get("__url__"))
-            return DROP
-        raise EndOfStreamError from exn
+        ask_handler(handler, exn, known.get("__key__"), known.get("__url__"))
+        return DROP
     finally:
         del exn  # see reraise_exception
 
