@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from webdataset.address import Address, Birth, as_checkpoint, from_checkpoint
 from webdataset.errors import StateError
-from webdataset.handlers import reraise_exception
+from webdataset.handlers import Handler, note_skipped, reraise_exception
 from webdataset.world import World
 
 Json = Any
@@ -56,7 +56,21 @@ class StepByStepError(Exception):
 
 
 class EndOfStreamError(Exception):
-    """Raised by a per-item function whose handler said stop; ends the stream quietly."""
+    """A handler said stop. The stage that catches it sets `Progress.stopped` and hands on nothing more."""
+
+
+def ask_handler(handler: Handler, error: Exception, key: str | None = None, shard: str | None = None) -> None:
+    """Return if the handler says to go on after this failure; what was left out is noted.
+
+    Raises:
+        EndOfStreamError: the stream is to end here.
+    """
+    try:
+        if not handler(error):
+            raise EndOfStreamError from error
+        note_skipped(error, key, shard)
+    finally:
+        del error  # see reraise_exception
 
 
 class Origin(NamedTuple):
@@ -213,11 +227,13 @@ class Progress:
 
     `upstream` is wired by the pipeline: the nearest progress before this one that can tell an origin. A stage that
     takes its whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what is
-    upstream starts afresh, with what `save_start` says.
+    upstream starts afresh, with what `save_start` says. One whose stream a handler has ended sets `stopped`: on resume
+    it is not run.
     """
 
     upstream: Progress | None = None
     rewinds: bool = False
+    stopped: bool = False
 
     @property
     def origin(self) -> Json:

@@ -1,4 +1,5 @@
 import json
+import json
 import pickle
 
 import numpy as np
@@ -113,6 +114,33 @@ def test_weights_set_in_the_middle_are_part_of_the_state():
     again = make()
     again.load_state_dict(state)
     assert list(again) == rest and all(n >= 100 for n in rest)
+
+
+@pytest.mark.parametrize("later", [0, 1, 7, None])
+@pytest.mark.parametrize("around", [lambda mixed: mixed, lambda mixed: wds.DataPipeline(mixed, wds.listed(2))])
+def test_weights_that_were_set_hold_in_all_later_epochs_of_a_resumed_run(around, later):
+    """Whenever the state is saved: before the next draw, after it, at the end (None), before the next epoch."""
+    make = lambda: mix([(numbers(5), 1), (numbers(50, 100), 1)], exhausted="drop")
+
+    def run(saved_after_epoch):
+        mixed = make()
+        dataset = around(mixed)
+        items = iter(dataset)
+        seen = [next(items), next(items)]
+        mixed.set_weights([1, 5])
+        seen += [next(items) for _ in range(later)] if later is not None else items
+        if saved_after_epoch:
+            seen += items
+        return dataset, seen, items
+
+    for after_epoch in (False, True):
+        dataset, seen, items = run(after_epoch)
+        state = json.loads(json.dumps(dataset.state_dict()))
+        expected = [list(items), list(dataset), list(dataset)]
+        again = around(make())
+        again.load_state_dict(state)
+        found = [list(again), list(again), list(again)]
+        assert found == (expected[1:] + found[-1:] if after_epoch or later is None else expected)
 
 
 def test_batches_of_one_source_each():

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from webdataset.errors import SpecError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable, url_as_json, url_from_json
+from webdataset.flow import (
+    EndOfStreamError,
+    Json,
+    Pass,
+    Progress,
+    Recall,
+    Resumable,
+    ask_handler,
+    url_as_json,
+    url_from_json,
+)
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.stores import ReadAhead, abandonable, is_local, open_read
 
@@ -98,8 +108,11 @@ class OpenAhead(Resumable):
             except StopIteration:
                 return
             except Exception as error:
-                at.shards.popleft()
-                if not self.handler(error):
+                shard = at.shards.popleft()
+                try:
+                    ask_handler(self.handler, error, shard=shard["url"])
+                except EndOfStreamError:
+                    at.stopped = True
                     return
 
 

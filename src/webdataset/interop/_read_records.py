@@ -9,7 +9,18 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from webdataset.flow import EndOfStreamError, Json, Origin, Pass, Progress, Recall, Source, url_as_json, url_from_json
+from webdataset.flow import (
+    EndOfStreamError,
+    Json,
+    Origin,
+    Pass,
+    Progress,
+    Recall,
+    Source,
+    ask_handler,
+    url_as_json,
+    url_from_json,
+)
 from webdataset.handlers import Handler, reraise_exception
 
 from ._field_mapping import FieldMapping
@@ -53,7 +64,7 @@ class ReadRecords(Source):
                             yield sample
                 at.close()
         except EndOfStreamError:
-            return
+            at.stopped = True
 
     def recall(self, origin: Json) -> Record:
         """Read one sample again."""
@@ -68,8 +79,7 @@ class ReadRecords(Source):
                 for number, record in enumerate(file.records(start), start):
                     yield number, self.sample(url, number, record)
         except Exception as error:
-            if not self.handler(error):
-                raise EndOfStreamError from error
+            ask_handler(self.handler, error, shard=url)
 
     def open(self, url: str) -> RecordFile:
         """Open one file of the dataset."""

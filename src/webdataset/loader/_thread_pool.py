@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
+from webdataset.flow import DROP, EndOfStreamError, Pass, Progress, Resumable, fuse
 from webdataset.pipeline import InFlight, Loop
 
 from ._item_sizes import size_of, size_of_many
@@ -120,7 +120,6 @@ class Threaded(Resumable):
     def _in_place(self, items: Iterator[Any], at: InFlight, choice: ThreadChoice) -> Generator[Any, None, bool]:
         """The results, made by the thread that asks for them, until threads are to make them (True) or to the end."""
         meter, size, began = self.pool.meter, 1, time.perf_counter()
-        at.handed = None  # the origin is that of the item that was taken last
         while True:
             clock = _Clock(self.function)
             inside, ended = yield from _first(size, Loop((clock,)).run(items, at))
@@ -131,12 +130,14 @@ class Threaded(Resumable):
             scale = 1 + count / max(1, clock.items)
             meter.add("functions in place", clock.seconds * scale, count=clock.items + count)
             meter.add("read", inside + more - clock.seconds * scale, count=clock.items + count)
-            now = time.perf_counter()
-            changed = choice.in_place(items=clock.items + count, seconds=clock.seconds * scale, wall=now - began)
-            meter.choice, began = str(choice), now
+            meter.choice = str(choice)
+            if ended:  # maybe without an item
+                return False
+            began, before = time.perf_counter(), began
+            if choice.in_place(items=clock.items + count, seconds=clock.seconds * scale, wall=began - before):
+                meter.choice = str(choice)
+                return True
             size = min(_LARGEST_CHUNK, 2 * size)
-            if ended or changed:
-                return not ended
 
     def _on_threads(self, items: Iterator[Any], at: InFlight, choice: ThreadChoice) -> Generator[Any, None, bool]:
         """The results, until they are to be made in place or by another number of threads (True), or to the end."""
@@ -144,10 +145,13 @@ class Threaded(Resumable):
         with pool.executor(choice.threads) as executor, _Window(self, executor, items, at, choice) as window:
             while (chunk := window.next_chunk()) is not None:
                 for result in chunk.results:
-                    at.handed = at.origins.popleft()
+                    at.handed = at.origins[0]
+                    del at.origins[0]  # not by a call: Ctrl-C comes when a call ends, and would lose the item
                     if result is not DROP:
                         yield result
                 if isinstance(chunk.failure, EndOfStreamError):
+                    at.stopped = True
+                    at.origins.clear()
                     return False
                 if chunk.failure is not None:
                     raise chunk.failure
@@ -281,21 +285,28 @@ class _Window:
         return not self.ended
 
     def _take(self, chunk: _Chunk) -> None:
-        at, items, upstream = self._at, chunk.items, self._at.upstream
+        at, items = self._at, chunk.items
         while at.again and len(items) < self._chunk_size:
             items.append(at.again.popleft())  # its origin has been loaded already
-        most = self._chunk_size
-        while len(items) < most:
-            try:
-                items.append(next(self._items))
-            except StopIteration:
-                self.ended = True
-                break
-            at.origins.append(upstream.origin if upstream is not None else None)
-            if len(items) == 1:
-                most = self._fitting(most, size_of(items[0]))
+        if len(items) < self._chunk_size:
+            self._take_new(items, at.origins, at.upstream)
         # What it will hold counts from now on: a hundred photos are small until they are decoded.
         chunk.size = max(size_of_many(items), len(items) * self._result_size)
+
+    def _take_new(self, items: list[Any], origins: deque[Any], upstream: Progress | None) -> None:
+        most, before = self._chunk_size, len(origins) - len(items)
+        try:
+            for item in self._items:
+                items.append(item)
+                origins.append(upstream.origin if upstream is not None else None)
+                if len(items) == 1:
+                    most = self._fitting(most, size_of(item))
+                if len(items) >= most:
+                    return
+            self.ended = True
+        finally:
+            if len(origins) - len(items) < before:  # Ctrl-C between the two
+                origins.append(upstream.origin if upstream is not None else None)
 
     def _fits(self) -> bool:
         if len(self._chunks) >= self._most:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from webdataset.flow import Columns, PerItem, StepByStepError
 from webdataset.stages import Batched, combine_columns, default_collation_fn
 
-from ._fused import InFlight
+from ._fused import UPSTREAM, InFlight
 
 
 class ColumnBatches:
@@ -56,7 +56,7 @@ class ColumnBatches:
                 del at.again[0], at.origins[0]
                 yield item
             if not at.origins:
-                at.handed = None
+                at.handed = UPSTREAM
             error, self._error = self._error, None
             if error is not None:
                 raise error
@@ -91,7 +91,7 @@ class ColumnBatches:
     def _take(self, count: int) -> deque[Any] | None:
         """The next so many items, which are in flight then; None if there are not so many, or threads work on some."""
         again, origins, above = self._at.again, self._at.origins, self._at.upstream
-        if len(again) != len(origins) or len(again) > count:
+        if self._at.stopped or len(again) != len(origins) or len(again) > count:
             return None
         try:
             for item in islice(self._items, count - len(again)):

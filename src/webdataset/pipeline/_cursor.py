@@ -54,9 +54,11 @@ class InStages:
 
     Attributes:
         progress: what `Progress.save` returned, stage by stage.
+        stopped: how many of them, from the first on, hand on nothing more because a handler has ended their stream.
     """
 
     progress: tuple[Json, ...]
+    stopped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Cursor:
         if isinstance(self.where, InPlan):
             return True
         first, *others = self.where.progress
-        return (first is None or _is_portable(first)) and not any(others)
+        return not self.where.stopped and (first is None or _is_portable(first)) and not any(others)
 
     def next_pass(self, starts: Sequence[Json] = ()) -> Cursor:
         """The beginning of the pass after this one."""
@@ -135,7 +137,7 @@ class Cursor:
             return replace(self, where=InPlan(self.where.plan.settled()))
         if isinstance(self.where, InStages):
             progress = (each.settled() if isinstance(each, Cursor) else each for each in self.where.progress)
-            return replace(self, where=InStages(tuple(progress)))
+            return replace(self, where=replace(self.where, progress=tuple(progress)))
         return self
 
     def for_world(self, here: World) -> Cursor:
@@ -173,6 +175,8 @@ class Cursor:
             saved["plan"] = self.where.plan.to_json()
         else:
             saved["stages"] = encode(self.where.progress)
+            if self.where.stopped:
+                saved["stopped"] = self.where.stopped
         if self.skip:
             saved["skip"] = self.skip
         if self.world is not None:
@@ -195,7 +199,8 @@ class Cursor:
             check_types(saved, stages=list)
             if not saved["stages"]:
                 raise StateError("malformed checkpoint: it has no stages", hint=_HINT)
-            where = InStages(tuple(decode(saved["stages"])))
+            check_types({"stopped": 0, **saved}, stopped=int)
+            where = InStages(tuple(decode(saved["stages"])), saved.get("stopped", 0))
         else:
             check_types(saved, beginning=list)
             where = Beginning(tuple(decode(saved["beginning"])))

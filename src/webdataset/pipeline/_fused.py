@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from webdataset.errors import StateError
 from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Progress, Recall, Resumable, fuse
+
+UPSTREAM: Final = object()  # as `InFlight.handed`: the item that upstream handed on last; None is an unknown origin
 
 
 class InFlight(Progress):
@@ -20,14 +22,15 @@ class InFlight(Progress):
     def __init__(self) -> None:
         self.origins: deque[Json] = deque()
         self.again: deque[Any] = deque()
-        self.handed: Json = None
+        self.handed: Json = UPSTREAM
 
     @property
     def origin(self) -> Json:
         """Where the item that was handed on last came from."""
-        if self.handed is None and self.upstream is not None:
-            return self.upstream.origin  # not through super(), which costs more than all the rest: once per sample
-        return self.handed
+        if self.handed is not UPSTREAM:
+            return self.handed
+        # Not through super(), which costs more than all the rest: once per sample.
+        return self.upstream.origin if self.upstream is not None else None
 
     def save(self) -> Json:
         """The origins, if every item can be read again."""
@@ -60,6 +63,8 @@ class Loop(Resumable):
 
     def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
         """What was in flight, then the items."""
+        if not at.again:
+            at.handed = UPSTREAM
         return _apply(fuse(self.functions), _before(items, at) if at.again else items, at)
 
 
@@ -74,9 +79,9 @@ def _apply(apply: Callable[[Any], Any], items: Iterator[Any], at: InFlight) -> I
             if result is not DROP:
                 yield result
     except EndOfStreamError:
-        return
+        at.stopped = True
     except BaseException:
-        if busy and not (at.upstream is not None and at.handed is None and at.upstream.take_back()):
+        if busy and not (at.upstream is not None and at.handed is UPSTREAM and at.upstream.take_back()):
             at.origins.appendleft(at.origin)
         raise
 
@@ -86,6 +91,6 @@ def _before(items: Iterator[Any], at: InFlight) -> Iterator[Any]:
         item, at.handed = at.again[0], at.origins[0]
         del at.again[0], at.origins[0]  # not by a call: Ctrl-C comes when a call ends, and would lose the item
         yield item
-    at.handed = None
+    at.handed = UPSTREAM
     for item in items:  # not `yield from`, which would close the items when this loop is left
         yield item

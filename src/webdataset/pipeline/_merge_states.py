@@ -97,6 +97,11 @@ def _plan_in_epoch(cursor: Cursor, begun: Cursor) -> PlanState | None:
 def _innermost(cursor: Cursor) -> Cursor:
     """The cursor of the dataset inside a loader, or inside another dataset."""
     if isinstance(cursor.where, InStages) and isinstance(cursor.where.progress[0], Cursor):
+        if cursor.where.stopped:
+            raise StateError(
+                "a handler has ended the stream of one rank after its loader",
+                hint="such checkpoints resume rank by rank, on the same number of ranks",
+            )
         return _innermost(cursor.where.progress[0])
     return cursor
 
@@ -109,5 +114,5 @@ def _with_plan(cursor: Cursor, plan: PlanState) -> Cursor:
                 "a stage after the loader holds samples, which belong to one rank",
                 hint="checkpoints of a loader that is rebatched resume rank by rank, on the same number of ranks",
             )
-        return replace(cursor, where=InStages((_with_plan(inner, plan), *others)), world=None)
+        return replace(cursor, where=replace(cursor.where, progress=(_with_plan(inner, plan), *others)), world=None)
     return replace(cursor, where=InPlan(plan), world=None)

@@ -58,16 +58,20 @@ class MixProgress(Progress):
         """The drawing, and the cursor of every dataset."""
         cursors = [part.next_start() if number in self.ended else part.save() for number, part in enumerate(self.parts)]
         if self.over:
-            return {"datasets": cursors, "over": True}
+            return {"drawing": self.drawing.save_start(), "datasets": cursors, "over": True}
         return {"drawing": self.drawing.save(), "source": self.source, "left": self.left, "datasets": cursors}
 
     def save_start(self) -> Json:
         """How the datasets began this pass."""
-        return _of_datasets([part.save_start() for part in self.parts])
+        return self._start([part.save_start() for part in self.parts])
 
     def save_next(self) -> Json:
         """How the datasets begin the next pass."""
-        return _of_datasets([part.save_next() for part in self.parts])
+        return self._start([part.save_next() for part in self.parts])
+
+    def _start(self, datasets: list[Json]) -> Json:
+        start = {"datasets": datasets, "drawing": self.drawing.save_start()}
+        return start if start["drawing"] is not None or any(each is not None for each in datasets) else None
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on in all of them."""
@@ -77,9 +81,9 @@ class MixProgress(Progress):
                 hint="mix the datasets that the checkpoint was written for",
             )
         self.over = saved.get("over", False)
-        if "drawing" in saved:
+        if saved.get("drawing") is not None:
             self.drawing = self.drawing.load(saved["drawing"])
-            self.source, self.left = saved["source"], saved["left"]
+            self.source, self.left = saved.get("source", 0), saved.get("left", 0)
         for part, cursor in zip(self.parts, saved["datasets"], strict=True):
             if cursor is not None:
                 part.load(cursor, recall)
@@ -94,10 +98,6 @@ class MixProgress(Progress):
         """Close what the datasets hold open."""
         for part in self.parts:
             part.close()
-
-
-def _of_datasets(starts: list[Json]) -> Json:
-    return {"datasets": starts} if any(start is not None for start in starts) else None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from webdataset.stages import Batched, Listed
 from webdataset.world import World
 
 from ._column_batches import ColumnBatches
-from ._cursor import InPlan, InStages, Where, beginning
+from ._cursor import Beginning, InPlan, InStages, Where, beginning
 from ._fused import Loop
 from ._stage_kinds import invoke, is_opaque
 
@@ -94,6 +94,7 @@ class RunningPass:
         self._plan: tuple[PlanProgress, list[Any], bool] | None = None
         self.handed_on = 0
         self.interrupted = False
+        self._ended_before = where.stopped if isinstance(where, InStages) else 0
         self.items = self._chain(self._saved(where))
         self._before = []
         # The last state that is certain, and how many items were handed on up to it.
@@ -109,11 +110,13 @@ class RunningPass:
         """Where this pass is: a state, and how many items after it were handed on already."""
         # Ctrl-C can interrupt any stage between two instructions, so its progress may be wrong. The samples of a plan
         # are numbered, so none is lost; any other pass goes on from the last state that is certain.
-        if self.by_plan:
+        if not self.handed_on and isinstance(self._certain[0], Beginning):
+            pass  # `Run` tells an empty pass from one of which nothing is left
+        elif self.by_plan:
             self._certain = InPlan(self._plan_state()), self.handed_on
         elif self._exact and not self.interrupted:
             with suppress(StateError):
-                self._certain = InStages(tuple(self._saved_progress())), self.handed_on
+                self._certain = InStages(tuple(self._saved_progress()), self._stopped()), self.handed_on
         where, handed_on = self._certain
         if isinstance(where, StateError):
             raise where
@@ -138,8 +141,8 @@ class RunningPass:
             assert isinstance(plan, PlanProgress)
             # Between two items nothing is held; in the middle of a batch, after a failure or Ctrl-C, something is.
             self._plan = plan, [at for at in others if hasattr(at, "origins")], may_drop(self._stages)
-        plan, in_flight, drops = self._plan
-        return plan.state(in_flight, self.handed_on, drops=drops)
+        plan, holding, drops = self._plan
+        return plan.state(holding, self.handed_on, drops=drops)
 
     def _saved(self, where: Where | None) -> Iterator[Json]:
         """What each progress is to load, in their order."""
@@ -162,6 +165,10 @@ class RunningPass:
     def _saved_progress(self) -> list[Json]:
         rewound = max((number for number, at in enumerate(self._progress) if at.rewinds), default=0)
         return [at.save_start() if number < rewound else at.save() for number, at in enumerate(self._progress)]
+
+    def _stopped(self) -> int:
+        """How many stages, from the first on, hand on nothing more because a handler has ended their stream."""
+        return max((number for number, at in enumerate(self._progress, 1) if at.stopped), default=0)
 
     def _chain(self, saved: Iterator[Json]) -> Iterator[Any]:
         items: Iterator[Any] | None = None
@@ -228,7 +235,8 @@ class RunningPass:
             at.follow(self._before[number])
         self._progress.append(at)
         self._steps.append(stage)
-        stream = (columns or stage).run(items if items is not None else iter(()), at)
+        at.stopped = number < self._ended_before
+        stream = iter(()) if at.stopped else (columns or stage).run(items if items is not None else iter(()), at)
         self._streams.append(stream)
         return stream
 

@@ -21,11 +21,15 @@ class Drawing(Protocol):
     def save(self) -> Json:
         """What is needed to go on drawing, as JSON."""
 
+    def save_start(self) -> Json:
+        """How a pass begins, as JSON that `load` takes; None if nothing was set."""
+        return None
+
     def load(self, saved: Json) -> Drawing:
         """The drawing that goes on from what was saved."""
 
 
-class InTurns:
+class InTurns(Drawing):
     """One after the other, again and again."""
 
     def __init__(self, sources: int) -> None:
@@ -54,7 +58,7 @@ class InTurns:
         return self
 
 
-class AtRandom:
+class AtRandom(Drawing):
     """By probability; every draw depends on its number alone."""
 
     def __init__(self, weights: Sequence[float], key: int) -> None:
@@ -80,7 +84,7 @@ class AtRandom:
         return self
 
 
-class ByShares:
+class ByShares(Drawing):
     """By exact shares, with weights that change at given draws or when they are set.
 
     Readers draw in turn: local draw k of reader r of n is global draw k·n + r, and a schedule counts those.
@@ -120,13 +124,22 @@ class ByShares:
         return self._schedule.drop(source)
 
     def save(self) -> Json:
-        """The schedule, with its weights, and who is left out."""
-        return {"schedule": self._schedule.save(), "step": self._step, "dropped": sorted(self._dropped)}
+        """The schedule, with its weights, who is left out, and the weights that were set."""
+        drawn = {"schedule": self._schedule.save(), "step": self._step, "dropped": sorted(self._dropped)}
+        unused = {"unused": True} if self._version != self._shares.version else {}  # those that were set
+        return {**drawn, **unused, **(self.save_start() or {})}
+
+    def save_start(self) -> Json:
+        """The weights that were set: passes begin with them."""
+        return None if self._shares.were_set is None else {"set": self._shares.were_set}
 
     def load(self, saved: Json) -> ByShares:
         """Go on with the next draw, and with the weights in force then."""
-        self._schedule = MixSchedule.load(saved["schedule"])
-        self._step, self._dropped = saved["step"], set(saved["dropped"])
+        if "set" in saved:
+            self._shares.set(saved["set"])
+        self._version = self._shares.version - saved.get("unused", False)
+        self._schedule = MixSchedule.load(saved["schedule"]) if "schedule" in saved else MixSchedule(saved["set"])
+        self._step, self._dropped = saved.get("step", 0), set(saved.get("dropped", ()))
         return self
 
 
@@ -135,20 +148,20 @@ class Shares:
 
     def __init__(self, plan: Sequence[tuple[int, Sequence[float]]]) -> None:
         self._plan = sorted((draw, list(weights)) for draw, weights in plan)
-        self._set: list[float] | None = None
+        self.were_set: list[float] | None = None
         self.version = 0
 
     def first(self) -> list[float]:
         """The weights that a pass begins with."""
-        return self._plan[0][1] if self._set is None else self._set
+        return self._plan[0][1] if self.were_set is None else self.were_set
 
     def changed(self, draws: range, since: int) -> list[float] | None:
         """New weights if they change at one of these draws, else None."""
         if self.version != since:
-            return self._set
+            return self.were_set
         return next((weights for start, weights in reversed(self._plan) if start > 0 and start in draws), None)
 
     def set(self, weights: Sequence[float]) -> None:
         """Use these from the next draw on."""
-        self._set = check_weights(weights, len(self._plan[0][1]))
+        self.were_set = check_weights(weights, len(self._plan[0][1]))
         self.version += 1

@@ -15,9 +15,10 @@ COUNTED, PADDING = "counted", "padding"
 
 
 class Holding(Protocol):
-    """A progress of what was taken and not handed on."""
+    """A progress of what was taken and not handed on, unless a handler has ended its stream."""
 
     origins: Sequence[Json]
+    stopped: bool
 
 
 class PlanProgress(Progress):
@@ -54,11 +55,14 @@ class PlanProgress(Progress):
     def state(self, holding: Iterable[Holding], handed_on: int, *, drops: bool) -> PlanState:
         """Where this reader is, without what was not handed on, which will be read again.
 
-        The readers are in step if every position taken was handed on, in batches: then all ranks are at the same step.
+        If a handler has ended the stream, all positions of this reader are done. The readers are in step if every
+        position taken was handed on, in batches: then all ranks are at the same step.
         """
-        taken = self.taken
+        taken = self.turns() if self.stopped else self.taken
         for each in holding:
-            if each.origins:
+            if each.stopped:
+                taken = self.turns()
+            elif each.origins:
                 taken = min(taken, next(_samples(each.origins[0]))[2] - 1)
         in_step = self._in_step and not drops and taken - self._begun == handed_on * self._batch
         return PlanState(self.remaining, (self._me._replace(taken=taken),), in_step)

@@ -5,7 +5,7 @@ See docs/decisions/0005-planned-reading.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,8 +16,8 @@ import numpy as np
 from webdataset import stores
 from webdataset.describe import call
 from webdataset.errors import SpecError
-from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Source, digest
-from webdataset.handlers import Handler, note_skipped, reraise_exception
+from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Source, ask_handler, digest
+from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import IndexedShards
 from webdataset.order import Order, numbers_of, starts_of
 from webdataset.samples import ReadSamples
@@ -140,15 +140,18 @@ class ReadPlanned(Source):
             if end <= first:
                 continue
             inside = max(0, first - begin)
-            with closing(reader.batches_from(url, inside, self.dataset.offset(shard, inside))) as batches:
-                for batch in batches:
-                    if at.remaining.position + at.taken + len(batch) > end:
-                        raise self.dataset.stale(shard)
-                    if at.mark:
-                        for sample in batch:
-                            sample["__pad__"] = False
-                    for at.taken, sample in enumerate(batch, at.taken + 1):  # noqa: B020 - the start is read once
-                        yield sample
+            try:
+                with closing(reader.batches_from(url, inside, self.dataset.offset(shard, inside))) as batches:
+                    for batch in batches:
+                        if at.remaining.position + at.taken + len(batch) > end:
+                            raise self.dataset.stale(shard)
+                        if at.mark:
+                            _mark_as_counted(batch)
+                        for at.taken, sample in enumerate(batch, at.taken + 1):  # noqa: B020 - the start is read once
+                            yield sample
+            except EndOfStreamError:
+                at.stopped = True
+                return
             if at.remaining.position + at.taken != end:
                 # Lost samples have been reported to the handler; the next shard begins where the index says.
                 if self.handler is reraise_exception:
@@ -180,7 +183,7 @@ class ReadPlanned(Source):
                     if item is not None:  # else it could not be read, and the handler said to go on
                         yield item
         except EndOfStreamError:
-            return
+            at.stopped = True
 
     @property
     def _group(self) -> int:
@@ -207,24 +210,27 @@ class ReadPlanned(Source):
             yield Block(shards, (starts[shards] + numbers).tolist(), (wanted >= len(at.remaining)).tolist())
             first = stop
 
-    def _read(self, numbers: list[int]) -> list[Sample | None]:
+    def _read(self, numbers: list[int]) -> Iterable[Sample | None]:
         try:
             return list(self.dataset.__getitems__(numbers))
         except Exception:
             if self.handler is reraise_exception:
                 raise
-        return [self._read_one(number) for number in numbers]  # find the one that is bad
+        return map(self._read_one, numbers)  # find the one that is bad, when those before it were handed on
 
     def _read_one(self, number: int) -> Sample | None:
         try:
             sample: Sample = self.dataset[number]
         except Exception as error:
-            if self.handler(error):
-                where = self.dataset.where(number)
-                note_skipped(error, where.key, where.url)
-                return None
-            raise EndOfStreamError from error
+            where = self.dataset.where(number)
+            ask_handler(self.handler, error, where.key, where.url)
+            return None
         return sample
+
+
+def _mark_as_counted(samples: list[Sample]) -> None:
+    for sample in samples:
+        sample["__pad__"] = False
 
 
 class _Text(str):

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from webdataset.errors import StageError
-from webdataset.flow import DROP, Origin, Recall
+from webdataset.flow import DROP, EndOfStreamError, Origin, Recall
 from webdataset.handlers import unnoted
 from webdataset.stages import Batched
 
@@ -101,10 +102,11 @@ class Replacements:
     def _replacement(self, good: Iterable[int], number: int) -> Any:
         """A sample of the batch, or else the nearest one, marked as padding."""
         for candidate in islice(chain(good, self._nearest(number)), _TRIES):
-            with unnoted():
+            # A handler that ends the stream at a sample does so in its turn, not when it is to replace another.
+            with unnoted(), suppress(EndOfStreamError):
                 value = self._recall(Origin(PADDING, candidate, 0)).value
-            if value is not DROP:
-                return value
+                if value is not DROP:
+                    return value
         raise StageError(
             f"no sample to replace sample {number}: all of the {min(_TRIES, self._samples)} nearest failed, too",
             hint=_HINT,

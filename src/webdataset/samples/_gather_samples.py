@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from webdataset.flow import EndOfStreamError
-from webdataset.handlers import Handler, note_skipped, reraise_exception
+from webdataset.flow import ask_handler
+from webdataset.handlers import Handler, reraise_exception
 from webdataset.names import OWN_FIELDS, is_meta, split_name
 
 from ._sample_errors import duplicate_field, split_sample
@@ -180,9 +180,7 @@ class Gatherer:
             self._ask(duplicate_field(field, key, name, self._url, offset))
 
     def _ask(self, error: Exception) -> None:
-        if not self._handler(error):
-            raise EndOfStreamError
-        note_skipped(error)
+        ask_handler(self._handler, error)
 
 
 def _has_odd_names(names: list[str]) -> bool:

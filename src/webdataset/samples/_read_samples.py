@@ -20,8 +20,8 @@ from typing import Any
 
 from webdataset import config, stores
 from webdataset.errors import SpecError, StateError, Where, located
-from webdataset.flow import EndOfStreamError, Json, Pass, Source, url_from_json
-from webdataset.handlers import Handler, note_skipped, reraise_exception
+from webdataset.flow import EndOfStreamError, Json, Pass, Source, ask_handler, url_from_json
+from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import GrowingIndex, StoreIndexes, VerifyShards
 from webdataset.names import split_name
 from webdataset.tar import Header, Run, read_runs
@@ -115,7 +115,7 @@ class ReadSamples(Source):
                         at.taken = end
                 at.close()
         except EndOfStreamError:
-            return
+            at.stopped = True
 
     def recall(self, origin: Json) -> Sample:
         """Read one sample again: by its offset where the shard allows it, else by counting."""
@@ -131,12 +131,13 @@ class ReadSamples(Source):
         )
 
     def batches_from(self, url: str, number: int, offset: int) -> Generator[list[Sample], None, None]:
-        """The samples of a shard from one of them on, some at a time, given its number and where it begins."""
-        try:
-            for batch in self._batches({"url": url}, *self._start_and_skip(number, offset)):
-                yield batch.samples
-        except EndOfStreamError:
-            return
+        """The samples of a shard from one of them on, some at a time, given its number and where it begins.
+
+        Raises:
+            EndOfStreamError: the handler said stop.
+        """
+        for batch in self._batches({"url": url}, *self._start_and_skip(number, offset)):
+            yield batch.samples
 
     def _start_and_skip(self, number: int, offset: int) -> tuple[int, int]:
         """Where to start reading to find a sample, and how many samples are before it there."""
@@ -168,7 +169,7 @@ class ReadSamples(Source):
                     if failure is not None:
                         break
         except Exception as error:
-            _ask(reraise_exception if alone else self.handler, error)
+            ask_handler(reraise_exception if alone else self.handler, error)
             return  # without the sample that was being put together: it may lack members
         if failure is not None:
             raise failure
@@ -257,13 +258,6 @@ def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
 
 def _without_offsets(run: Run) -> Run:
     return run._replace(offsets=[UNKNOWN] * len(run.offsets))
-
-
-def _ask(handler: Handler, error: Exception) -> None:
-    """Return if the handler continues after the failure; otherwise the stream ends, or it raises."""
-    if not handler(error):
-        raise EndOfStreamError from error
-    note_skipped(error)
 
 
 class _IndexWhileReading:

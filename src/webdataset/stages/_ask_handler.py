@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from webdataset.errors import WebDatasetError, add_where
-from webdataset.flow import DROP, EndOfStreamError, Pass
-from webdataset.handlers import Handler, note_skipped
+from webdataset.flow import DROP, EndOfStreamError, Pass, ask_handler
+from webdataset.handlers import Handler
 from webdataset.redact import redacted, scrub
 
 from ._rng import current
@@ -71,12 +71,10 @@ def answer(handler: Handler, exn: Exception, stage: Any, item: Any) -> Any:
         EndOfStreamError: the handler wants the stream to end here.
     """
     locate(exn, stage, item)
+    known = item if isinstance(item, dict) else {}
     try:
-        if handler(exn):
-            known = item if isinstance(item, dict) else {}
-            note_skipped(exn, known.get("__key__"), known.get("__url__"))
-            return DROP
-        raise EndOfStreamError from exn
+        ask_handler(handler, exn, known.get("__key__"), known.get("__url__"))
+        return DROP
     finally:
         del exn  # see reraise_exception
 
