@@ -98,8 +98,11 @@ class Fleet(Roster):
                 raise self._no_answer()
 
     def _most_slots(self) -> int:
-        """How many requests may be open: as many as workers can make, within the bytes that may be held."""
-        most = sum(_credit(worker) for worker in self._ready()) or 1
+        """How many requests may be open, within the bytes that may be held.
+
+        Twice as many as are asked for at a time: a worker goes on while what another makes is due.
+        """
+        most = 2 * sum(_credit(worker) for worker in self._ready()) or 1
         if not self._sizes:
             return max(1, min(most, 2 * len(self._ready())))
         return max(2, min(most, int(self._options.buffer * len(self._sizes) / max(1, sum(self._sizes)))))
@@ -170,14 +173,14 @@ def _credit(worker: RemoteWorker) -> int:
 
 
 def _decoded(answer: Answer, request: Request) -> list[Any]:
-    packed = answer.header.get("items")
-    if not isinstance(packed, bytes):
+    if not answer.frames:
         raise FormatError("an answer has no items")
+    packed, *frames = answer.frames
     try:
         tree = load_msgpack().unpackb(packed, strict_map_key=False)
     except Exception as error:  # it raises several kinds, also of its own
         raise FormatError(f"the items cannot be read: {error}") from error
-    items = decode_item(tree, answer.frames, request.wire)
+    items = decode_item(tree, frames, request.wire)
     if not isinstance(items, list):
         raise FormatError("an answer is not a list of items")
     return items

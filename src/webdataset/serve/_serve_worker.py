@@ -205,7 +205,7 @@ class Worker:
         began = time.monotonic()
         try:
             made = self._cache.get(self._key(request), lambda: self._encode(request))
-            answer = list(split(b"made", {"number": number, "items": made.tree}, made.frames))
+            answer = list(split(b"made", {"number": number}, made.frames))
             self._count(items=request.stop - request.start, bytes=made.size)
         except Exception as error:  # of the user's functions and data: the trainer is told
             answer = [pack(b"failed", {"number": number, **_error_as_json(error)})]
@@ -222,9 +222,9 @@ class Worker:
 
     def _encode(self, request: Request) -> Made:
         tree, frames = encode_item(self._maker.make(request), request.wire)
-        packed = load_msgpack().packb(tree)
+        frames = [load_msgpack().packb(tree), *frames]
         self._count(made=request.stop - request.start)
-        return Made(packed, frames, sum(memoryview(frame).nbytes for frame in frames) + len(packed))
+        return Made(frames, sum(memoryview(frame).nbytes for frame in frames))
 
     def _send_answers(self) -> None:
         self._woken.recv()
