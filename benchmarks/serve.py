@@ -202,7 +202,7 @@ def simulate(
     """Trainers that take a step every `take` seconds, workers that make one in about `make`; some are ten times slower.
 
     Each trainer knows `per_trainer` random workers, the same number of trainers for each of them, and has at most two
-    requests at each. A worker serves requests in their order. With probability `deaths` a request kills its worker: all
+    requests at each, and eight times as many open as it knows workers. A worker serves requests in their order. With probability `deaths` a request kills its worker: all
     that waits there goes elsewhere, and the worker is back after 30 s. Returns the share of time that trainers waited.
     """
     chance = random.Random(seed)
@@ -220,7 +220,7 @@ def simulate(
     def ask(who):
         while again[who] or asked[who] < steps:
             free = [w for w in known[who] if at[who][w] < 2 and down_until[w] <= now]
-            if not free or sum(at[who].values()) + len(made[who]) >= 2 * per_trainer:
+            if not free or sum(at[who].values()) + len(made[who]) >= 8 * per_trainer:
                 return
             if again[who]:
                 step = again[who].pop(0)

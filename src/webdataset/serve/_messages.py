@@ -99,6 +99,11 @@ class Request:
     stop: int
     wire: WireOptions = field(default_factory=WireOptions)
 
+    @property
+    def steps(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
     def to_json(self) -> dict[str, Json]:
         """As a header."""
         header = {name: getattr(self, name) for name in ("expects", "epoch", "rank", "ranks", "batch", "start", "stop")}
