@@ -1,6 +1,7 @@
-"""How fast items come from workers: the share of the loopback's bandwidth, and two workers beside one.
+"""How fast items come from workers: the share of the loopback's bandwidth, two workers beside one, two jobs beside one.
 
 python benchmarks/serve.py
+python benchmarks/serve.py bandwidth       # or scaling, or sharing
 python benchmarks/serve.py --simulate      # 10³ workers and 10² trainers, as a discrete-event simulation
 """
 
@@ -16,14 +17,19 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import zmq
 
 import webdataset as wds
 from webdataset.index import build_index, save_index
 from webdataset.serve import Worker
+from webdataset.serve._message_parts import PART
 from webdataset.testing import make_shard
 
-BATCH = np.zeros((256, 224, 224, 3), np.float16)  # 77 MB
+BATCH = np.ones((256, 224, 224, 3), np.float16)  # 77 MB
 STEPS = 40
+ROUNDS = 3
+COUNTED = 40  # steps of the CPU-bound pipeline that are counted
+SPAWN = multiprocessing.get_context("spawn")
 
 
 def shards(folder, samples):
@@ -37,15 +43,15 @@ def large(samples):
 
 
 def work(sample):
-    """Some milliseconds of pure Python, which holds the interpreter: only other processes make it faster."""
+    """A millisecond or two of pure Python, which holds the interpreter: only other processes make it faster."""
     total = 0
-    for number in range(200_000):
+    for number in range(20_000):
         total += number * number
     return {"total": total % 7, "key": sample["__key__"]}
 
 
 def make_large(urls):
-    return wds.WebDataset(urls).batched(64, collation_fn=large)
+    return wds.WebDataset(urls).batched(1, collation_fn=large)
 
 
 def make_work(urls):
@@ -59,11 +65,10 @@ def run_worker(make, urls, pipe, cache):
 
 
 def start(make, urls, count, cache=0):
-    context = multiprocessing.get_context("spawn")
     workers, addresses = [], []
     for _ in range(count):
-        here, there = context.Pipe()
-        workers.append(context.Process(target=run_worker, args=(make, urls, there, cache), daemon=True))
+        here, there = SPAWN.Pipe()
+        workers.append(SPAWN.Process(target=run_worker, args=(make, urls, there, cache), daemon=True))
         workers[-1].start()
         addresses.append(here.recv())
     return workers, addresses
@@ -81,22 +86,47 @@ def _send_raw(port, count):
             sender.sendall(BATCH.data.cast("B"))
 
 
-def raw_bandwidth(count=STEPS, *, fresh=False):
-    """One TCP connection between two processes, received into memory that is used again, or into fresh memory."""
+def raw_bandwidth(count=STEPS):
+    """One TCP connection between two processes, received into memory that is used again."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        context = multiprocessing.get_context("spawn")
-        sender = context.Process(target=_send_raw, args=(server.getsockname()[1], count))
+        sender = SPAWN.Process(target=_send_raw, args=(server.getsockname()[1], count + 1))
         sender.start()
         connection, _ = server.accept()
-        memory = memoryview(np.empty_like(BATCH)).cast("B")
-        began = time.perf_counter()
+        memory = memoryview(np.ones_like(BATCH)).cast("B")
         with connection:
-            for _ in range(count):
-                if fresh:
-                    memory = memoryview(np.empty_like(BATCH)).cast("B")
+            for number in range(count + 1):
+                if number == 1:
+                    began = time.perf_counter()
                 done = 0
                 while done < len(memory):
-                    done += connection.recv_into(memory[done : done + (1 << 20)])
+                    done += connection.recv_into(memory[done : done + (1 << 18)])
+        seconds = time.perf_counter() - began
+        sender.join()
+    return count * BATCH.nbytes / seconds
+
+
+def _push(port, count):
+    data = BATCH.data.cast("B")
+    with zmq.Context() as context, context.socket(zmq.PUSH) as push:
+        push.connect(f"tcp://127.0.0.1:{port}")
+        for _ in range(count):
+            for offset in range(0, len(data), PART):
+                push.send(data[offset : offset + PART], copy=False)
+
+
+def zmq_bandwidth(count=STEPS):
+    """A bare pair of ZeroMQ's sockets, with messages of the same size, copied into memory that is used again."""
+    memory = memoryview(np.ones_like(BATCH)).cast("B")
+    with zmq.Context() as context, context.socket(zmq.PULL) as pull:
+        pull.rcvhwm = 4
+        port = pull.bind_to_random_port("tcp://127.0.0.1")
+        sender = SPAWN.Process(target=_push, args=(port, count + 1))
+        sender.start()
+        for number in range(count + 1):
+            if number == 1:
+                began = time.perf_counter()
+            for offset in range(0, len(memory), PART):
+                pull.recv_into(memory[offset : offset + PART])
         seconds = time.perf_counter() - began
         sender.join()
     return count * BATCH.nbytes / seconds
@@ -106,7 +136,8 @@ def served_bandwidth(urls):
     workers, addresses = start(make_large, urls, 1)
     try:
         items = iter(wds.connect(addresses, patience=5))
-        next(items)
+        for _ in range(4):  # until its memory has been used once
+            next(items)
         began, count = time.perf_counter(), 0
         for _ in items:
             count += 1
@@ -115,17 +146,41 @@ def served_bandwidth(urls):
         stop(workers)
 
 
-def steps_per_second(urls, count):
+def steady_rate(items):
+    """Steps per second after the first ones, while all workers have something to do."""
+    for _ in range(8):
+        next(items)
+    began = time.perf_counter()
+    for _ in range(COUNTED):
+        next(items)
+    return COUNTED / (time.perf_counter() - began)
+
+
+def served_rate(urls, count):
+    """Steps per second that so many workers make for one trainer."""
     workers, addresses = start(make_work, urls, count)
     try:
-        items = iter(wds.connect(addresses, patience=30))
-        next(items)
-        began, steps = time.perf_counter(), 0
-        for _ in items:
-            steps += 1
-        return steps / (time.perf_counter() - began)
+        return steady_rate(iter(wds.connect(addresses, patience=30)))
     finally:
         stop(workers)
+
+
+def _run_local(urls, pipe):
+    pipe.send(steady_rate(iter(make_work(urls))))
+
+
+def local_rate(urls, count):
+    """Steps per second of so many processes that run the same pipeline and send nothing: what the cores can give."""
+    pipes, processes = [], []
+    for _ in range(count):
+        here, there = SPAWN.Pipe()
+        processes.append(SPAWN.Process(target=_run_local, args=(urls, there)))
+        processes[-1].start()
+        pipes.append(here)
+    rate = sum(pipe.recv() for pipe in pipes)
+    for process in processes:
+        process.join()
+    return rate
 
 
 def worker_seconds(urls, jobs):
@@ -147,7 +202,7 @@ def simulate(
     """Trainers that take a step every `take` seconds, workers that make one in about `make`; some are ten times slower.
 
     Each trainer knows `per_trainer` random workers, the same number of trainers for each of them, and has at most two
-    requests at each. A worker serves requests in their order. With probability `deaths` a request kills its worker: all
+    requests at each, and eight times as many open as it knows workers. A worker serves requests in their order. With probability `deaths` a request kills its worker: all
     that waits there goes elsewhere, and the worker is back after 30 s. Returns the share of time that trainers waited.
     """
     chance = random.Random(seed)
@@ -165,7 +220,7 @@ def simulate(
     def ask(who):
         while again[who] or asked[who] < steps:
             free = [w for w in known[who] if at[who][w] < 2 and down_until[w] <= now]
-            if not free or sum(at[who].values()) + len(made[who]) >= 2 * per_trainer:
+            if not free or sum(at[who].values()) + len(made[who]) >= 8 * per_trainer:
                 return
             if again[who]:
                 step = again[who].pop(0)
@@ -215,25 +270,50 @@ def simulate(
     return sum(waited) / (sum(waited) + trainers * steps * take)
 
 
+def measure_bandwidth(folder):
+    urls = shards(folder, STEPS)
+    rounds = [(raw_bandwidth(), zmq_bandwidth(), served_bandwidth(urls)) for _ in range(ROUNDS)]
+    raw, bare, served = (max(column) for column in zip(*rounds, strict=True))
+    print(
+        f"77 MB batches: TCP {raw / 1e9:.2f} GB/s, bare ZeroMQ {bare / 1e9:.2f} GB/s, served {served / 1e9:.2f} GB/s: "
+        f"{served / raw:.0%} of TCP, {served / bare:.0%} of ZeroMQ"
+    )
+
+
+def measure_scaling(folder):
+    urls = shards(folder, 64 * (COUNTED + 16))
+    rounds = [[rate(urls, n) for rate in (local_rate, served_rate) for n in (1, 2)] for _ in range(ROUNDS)]
+    local_one, local_two, one, two = (max(column) for column in zip(*rounds, strict=True))
+    print(
+        f"CPU-bound: one worker {one:.2f} steps/s, two {two:.2f}: {two / one:.2f} times. "
+        f"The same pipeline without serving: {local_two / local_one:.2f} times"
+    )
+
+
+def measure_sharing(folder):
+    urls = shards(folder, 64 * 24)
+    one, two = (min(worker_seconds(urls, jobs) for _ in range(2)) for jobs in (1, 2))
+    print(f"sharing: CPU of a worker with one job {one:.2f} s, with two {two:.2f} s, {two / one:.2f} times")
+
+
+def measure_limits(_):
+    print("workers per trainer, share of time that trainers wait")
+    for per_trainer in (5, 8, 10, 16, 32, 64):
+        print(f"{per_trainer:>4} {simulate(per_trainer=per_trainer):>6.1%}", flush=True)
+
+
+PARTS = {
+    "bandwidth": measure_bandwidth,
+    "scaling": measure_scaling,
+    "sharing": measure_sharing,
+    "simulate": measure_limits,
+}
+
+
 def main():
-    if "--simulate" in sys.argv:
-        print("workers per trainer, share of time that trainers wait")
-        for per_trainer in (5, 8, 10, 16, 32, 64):
-            print(f"{per_trainer:>4} {simulate(per_trainer=per_trainer):>6.1%}", flush=True)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        urls = shards(folder, 64 * STEPS)
-        rounds = [(raw_bandwidth(), raw_bandwidth(fresh=True), served_bandwidth(urls)) for _ in range(3)]
-        raw, fresh, served = (max(column) for column in zip(*rounds, strict=True))
-        print(
-            f"77 MB batches: TCP into one buffer {raw / 1e9:.2f} GB/s, TCP into new arrays {fresh / 1e9:.2f} GB/s, "
-            f"served {served / 1e9:.2f} GB/s: {served / raw:.0%} and {served / fresh:.0%} of them"
-        )
-        few = shards(tempfile.mkdtemp(dir=folder), 64 * 24)
-        one, two = (max(steps_per_second(few, count) for _ in range(2)) for count in (1, 2))
-        print(f"CPU-bound: one worker {one:.2f} steps/s, two {two:.2f}, {two / one:.2f} times")
-        one, two = (worker_seconds(few, jobs) for jobs in (1, 2))
-        print(f"sharing: CPU of a worker with one job {one:.2f} s, with two {two:.2f} s, {two / one:.2f} times")
+    for name in sys.argv[1:] or ("bandwidth", "scaling", "sharing"):
+        with tempfile.TemporaryDirectory() as folder:
+            PARTS[name.removeprefix("--")](folder)
 
 
 if __name__ == "__main__":

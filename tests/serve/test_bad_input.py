@@ -5,43 +5,20 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import zmq
 
 import webdataset as wds
+from tests.serve.false_worker import false_worker
 from tests.serve.pipelines import batches, picture, plain, stream
 from webdataset.serve import Keys, Worker, write_keys
+from webdataset.serve._message_parts import split
 from webdataset.serve._messages import pack, unpack
 from webdataset.serve._worker_roster import Deadline
 
 QUICK = {"patience": 0.4, "timeout": 1.5}
-
-
-@contextmanager
-def false_worker(answer):
-    """A worker that answers what a function says: (message, offer of a real worker) → frames, or None."""
-    context, stop = zmq.Context(), threading.Event()
-    router = context.socket(zmq.ROUTER)
-    port = router.bind_to_random_port("tcp://127.0.0.1")
-
-    def talk():
-        while not stop.is_set():
-            if router.poll(50):
-                who, *message = router.recv_multipart()
-                for frames in answer(message) or []:
-                    router.send_multipart([who, *frames])
-        context.destroy(linger=0)
-
-    thread = threading.Thread(target=talk)
-    thread.start()
-    try:
-        yield f"tcp://127.0.0.1:{port}"
-    finally:
-        stop.set()
-        thread.join()
 
 
 def offered(worker):
@@ -88,7 +65,7 @@ def test_a_worker_whose_items_are_garbage_loses_them_to_others(few, items):
             if kind == b"hello":
                 return [offered(good)(header["number"])]
             if kind == b"make":
-                return [pack(b"made", {"number": header["number"], "items": items})]
+                return [pack(b"made", {"number": header["number"]}, [items])]
             return None
 
         with false_worker(answer) as bad:
@@ -123,7 +100,7 @@ def _forward(worker, header):
     from webdataset.serve._messages import Request
 
     made = worker._encode(Request.from_json(header))
-    return [pack(b"made", {"number": header["number"], "items": made.tree}, [bytes(frame) for frame in made.frames])]
+    return list(split(b"made", {"number": header["number"]}, made.frames))
 
 
 def test_a_half_open_connection(few):

@@ -1,70 +1,97 @@
 """Large frames travel in parts, into memory that is used again."""
 
+import struct
+
 import numpy as np
 import pytest
 
 import webdataset as wds
+from tests.serve.false_worker import false_worker
 from tests.serve.pipelines import plain
 from webdataset.serve import Worker
 from webdataset.serve._batch_memory import BatchMemory
 from webdataset.serve._message_parts import PART, Parts, split
-from webdataset.serve._messages import unpack
+from webdataset.serve._messages import Request, unpack
 
 SIZES = [0, 1, PART, PART + 1, 3 * PART, 2 * PART + 7]
 
 
 def sent(frames, number=5):
-    return [unpack(message) for message in split(b"made", {"number": number}, frames)]
+    message, *parts = split(b"made", {"number": number}, frames)
+    return unpack(message), parts
 
 
-def received(messages, memory=None, largest=1 << 30):
-    (_, header, frames), *rest = messages
-    parts = Parts(header, frames, memory or BatchMemory(0), largest)
-    for _, place, data in rest:
-        assert not parts.is_complete
-        parts.add(place, data)
-    assert parts.is_complete
-    return parts
+def received(message, parts, memory=None, largest=1 << 30):
+    (_, header, frames) = message
+    found = Parts(header, frames, memory or BatchMemory(0), largest)
+    for first, data in parts:
+        assert not found.is_complete
+        found.place(first)[:] = data
+    assert found.is_complete
+    return found
 
 
 def test_frames_of_all_sizes():
     frames = [np.random.default_rng(size).integers(0, 255, size, np.uint8).data for size in SIZES]
-    found = received(sent(frames)).frames
+    found = received(*sent(frames)).frames
     assert [bytes(frame) for frame in found] == [bytes(frame) for frame in frames]
 
 
 def test_frames_are_not_copied_to_be_sent():
     array = np.zeros(2 * PART, np.uint8)
-    (_, (_, _, (first,)), _) = sent([array.data])
-    assert np.shares_memory(np.frombuffer(first, "u1"), array)
+    _, ((_, data), _) = sent([array.data])
+    assert np.shares_memory(np.frombuffer(data, "u1"), array)
+
+
+def replaced(first, at, value):
+    words = list(struct.unpack("<4sqqq", first))
+    words[at] = value
+    return struct.pack("<4sqqq", *words)
 
 
 MALFORMED = {
-    "another number": lambda header, data: ({**header, "number": 6}, data),
-    "another frame": lambda header, data: ({**header, "frame": 1}, data),
-    "another place": lambda header, data: ({**header, "offset": PART}, data),
-    "no place": lambda header, data: ({"number": 5}, data),
-    "too short": lambda header, data: (header, [data[0][1:]]),
-    "too long": lambda header, data: (header, [bytes(data[0]) + b"x"]),
-    "two frames": lambda header, data: (header, [data[0], data[0]]),
-    "nothing": lambda header, data: (header, []),
+    "another number": lambda first, data: [replaced(first, 1, 6), data],
+    "another frame": lambda first, data: [replaced(first, 2, 0), data],
+    "another place": lambda first, data: [replaced(first, 3, PART), data],
+    "too short": lambda first, data: [first, data[1:]],
+    "too long": lambda first, data: [first, bytes(data) + b"x"],
+    "no data": lambda first, data: [first],
+    "a message": lambda first, data: [b"part", b"\x81\xa6number\x01"],
 }
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_part_that_is_not_the_next_one(name):
-    (_, header, frames), (_, place, data), *_ = sent([bytes(2 * PART)])
-    parts = Parts(header, frames, BatchMemory(0), 1 << 30)
-    with pytest.raises(wds.FormatError):
-        parts.add(*MALFORMED[name](place, data))
+def test_a_worker_whose_parts_are_malformed_is_not_used(few, name):
+    """Over a real connection: what it sent so far is thrown away, and what it is asked for goes to another."""
+    sent = []
+
+    def make():
+        return wds.WebDataset(few, order="random").map(large).batched(4)
+
+    with Worker(make) as good:
+
+        def answer(message):
+            kind, header, _ = unpack(message)
+            if kind != b"make":
+                return [good._answer(b"x", kind, header["number"], header)]
+            sent.append(header["number"])
+            made = good._encode(Request.from_json(header))
+            message, part, *parts = split(b"made", {"number": header["number"]}, made.frames)
+            return [message, MALFORMED[name](*part), *parts]
+
+        with false_worker(answer) as bad:
+            dataset = wds.connect([bad, good.address], patience=0.4, timeout=20)
+            assert [plain(item) for item in dataset] == [plain(item) for item in make()]
+    assert sent
 
 
 @pytest.mark.parametrize(
-    "parts", [7, {"0": -1}, {"0": "x"}, {"1": 5}, {"x": 5}, {"": 5}, {0: 5}, {"²": 5}, {"0": 1 << 40}, {"0": True}]
+    "parts",
+    [7, {}, [7], [[0]], [[0, -1]], [[0, 0]], [[0, "x"]], [[1, 5]], [["0", 5]], [[-1, 5]], [[0, True]], [[0, 1 << 40]]],
 )
 def test_sizes_that_are_not_possible(parts):
     with pytest.raises(wds.FormatError):
-        Parts({"number": 1, "parts": parts}, [b""], BatchMemory(0), 1 << 30)
+        Parts({"number": 1, "parts": parts or 0}, [b""], BatchMemory(0), 1 << 30)
 
 
 def test_memory_is_used_again_when_no_array_refers_to_it():

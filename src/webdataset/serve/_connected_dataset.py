@@ -175,7 +175,8 @@ class RemotePlan(ReadPlanned):
         if together > 1:
             yield from fleet.ordered(self._requests(at, steps[done : done + 1], 1))
             done += 1
-            together = max(1, min(together, _BYTES_AT_A_TIME // max(1, fleet.last_size)))
+            most = min(_BYTES_AT_A_TIME, self.link.options.buffer // 4)
+            together = max(1, min(together, most // max(1, fleet.last_size)))
         yield from fleet.ordered(self._requests(at, steps[done:], together))
 
     def _requests(self, at: _RemoteProgress, steps: range, together: int) -> Iterator[Request]:

@@ -23,6 +23,9 @@ from ._worker_roster import TICK_MS, Deadline, Roster
 
 # A request is late when it takes so many times as long as usual, and at least so many seconds.
 _LATE_FACTOR, _LATE_SECONDS = 4.0, 1.0
+# So many times as many requests are open as workers have at a time: a worker goes on while a slower one makes what
+# comes next. 4 instead of 1 halves the time that trainers wait (benchmarks/serve.py --simulate).
+_AHEAD = 4
 
 
 @dataclass(eq=False)
@@ -49,7 +52,7 @@ class Fleet(Roster):
         self._next = 0
         self.last_size = 0  # of the answer that was handed on last, in bytes
         self._spans: deque[float] = deque(maxlen=64)
-        self._sizes: deque[int] = deque(maxlen=64)
+        self._sizes: deque[tuple[int, int]] = deque(maxlen=64)  # of answers: bytes, steps
         super().__init__(*args)
 
     # --- answers in order -----------------------------------------------------------------------------------------
@@ -63,7 +66,7 @@ class Fleet(Roster):
         waiting, first = iter(requests), self._next
         more = True
         while True:
-            while more and len(self._slots) < self._most_slots():
+            while more and self._has_room():
                 request = next(waiting, None)
                 more = request is not None
                 if request is not None:
@@ -97,12 +100,16 @@ class Fleet(Roster):
             if deadline.is_over():
                 raise self._no_answer()
 
-    def _most_slots(self) -> int:
-        """How many requests may be open: as many as workers can make, within the bytes that may be held."""
-        most = sum(_credit(worker) for worker in self._ready()) or 1
-        if not self._sizes:
-            return max(1, min(most, 2 * len(self._ready())))
-        return max(2, min(most, int(self._options.buffer * len(self._sizes) / max(1, sum(self._sizes)))))
+    def _has_room(self) -> bool:
+        """Whether one more request may be open: a multiple of what is asked for at a time, and `buffer` bytes."""
+        ready = self._ready()
+        most = _AHEAD * sum(map(_credit, ready)) if self._sizes else 2 * len(ready)
+        held = sum(slot.request.steps for slot in self._slots.values()) * self._bytes_of_a_step()
+        return len(self._slots) < max(1, most) and (len(self._slots) < 2 or held < self._options.buffer)
+
+    def _bytes_of_a_step(self) -> float:
+        sizes, steps = zip(*self._sizes, strict=True) if self._sizes else ((), ())
+        return sum(sizes) / max(1, sum(steps))
 
     # --- who is asked ---------------------------------------------------------------------------------------------
 
@@ -143,7 +150,7 @@ class Fleet(Roster):
         if answer.kind == b"made":
             slot.items, slot.size = _decoded(answer, slot.request), answer.size
             self._spans.append(time.monotonic() - asked)
-            self._sizes.append(answer.size)
+            self._sizes.append((answer.size, slot.request.steps))
             worker.is_slow = False
             return
         if worker in slot.at:
@@ -170,14 +177,14 @@ def _credit(worker: RemoteWorker) -> int:
 
 
 def _decoded(answer: Answer, request: Request) -> list[Any]:
-    packed = answer.header.get("items")
-    if not isinstance(packed, bytes):
+    if not answer.frames:
         raise FormatError("an answer has no items")
+    packed, *frames = answer.frames
     try:
         tree = load_msgpack().unpackb(packed, strict_map_key=False)
     except Exception as error:  # it raises several kinds, also of its own
         raise FormatError(f"the items cannot be read: {error}") from error
-    items = decode_item(tree, answer.frames, request.wire)
+    items = decode_item(tree, frames, request.wire)
     if not isinstance(items, list):
         raise FormatError("an answer is not a list of items")
     return items

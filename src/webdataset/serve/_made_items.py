@@ -12,9 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Made:
-    """Encoded items: the packed tree for the header, the frames, and how many bytes they have."""
+    """Encoded items: their tree in msgpack and their frames, and how many bytes these have."""
 
-    tree: bytes
     frames: list[Any]
     size: int
 
@@ -23,7 +22,7 @@ class MadeItems:
     """The items that were made last, up to so many bytes.
 
     >>> cache = MadeItems(limit=10)
-    >>> cache.get(b"a", lambda: Made(b"", [], 6)).size, cache.hits
+    >>> cache.get(b"a", lambda: Made([], 6)).size, cache.hits
     (6, 0)
     >>> _ = cache.get(b"a", lambda: None)
     >>> cache.hits

@@ -69,7 +69,7 @@ class StepMaker:
         values = {each.name: getattr(self._plan, each.name) for each in fields(self._plan)}
         plan = _PlanUpTo(**values | {"batch": request.batch}, stop=request.stop * request.batch)
         cursor = Cursor(request.epoch, where=InPlan(PlanState(request.remaining, (reader,))))
-        expected = (request.stop - request.start) * (1 if self.offer.batch else request.batch)
+        expected = (request.steps) * (1 if self.offer.batch else request.batch)
         per_item = request.batch if self.offer.batch else 1
         items, taken = [], request.start * request.batch
         with world.pretend(world.World(request.rank, request.ranks)):

@@ -1,40 +1,47 @@
 """Large frames travel in parts, each a message of its own.
 
-ZeroMQ hands on a message when all of it has come, in fresh memory. Parts are put into memory that is used again while
-the next ones are on their way, and each is a sign of life.
+ZeroMQ hands on a message when all of it has come, in fresh memory. A part is copied into memory that is used again
+while it is still in the cache of the CPU and the next ones are on their way, and each is a sign of life.
 
-    [made, {…, parts: {"2": 77070336}}, frame 0, frame 1, nothing for frame 2]
-    [part, {number, frame: 2, offset: 0}, data]   [part, {number, frame: 2, offset: 262144}, data]   …
+    [made, {…, parts: [[2, 77070336]]}, frame 0, frame 1, nothing for frame 2]
+    [part number 2 0, data]   [part number 2 524288, data]   …
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 from webdataset.errors import FormatError
 
 from ._batch_memory import BatchMemory
-from ._messages import Frames, checked, pack
+from ._messages import Frames, pack
 
 # The data of a part, in bytes. Frames that are not larger stay in their message.
-PART = 1 << 18
+PART = 1 << 19
+# The first frame of a part: the word, the number of the request, the number of the frame, and the offset in it.
+_PLACE = struct.Struct("<4sqqq")
 
 
 def split(kind: bytes, header: dict[str, Any], frames: Frames) -> Iterator[list[Any]]:
     """A message, and the parts of its large frames.
 
     >>> [len(message) for message in split(b"made", {"number": 1}, [b"small", bytes(PART + 1)])]
-    [4, 3, 3]
+    [4, 2, 2]
     """
     views = [memoryview(frame).cast("B") if memoryview(frame).nbytes else memoryview(b"") for frame in frames]
-    large = {number: view.nbytes for number, view in enumerate(views) if view.nbytes > PART}
-    small = [b"" if number in large else frame for number, frame in enumerate(frames)]
-    yield pack(kind, {**header, "parts": {str(number): size for number, size in large.items()}}, small)
-    for number, size in large.items():
+    large = [[number, view.nbytes] for number, view in enumerate(views) if view.nbytes > PART]
+    small = [view if view.nbytes <= PART else b"" for view in views]
+    yield pack(kind, {**header, "parts": large}, small)
+    for number, size in large:
         for offset in range(0, size, PART):
-            place = {"number": header["number"], "frame": number, "offset": offset}
-            yield pack(b"part", place, [views[number][offset : offset + PART]])
+            yield [_PLACE.pack(b"part", header["number"], number, offset), views[number][offset : offset + PART]]
+
+
+def is_part(first: Any) -> bool:
+    """Whether a message with this first frame is a part."""
+    return len(first) == _PLACE.size and bytes(first[:4]) == b"part"
 
 
 class Parts:
@@ -51,45 +58,42 @@ class Parts:
     """
 
     def __init__(self, header: dict[str, Any], frames: Frames, memory: BatchMemory, largest: int) -> None:
-        parts = header.get("parts", {})
-        if not isinstance(parts, dict) or not all(type(size) is int and size > 0 for size in parts.values()):
+        parts = header.get("parts", [])
+        if not isinstance(parts, list) or not all(_is_size(each, len(frames)) for each in parts):
             raise FormatError("not a message: the sizes of its parts are malformed")
-        if sum(parts.values()) > largest:
-            raise FormatError(f"not a message: parts of {sum(parts.values()):,} bytes")
+        self.size: int = sum(size for _, size in parts)
+        if self.size > largest:
+            raise FormatError(f"an answer of {self.size:,} bytes is too large: the limit is {largest:,}")
         self.frames = list(frames)
-        self._number = header["number"]
-        self._order = [_frame_number(name, len(self.frames)) for name in parts]
-        for number, size in zip(self._order, parts.values(), strict=True):
+        for number, size in parts:
             self.frames[number] = memory.take(size)
-        self._offset = 0  # in the frame that is coming
-        self.size = sum(parts.values())
+        self._places = (
+            (_PLACE.pack(b"part", header["number"], number, offset), self.frames[number][offset : offset + PART])
+            for number, size in parts
+            for offset in range(0, size, PART)
+        )
+        self._next = next(self._places, None)
 
     @property
     def is_complete(self) -> bool:
         """Whether all parts have come."""
-        return not self._order
+        return self._next is None
 
-    def add(self, header: dict[str, Any], data: Frames) -> None:
-        """Put a part where it belongs.
+    def place(self, first: bytes) -> Any:
+        """The memory for the data of the part that comes next, which must be the one with this first frame.
 
         Raises:
-            FormatError: it is not the next one.
+            FormatError: it is another one.
         """
-        number, frame, offset = checked(header, number=int, frame=int, offset=int)
-        if self.is_complete or (number, frame, offset) != (self._number, self._order[0], self._offset):
+        if self._next is None or self._next[0] != first:
             raise FormatError("not the part that comes next")
-        target = self.frames[frame]
-        stop = min(offset + PART, target.nbytes)
-        if len(data) != 1 or memoryview(data[0]).nbytes != stop - offset:
-            raise FormatError("a part has another size than the frame needs")
-        target[offset:stop] = data[0]
-        self._offset = stop
-        if stop == target.nbytes:
-            self._order.pop(0)
-            self._offset = 0
+        target = self._next[1]
+        self._next = next(self._places, None)
+        return target
 
 
-def _frame_number(name: Any, count: int) -> int:
-    if not isinstance(name, str) or not name.isdecimal() or not name.isascii() or len(name) > 9 or int(name) >= count:
-        raise FormatError(f"not a message: there is no frame {name!r:.20}")
-    return int(name)
+def _is_size(value: Any, frames: int) -> bool:
+    """Whether this is the number of a frame and its size."""
+    if not isinstance(value, list) or [type(each) for each in value] != [int, int]:
+        return False
+    return 0 <= value[0] < frames and value[1] > 0

@@ -20,8 +20,8 @@ from ._item_frames import WireOptions
 from ._serve_extra import load_msgpack
 
 # Of the protocol. A worker of another version is refused.
-PROTOCOL = 2
-# A header from a worker may hold the tree of an item; one from a trainer is a few integers.
+PROTOCOL = 3
+# No frame from a worker is larger, since large ones come in parts; a header from a trainer is a few integers.
 LARGEST_HEADER = 64 << 20
 LARGEST_REQUEST = 64 << 10
 
@@ -98,6 +98,11 @@ class Request:
     start: int
     stop: int
     wire: WireOptions = field(default_factory=WireOptions)
+
+    @property
+    def steps(self) -> int:
+        """How many."""
+        return self.stop - self.start
 
     def to_json(self) -> dict[str, Json]:
         """As a header."""

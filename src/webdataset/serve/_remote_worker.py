@@ -13,7 +13,7 @@ from webdataset.errors import FormatError, SpecError
 
 from ._batch_memory import BatchMemory
 from ._curve_keys import Keys, as_trainer
-from ._message_parts import Parts
+from ._message_parts import Parts, is_part
 from ._messages import LARGEST_HEADER, Request, checked, pack, unpack
 from ._offer import Offer
 from ._serve_extra import load_zmq
@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 # A worker that is not ready gets a new socket after some time, twice as long each time, up to so many times as long:
 # ZeroMQ itself gives up a connection whose other end once spoke another protocol, and waits long for one that was cut.
 _REOPEN_FACTOR = 8
+# How long to wait for the next part of an answer before other workers are looked after.
+_NEXT_PART_MS = 1
 # So many handshakes with keys that end without a word, one after the other, are not a worker that is being killed.
 _SURE_OF_REFUSAL = 5
 
@@ -81,7 +83,7 @@ class RemoteWorker:
     _reopened: int = 0  # how many times since it was ready
     _told: str = ""  # why it was refused last
 
-    def open(self, context: Any, keys: Keys | None, largest: int) -> None:
+    def open(self, context: Any, keys: Keys | None) -> None:
         """Begin to connect; that goes on in the background."""
         zmq = load_zmq()
         self._opened = time.monotonic()
@@ -91,8 +93,9 @@ class RemoteWorker:
             as_trainer(self.socket, keys)
         self.socket.linger = 0
         self.socket.immediate = 1  # nothing is sent before there is a connection
-        self.socket.rcvhwm = 16  # parts: what waits stays small, so that its memory is used again
-        self.socket.maxmsgsize = max(largest, LARGEST_HEADER)
+        self.socket.rcvhwm = 4  # parts: what waits stays in the cache of the CPU, and its memory is used again
+        self.socket.rcvtimeo = _NEXT_PART_MS
+        self.socket.maxmsgsize = LARGEST_HEADER
         self.socket.reconnect_ivl, self.socket.reconnect_ivl_max = 50, 500
         self.socket.ipv6 = "[" in self.address
         self.monitor = self.socket.get_monitor_socket(
@@ -112,13 +115,13 @@ class RemoteWorker:
         after *= min(2**self._reopened, _REOPEN_FACTOR)
         return self.standing is not Standing.READY and time.monotonic() - self._opened > after
 
-    def reopen(self, context: Any, keys: Keys | None, largest: int) -> None:
+    def reopen(self, context: Any, keys: Keys | None) -> None:
         """Connect again, with a new socket; what was asked for must have been taken back."""
         self._close_socket(linger=0)
         self.forget_asked()
         self._coming = None
         self.offer, self.tried, self._reopened = None, 0.0, self._reopened + 1
-        self.open(context, keys, largest)
+        self.open(context, keys)
 
     def welcome(self, offer: Offer, digest: str) -> None:
         """It has said what it serves, and that is right."""
@@ -158,12 +161,11 @@ class RemoteWorker:
             FormatError: it is not one.
         """
         while (message := self._next_message()) is not None:
-            kind, header, frames = unpack(message)
-            (number,) = checked(header, number=int)
             self.pinged = 0.0
-            if kind == b"part" and self._coming is not None:
-                self._coming[1].add(header, frames)
-            elif kind != b"part":  # what was coming before was cut with its connection, and is lost
+            if message:
+                kind, header, frames = unpack(message)
+                (number,) = checked(header, number=int)
+                # What was coming before was cut with its connection, and is lost.
                 parts = Parts(header, frames, memory, largest)
                 answer = Answer(kind, number, header, parts.frames, parts.size + sum(part.nbytes for part in message))
                 self._coming = answer, parts
@@ -173,11 +175,29 @@ class RemoteWorker:
         return None
 
     def _next_message(self) -> list[Any] | None:
+        """The next message; empty if it is a part, which is put where it belongs; None if there is none."""
         zmq = load_zmq()
         try:
-            return [frame.buffer for frame in self.socket.recv_multipart(flags=zmq.NOBLOCK, copy=False)]
+            # The next part follows soon; to wait for it here costs less than to look after all workers first.
+            first = self.socket.recv(zmq.NOBLOCK if self._coming is None else 0)
         except zmq.Again:
             return None
+        try:
+            if is_part(first):
+                self._take_part(first)
+                return []
+            rest = self.socket.recv_multipart(copy=False) if self.socket.get(zmq.RCVMORE) else []
+            return [memoryview(first), *(frame.buffer for frame in rest)]
+        finally:
+            while self.socket.get(zmq.RCVMORE):  # the next message begins after it
+                self.socket.recv()
+
+    def _take_part(self, first: bytes) -> None:
+        if self._coming is None:  # the rest of an answer that was cut
+            return
+        target = self._coming[1].place(first)
+        if not self.socket.get(load_zmq().RCVMORE) or self.socket.recv_into(target) != target.nbytes:
+            raise FormatError("a part has another size than the frame needs")
 
     def answered_ping(self, answer: Answer) -> list[int]:
         """Note an answer to a ping; returns the requests that the worker has lost.

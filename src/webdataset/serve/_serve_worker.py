@@ -205,8 +205,8 @@ class Worker:
         began = time.monotonic()
         try:
             made = self._cache.get(self._key(request), lambda: self._encode(request))
-            answer = list(split(b"made", {"number": number, "items": made.tree}, made.frames))
-            self._count(items=request.stop - request.start, bytes=made.size)
+            answer = list(split(b"made", {"number": number}, made.frames))
+            self._count(items=request.steps, bytes=made.size)
         except Exception as error:  # of the user's functions and data: the trainer is told
             answer = [pack(b"failed", {"number": number, **_error_as_json(error)})]
             self._count(failures=1)
@@ -217,14 +217,14 @@ class Worker:
                 self._wake.send(b"")
 
     def _key(self, request: Request) -> bytes:
-        marked = (request.epoch, request.batch, request.stop - request.start, request.ranks > 1, request.wire)
+        marked = (request.epoch, request.batch, request.steps, request.ranks > 1, request.wire)
         return hashlib.blake2b(repr(marked).encode() + self._maker.positions(request), digest_size=16).digest()
 
     def _encode(self, request: Request) -> Made:
         tree, frames = encode_item(self._maker.make(request), request.wire)
-        packed = load_msgpack().packb(tree)
-        self._count(made=request.stop - request.start)
-        return Made(packed, frames, sum(memoryview(frame).nbytes for frame in frames) + len(packed))
+        frames = [load_msgpack().packb(tree), *frames]
+        self._count(made=request.steps)
+        return Made(frames, sum(memoryview(frame).nbytes for frame in frames))
 
     def _send_answers(self) -> None:
         self._woken.recv()

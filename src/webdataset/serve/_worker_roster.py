@@ -163,7 +163,7 @@ class Roster(ABC):
         now, patience = time.monotonic(), self._options.patience
         for worker in self._workers.values():
             if worker.is_due_to_reopen(max(_SOONEST_REOPEN, patience)):
-                worker.reopen(self._context, self._options.keys, self._options.largest)
+                worker.reopen(self._context, self._options.keys)
             if worker.standing is Standing.REFUSED:
                 continue
             if now - worker.tried > patience / 4:
@@ -188,7 +188,7 @@ class Roster(ABC):
             if address not in self._workers:
                 check_address(address, self._options.keys, insecure=self._options.insecure)
                 worker = RemoteWorker(address)
-                worker.open(self._context, self._options.keys, self._options.largest)
+                worker.open(self._context, self._options.keys)
                 self._workers[address] = worker
         for address in self._workers.keys() - set(found):
             worker = self._workers.pop(address)
