@@ -1,6 +1,7 @@
 """Converting: field mappings, keys, series of files, executors, resuming, memory."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import webdataset as wds
 from tests.interop import converting
@@ -17,7 +20,7 @@ from tests.interop.conftest import jpeg, tar_samples
 from tests.tools.datasets import digests, hidden
 from webdataset import interop
 from webdataset.index import read_description
-from webdataset.interop import FieldMapping
+from webdataset.interop import FieldMapping, Pair
 from webdataset.tools import Options
 
 ROOT = Path(__file__).parents[2]
@@ -238,6 +241,54 @@ def test_a_guess_for_the_way_back_gives_the_same_fields(images, tmp_path, name):
 def test_a_mapping_is_printed_as_it_is_read(text):
     mapping = FieldMapping.parse(text)
     assert FieldMapping.parse(str(mapping)) == mapping
+
+
+NAMES = st.text(st.sampled_from("ab,:\\ []\n'\"ü"), min_size=1, max_size=6)
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, st.booleans()), min_size=1, max_size=3, unique_by=lambda pair: pair[1]))
+def test_any_mapping_is_printed_as_it_is_read(pairs):
+    """What the command prints can be pasted back, whatever the fields are called."""
+    mapping = FieldMapping(tuple(Pair(*pair) for pair in pairs))
+    assert FieldMapping.parse(str(mapping)) == mapping
+    assert shlex.split(f"--mapping {shlex.quote(str(mapping))}")[1] == str(mapping)
+
+
+def test_the_printed_guess_can_be_pasted_into_a_shell(tmp_path):
+    interop.write([{"it's, a:b[] \\": 7}], str(tmp_path / "a.tfrecord"))
+    command = f"{shlex.quote(sys.executable)} -m webdataset convert a.tfrecord"
+    run = {"shell": True, "cwd": tmp_path, "capture_output": True, "text": True, "check": True}
+    said = subprocess.run(f"{command} a.tar", **run).stderr  # noqa: S602 - a shell is what is tested
+    (line,) = [line for line in said.splitlines() if line.startswith("mapping: ")]
+    subprocess.run(f"{command} b.tar {line.removeprefix('mapping: ')}", **run)  # noqa: S602
+    assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
+
+
+def test_a_mapping_is_guessed_from_the_first_file_that_has_records(tmp_path):
+    for number, rows in enumerate(([], [{"label": 7}])):
+        interop.write(rows, str(tmp_path / f"{number}.tfrecord"))
+        (tmp_path / f"{number}.tfrecord").touch()  # without records nothing was written
+    done = interop.convert(str(tmp_path / "{0..1}.tfrecord"), str(tmp_path / "a.tar"))
+    assert (str(done.mapping), done.samples_out) == ("label:cls", 1)
+
+
+@pytest.mark.parametrize("name", ["parquet", "arrow", "mds", "beton"])
+def test_a_mapping_of_a_field_that_no_record_has_is_refused(tmp_path, name):
+    source = str(tmp_path / "source")
+    interop.write([{"label": 7}], source, name)
+    for given_mapping in ({"mapping": "label:cls,lable:txt"}, {"mapping": None, "key": "lable"}):
+        with pytest.raises(wds.SpecError, match="'lable', and there is no such field – .*source.* – there are label"):
+            interop.convert(source, str(tmp_path / "a.tar"), source_format=name, **given_mapping)
+        with pytest.raises(wds.SpecError, match="there is no such field"):
+            interop.read(source, name, **given_mapping)
+    assert not (tmp_path / "a.tar").exists()
+
+
+def test_a_record_without_its_key_is_an_error(tmp_path):
+    interop.write([{"id": "a", "n": 1}, {"n": 2}], str(tmp_path / "a.tfrecord"))
+    with pytest.raises(wds.FormatError, match="record 1: the key is missing – field id"):
+        interop.convert(str(tmp_path / "a.tfrecord"), str(tmp_path / "a.tar"), key="id")
+    assert os.listdir(tmp_path) == ["a.tfrecord"]
 
 
 @pytest.mark.parametrize("text", ["", "a:b:c", ":x", "a:x,b:x"])

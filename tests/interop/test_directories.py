@@ -96,13 +96,43 @@ def test_an_index_cannot_name_files_elsewhere(tmp_path):
             MDS().parts(str(root))
 
 
-def test_mds_without_its_index_is_no_dataset(tmp_path):
-    rows = [{"a": 1}, {"a": "two"}]
-    with pytest.raises(wds.EncodingError, match="a value is str, and int in the first sample – field a"):
-        interop.write(rows, str(tmp_path / "mds"), "mds")
-    assert os.listdir(tmp_path / "mds") == []
-    with pytest.raises(wds.EncodingError, match="missing"):
-        interop.write([{"a": 1, "b": 2}, {"a": 1}], str(tmp_path / "mds"), "mds")
+@pytest.mark.parametrize("before", [0, 30])
+def test_mds_is_published_whole_or_not_at_all(tmp_path, before):
+    """Whether or not an earlier dataset is in the place, which then stays."""
+    small, root = MDS(size_limit=400), str(tmp_path / "mds")
+    good = [{"a": n, "b": bytes(50)} for n in range(30)]
+    if before:
+        interop.write(good, root, small)
+    for bad in ({"a": "two", "b": b""}, {"a": 1}):
+        with pytest.raises(wds.EncodingError, match="a value is str, and int in the first sample – field a|missing"):
+            interop.write([*good[:20], bad], root, small)
+        assert os.listdir(tmp_path) == (["mds"] if before else [])
+        assert not before or all(map(same, records_of(root, "mds"), good))
+
+
+def test_a_shorter_mds_keeps_nothing_of_a_longer_one(tmp_path):
+    for count in (30, 3):
+        interop.write([{"a": n} for n in range(count)], str(tmp_path / "mds"), MDS(size_limit=400))
+    assert sorted(os.listdir(tmp_path / "mds")) == ["index.json", "shard.00000.mds"]
+    assert len(records_of(tmp_path / "mds", "mds")) == 3
+
+
+def test_mds_does_not_replace_a_directory_with_other_files(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(wds.StoreError, match="exists already"):
+        interop.write([{"a": 1}], str(tmp_path), "mds")
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("name", ["mds", "litdata"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "5", '{"version": 2, "shards": 5}', '{"chunks": 5, "config": {}}', '{"chunks": [], "config": []}'],
+)
+def test_an_index_that_is_no_index_is_an_error_with_its_name(tmp_path, name, text):
+    (tmp_path / "index.json").write_text(text)
+    with pytest.raises(wds.FormatError, match=r"index\.json"):
+        interop.read(str(tmp_path), name)
 
 
 def test_pickles_in_mds_go_through_the_allow_list(tmp_path):
@@ -371,7 +401,6 @@ def test_damaged_mds_is_refused_or_read(places, in_index):
     refused_or_read("memory://bad/mds", MDS(check=False))
 
 
-@pytest.mark.long  # a damaged index is a bare KeyError yet
 @settings(max_examples=60)
 @given(PLACES, st.booleans(), st.sampled_from(["litdata", "litdata-zstd"]))
 def test_damaged_litdata_is_refused_or_read(places, in_index, name):

@@ -282,3 +282,38 @@ def test_hdf5_rows_are_read(tmp_path):
     (tmp_path / "a.h5").write_bytes(b"no")
     with pytest.raises(wds.FormatError, match="not an HDF5 file"):
         records_of(tmp_path / "a.h5", None)
+
+
+PAIR = np.dtype([("a", "<i4"), ("b", "<f8")])
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "field", "first"),
+    [
+        ([True, False], None, "a.npy", np.True_),
+        ([b"ab", b"c"], "S2", "a.txt", "ab"),
+        ([["ü", "b"], ["c", "d"]], "text", "a.json", ["ü", "b"]),
+        ([(1, 2.5), (3, 4.5)], PAIR, "a.npy", np.array((1, 2.5), PAIR)),
+        ([b"\0a", b"b\0"], "V2", "a.bin", b"\0a"),
+        ([1, 2], ">i4", "a.cls", 1),
+    ],
+)
+def test_hdf5_rows_of_every_type_are_kept(tmp_path, rows, dtype, field, first):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        text = dtype == "text"
+        file.create_dataset(
+            "a", data=np.array(rows, object if text else dtype), dtype=h5py.string_dtype() if text else None
+        )
+    interop.convert(str(tmp_path / "a.h5"), str(tmp_path / "a.tar"))
+    (sample, _) = wds.WebDataset(str(tmp_path / "a.tar"), shardshuffle=False).decode()
+    assert np.array_equal(sample[field], first)
+    assert type(sample[field]) is type(first) or sample[field].dtype == first.dtype
+
+
+def test_hdf5_text_that_is_no_text_is_an_error(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("t", data=np.array([b"\xff", b"b"], object), dtype=h5py.string_dtype())
+    with pytest.raises(wds.FormatError, match=r"record 0: the dataset t is damaged: 'utf-8' codec .* – .*a\.h5"):
+        records_of(tmp_path / "a.h5", None)

@@ -1,5 +1,7 @@
 """Parquet, Arrow and Hugging Face: round trips, pyarrow and `datasets` as referees, damage, resuming."""
 
+import datetime
+import decimal
 import json
 import os
 
@@ -264,3 +266,41 @@ def test_the_parquet_builder_decodes_our_images(datasets, parquets):
     dataset = loaded(datasets, parquets[1])
     assert dataset[3]["jpg"].size == (10, 8)
     assert dataset[5]["x"] == [0.0, 1.0]
+
+
+DAY = datetime.date(2024, 2, 29)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "read"),
+    [
+        ([datetime.datetime(2024, 2, 29, 1, 2, 3, 4)], None, "2024-02-29 01:02:03.000004"),
+        ([1709168523000000001], pa.timestamp("ns"), "2024-02-29 01:02:03.000000001"),
+        ([DAY], None, "2024-02-29"),
+        ([datetime.time(1, 2, 3)], None, "01:02:03.000000"),
+        ([datetime.timedelta(seconds=2)], None, 2000000),
+        ([decimal.Decimal("1.10")], None, "1.10"),
+        ([[DAY]], None, ["2024-02-29"]),
+        ([{"day": DAY, "image": b"\xff"}], None, {"day": "2024-02-29", "image": b"\xff"}),
+        ([2**64 - 1], pa.uint64(), 2**64 - 1),
+        ([[b"\xff", b""]], None, [b"\xff", b""]),
+    ],
+)
+def test_columns_of_every_type_reach_a_shard_and_come_back(tmp_path, values, kind, read):
+    pq.write_table(pa.table({"a": pa.array(values, kind)}), tmp_path / "a.parquet")
+    done = interop.convert(str(tmp_path / "a.parquet"), str(tmp_path / "a.tar"))
+    assert records_of(tmp_path / "a.parquet", None) == [{"a": read}]
+    interop.convert(str(tmp_path / "a.tar"), str(tmp_path / "b.parquet"), mapping=done.mapping.inverted())
+    assert records_of(tmp_path / "b.parquet", None) == [{"a": read}]
+
+
+@pytest.mark.parametrize(("name", "write"), [("a.parquet", pq.write_table), ("a.arrow", None)])
+def test_two_columns_of_one_name_are_an_error(tmp_path, name, write):
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    if write is not None:
+        write(table, tmp_path / name)
+    else:
+        with pa.OSFile(str(tmp_path / name), "wb") as stream, pa.ipc.new_file(stream, table.schema) as writer:
+            writer.write_table(table)
+    with pytest.raises(wds.FormatError, match=f"there are two columns 'a' – .*{name}"):
+        records_of(tmp_path / name, None)

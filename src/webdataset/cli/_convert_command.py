@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
@@ -40,6 +41,6 @@ def command(sources: tuple[str, ...], target: str, **options: Any) -> None:
     formats = {"source_format": options["source_format"], "target_format": options["target_format"]}
     if options["mapping"] is None:
         options["mapping"] = suggest_mapping(source, target, **formats)
-        console().say(f"mapping: --mapping '{options['mapping']}'")
+        console().say(f"mapping: --mapping {shlex.quote(str(options['mapping']))}")
     report = _options.run(convert, options, source, target, unit="files")
     _options.show_report(report, dry_run=options["dry_run"], mapping=str(report.mapping))

@@ -12,7 +12,7 @@ runs (`pipeline`).
     _sample_of_record   records → samples                         _read_records       a stage over files of any format
     _record_dataset     a pipeline over files of any format       _rolling_sink       one file or a series
     _convert            from one format to another                _convert_files      the work on each file
-    _byte_ranges        bytes at any place of an object
+    _byte_ranges        bytes at any place of an object           _staged_directory   a directory, whole or not at all
     _tar_format         tar shards
     _tfrecord           TFRecord files, read                      _tfrecord_writer    and written
     _tfrecord_frames    the frames in them, with checksums        _crc32c             the checksum

@@ -94,8 +94,9 @@ def convert(
     name = os.fspath(target)
     reader, writer = find_format(source_format, source), _writer(target_format, name, options)
     parts = listed_parts(reader, source)
-    fields = find_mapping(reader, parts, mapping, key, by_extension=writer.by_extension)
-    conversion = Conversion(reader, writer, fields, len(parts), schema_of(reader, parts[0]), parts[0].url)
+    schema = schema_of(reader, parts[0])
+    fields = find_mapping(reader, parts, mapping, key, by_extension=writer.by_extension, schema=schema)
+    conversion = Conversion(reader, writer, fields, len(parts), schema, parts[0].url)
     limited = options.count is not None or options.size is not None
     if is_series(name) and len(parts) > 1 and not limited and not writer.directory:
         report = _by_number(conversion, parts, name, options)

@@ -22,8 +22,9 @@ ADDED = frozenset({"__url__", "__pad__", "__local_path__"})
 INTEGERS = frozenset({"cls", "cls2", "class", "count", "index", "inx", "id"})
 TEXTS = frozenset({"txt", "text", "transcript", "html", "htm"})
 
-_SEPARATOR = re.compile(r"(?<!\\),")
-_COLON = re.compile(r"(?<!\\):")
+_SPECIAL = re.compile(r"[\\,:]|^\s|\s$|\[(?=\]$)")
+_MANY = re.compile(r"(?:\\.|[^\\])*?\[\]", re.DOTALL)
+_ESCAPED = re.compile(r"\\([\\,:\s\[])")
 
 
 class Pair(NamedTuple):
@@ -48,7 +49,8 @@ class FieldMapping:
     jpg:image/encoded,cls:image/class/label,__key__:name
 
     In formats where every value is a list (TFRecord), a list of one value is taken for that value, and a longer one is
-    an error; `ids[]:ids.npy` keeps the list. Commas and colons in names are written `\,` and `\:`.
+    an error; `ids[]:ids.npy` keeps the list. A backslash stands before commas, colons and backslashes in names, before
+    blanks at their ends, and before `[]` that is part of a name.
     """
 
     pairs: tuple[Pair, ...]
@@ -57,13 +59,14 @@ class FieldMapping:
     def parse(cls, text: str) -> FieldMapping:
         """A mapping out of its text."""
         pairs = []
-        for part in _SEPARATOR.split(text):
-            names = _COLON.split(part.strip())
+        for part in _split(text, ","):
+            names = _split(part, ":")
             if len(names) > 2 or not names[0]:
                 raise SpecError(f"{part!r} is not SOURCE:FIELD", Where(), hint="for example image/encoded:jpg")
-            source = names[0].removesuffix("[]")
+            many = _MANY.fullmatch(names[0]) is not None
+            source = names[0].removesuffix("[]") if many else names[0]
             field = names[-1] if len(names) == 2 else source
-            pairs.append(Pair(_plain(source), _plain(field), source != names[0]))
+            pairs.append(Pair(_plain(source), _plain(field), many))
         return cls(_checked(pairs))
 
     @classmethod
@@ -78,7 +81,8 @@ class FieldMapping:
         if isinstance(mapping, str):
             return cls.parse(mapping)
         if isinstance(mapping, dict):
-            return cls.parse(",".join(f"{_escaped(source)}:{_escaped(field)}" for source, field in mapping.items()))
+            names = ((source, source.removesuffix("[]"), field) for source, field in mapping.items())
+            return cls(_checked(Pair(source, field, source != given) for given, source, field in names))
         raise SpecError(f"mapping={mapping!r}", hint="for example 'image/encoded:jpg,image/class/label:cls'")
 
     def __str__(self) -> str:
@@ -112,6 +116,8 @@ class FieldMapping:
         for source, field, many in self.pairs:
             value = record.get(source)
             if value is None:
+                if field == KEY:
+                    raise FormatError("the key is missing", Where(field=source), hint="take it from another field")
                 continue
             if repeated and not many:
                 value = _only(source, value)
@@ -200,9 +206,20 @@ def _checked(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     return found
 
 
+def _split(text: str, separator: str) -> list[str]:
+    """The parts between separators that no backslash stands before, without the blanks around them."""
+    parts = [""]
+    for character in re.findall(r"\\.|.", text, re.DOTALL):
+        if character == separator:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [re.sub(r"^\s+|(?<!\\)\s+$", "", part) for part in parts]
+
+
 def _escaped(name: str) -> str:
-    return re.sub(r"([,:])", r"\\\1", name)
+    return _SPECIAL.sub(r"\\\g<0>", name)
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"\\([,:])", r"\1", name)
+    return _ESCAPED.sub(r"\1", name)

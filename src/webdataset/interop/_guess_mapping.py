@@ -118,14 +118,12 @@ def _extension(values: list[Any], *, is_image: bool, texts: bool) -> str:
         return "cls"
     if all(isinstance(value, np.ndarray | np.generic | float | bool) for value in values):
         return "png" if is_image and all(_is_picture(value) for value in values) else "npy"
-    has_bytes = any(
-        isinstance(item, bytes) for value in values for step in _items(value) for item in (step, *_items(step))
-    )
-    return "mp" if has_bytes else "npz" if isinstance(first, Steps) else "json"
+    return "mp" if any(map(_has_bytes, values)) else "npz" if isinstance(first, Steps) else "json"
 
 
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _has_bytes(value: Any) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return isinstance(value, bytes) or any(map(_has_bytes, inner))
 
 
 def _magic(data: bytes) -> str | None:

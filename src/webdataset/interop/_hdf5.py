@@ -11,7 +11,7 @@ import numpy as np
 from webdataset.errors import FormatError, MissingDependency, Where
 
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained
 
 _AT_A_TIME = 4 << 20
 
@@ -83,21 +83,20 @@ class _HDF5File(RecordFile):
         size = sum(data.dtype.itemsize * int(np.prod(data.shape[1:])) for data in self._datasets.values())
         step = max(1, min(1024, _AT_A_TIME // max(1, size)))
         for first in range(start, len(self), step):
-            try:
-                columns = [list(self._rows(name, first, step)) for name in self._datasets]
-            except OSError as error:
-                raise bad_record(f"{error}", self._url, first, hint="copy the file again") from error
+            columns = [self._rows(name, first, step) for name in self._datasets]
             for row in zip(*columns, strict=True):
                 yield dict(zip(self._datasets, row, strict=True))
 
-    def _rows(self, name: str, first: int, count: int) -> Iterator[Any]:
-        for row in self._datasets[name][first : first + count]:
-            if isinstance(row, bytes):
-                yield str(row, "utf-8") if name in self._text else row
-            elif isinstance(row, np.void):
-                yield row.tobytes()
-            else:
-                yield row
+    def _rows(self, name: str, first: int, count: int) -> list[Any]:
+        data = self._datasets[name].asstr() if name in self._text else self._datasets[name]
+        try:
+            with explained(f"the dataset {name}", self._url, first):
+                rows = data[first : first + count]
+        except OSError as error:
+            raise bad_record(f"{error}", self._url, first, hint="copy the file again") from error
+        if rows.dtype.kind == "V" and rows.dtype.names is None:
+            return [row.tobytes() for row in rows]
+        return rows.tolist() if name in self._text else list(rows)
 
     def close(self) -> None:
         self._file.close()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from webdataset import stores
 from webdataset.codecs import IMAGE_EXTENSIONS
-from webdataset.errors import EncodingError, FormatError, SpecError, StoreError, Where
+from webdataset.errors import EncodingError, FormatError, SpecError, Where
 
 from ._field_mapping import KEY, extension_of
 from ._record_format import Format, Part, Record, RecordFile, RecordSink
+from ._staged_directory import StagedDirectory
 
 CLASS = "class.txt"
 
@@ -115,12 +113,7 @@ class _FolderSink(RecordSink):
         path = stores.is_local(root)
         if path is None:
             raise SpecError("a folder of images can only be written to a local disk", Where(shard=root))
-        self._target = Path(path)
-        if os.path.exists(self._target):
-            raise StoreError("the directory exists already", Where(shard=root), hint="remove it, or name another")
-        if not os.path.isdir(self._target.parent):
-            raise SpecError(f"{self._target.parent} is not a directory", hint="create it first")
-        self._work = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=self._target.parent))
+        self._staged = StagedDirectory(path)
 
     def write(self, sample: Record) -> int:
         key = str(sample[KEY])
@@ -132,7 +125,7 @@ class _FolderSink(RecordSink):
         folder = str(label, "utf-8") if isinstance(label, bytes) else str(label)
         base = key.removeprefix(f"{folder}/").replace("/", "_")
         _check_component(folder, key)
-        target = self._work / folder / f"{base}.{image}"
+        target = self._staged.work / folder / f"{base}.{image}"
         if os.path.exists(target):
             raise EncodingError(f"there is a {target.name} in {folder} already", Where(key=key))
         target.parent.mkdir(exist_ok=True)
@@ -144,19 +137,12 @@ class _FolderSink(RecordSink):
         return target.write_bytes(data)
 
     def close(self) -> None:
-        self._work.chmod(0o777 & ~_umask())
-        self._work.rename(self._target)
+        self._staged.publish()
 
     def abort(self) -> None:
-        shutil.rmtree(self._work, ignore_errors=True)
+        self._staged.discard()
 
 
 def _check_component(name: str, key: str) -> None:
     if not name or name in {".", ".."} or "/" in name or "\0" in name:
         raise EncodingError(f"the class {name!r} cannot be a folder", Where(key=key))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -20,7 +20,7 @@ from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 from ._byte_ranges import ByteRanges
 from ._mds import inner_url, read_index
 from ._mds_values import decode_pixels
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, reason
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained, reason
 
 _ARRAYS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -45,7 +45,7 @@ class LitData(Format):
     def parts(self, source: Any) -> list[Part]:
         """The chunks that `index.json` lists."""
         root, index = read_index(source)
-        try:
+        with explained("the index", f"{root}/index.json"):
             config = index["config"]
             if config.get("encryption") is not None:
                 raise FormatError("the chunks are encrypted", Where(shard=root), hint="write them without encryption")
@@ -54,8 +54,6 @@ class LitData(Format):
                     f"the chunks are for {config['item_loader']}, and PyTreeLoader is known", Where(shard=root)
                 )
             return [Part(inner_url(root, chunk["filename"]), (chunk, config)) for chunk in index["chunks"]]
-        except (KeyError, TypeError) as error:
-            raise FormatError(f"the index lacks {error}", Where(shard=f"{root}/index.json")) from error
 
     def open(self, part: Part) -> RecordFile:
         """Open one chunk."""
@@ -66,21 +64,15 @@ class _Chunk(RecordFile):
     def __init__(self, part: Part) -> None:
         self._url = part.url
         chunk, config = part.details
-        try:
+        with explained("the index of types", part.url):
             self._formats: list[str] = list(config["data_format"])
             self._spec = json.loads(config["data_spec"])[1]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FormatError(f"the index does not tell the types: {error}", Where(shard=part.url)) from error
         packed = config.get("compression") is not None and config.get("compression_level") != "batch"
         self._data = ByteRanges(part.url, config["compression"] if packed else None)
         try:
-            self._blocks = _Blocks(self._data, part.url) if self._data.read(0, 8) == _BLOCKS else None
-            self._offsets = self._find_offsets(chunk)
-        except KeyError as error:
-            self._data.close()
-            raise FormatError(
-                f"the index has no {error} for this chunk", Where(shard=part.url), hint="copy the index again"
-            ) from error
+            with explained("the chunk or its index", part.url):
+                self._blocks = _Blocks(self._data, part.url) if self._data.read(0, 8) == _BLOCKS else None
+                self._offsets = self._find_offsets(chunk)
         except BaseException:
             self._data.close()
             raise
@@ -104,7 +96,7 @@ class _Chunk(RecordFile):
 
     @property
     def schema(self) -> Schema:
-        return {str(number): kind for number, kind in enumerate(self._formats)}
+        return {name: str(kinds) for name, kinds in self._record(self._formats, None).items()}
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -136,16 +128,18 @@ class _Chunk(RecordFile):
             except Exception as error:  # any decoder, on any bytes
                 raise bad_record(f"a leaf of type {kind}: {reason(error)}", self._url, number, begin + at) from error
             at += size
-        tree = self._tree_of(leaves, number)
-        if isinstance(tree, dict):
-            return tree
-        return dict(enumerate_names(tree)) if isinstance(tree, list | tuple) else {"item": tree}
+        return self._record(leaves, number)
 
-    def _tree_of(self, leaves: list[Any], number: int) -> Any:
-        try:
-            return _tree(self._spec, iter(leaves))
-        except Exception as error:
-            raise bad_record(f"the index does not fit the item: {reason(error)}", self._url, number) from error
+    def _record(self, leaves: list[Any], number: int | None) -> Record:
+        """The leaves as the index says that they belong together; the items of a list are the fields `0`, `1`, …"""
+        with explained("the tree of the item in the index", self._url, number):
+            try:
+                tree = _tree(self._spec, iter(leaves))
+            except StopIteration:
+                raise bad_record("the index has more leaves than the item", self._url, number) from None
+        if isinstance(tree, list | tuple):
+            return {str(index): value for index, value in enumerate(tree)}
+        return tree if isinstance(tree, dict) else {"item": tree}
 
     def close(self) -> None:
         self._data.close()
@@ -175,11 +169,6 @@ class _Blocks:
             self._open = index, unzstd(self._data.read(start, size))
         before = self.offsets[first]
         return self._open[1][self.offsets[number] - before : self.offsets[number + 1] - before]
-
-
-def enumerate_names(values: Any) -> Iterator[tuple[str, Any]]:
-    """The items of a list as fields `0`, `1`, …"""
-    return ((str(number), value) for number, value in enumerate(values))
 
 
 def _tree(spec: dict[str, Any], leaves: Iterator[Any]) -> Any:

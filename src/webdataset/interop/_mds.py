@@ -19,7 +19,7 @@ from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 
 from ._byte_ranges import ByteRanges
 from ._mds_values import decode_value
-from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
+from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, explained, reason
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class MDS(Format):
             raise FormatError(
                 f"the version of the index is {version}, and 2 is known", Where(shard=f"{root}/index.json")
             )
-        return [_part(root, shard) for shard in index.get("shards", ())]
+        with explained("the index", f"{root}/index.json"):
+            return [_part(root, shard) for shard in index["shards"]]
 
     def open(self, part: Part) -> RecordFile:
         """Open one shard."""
@@ -70,13 +71,8 @@ def read_index(source: Any) -> tuple[str, dict[str, Any]]:
     url = f"{root}/index.json"
     with stores.open_read(url) as stream:
         text = stream.read()
-    try:
-        index = json.loads(text)
-        if not isinstance(index, dict):
-            raise ValueError("no object")  # noqa: TRY004 - told like any other damage
-    except ValueError as error:
-        raise FormatError(f"the index is damaged: {error}", Where(shard=url), hint="copy it again") from error
-    return root, index
+    with explained("the index", url):
+        return root, dict(json.loads(text))
 
 
 def inner_url(root: str, name: str) -> str:
@@ -91,13 +87,10 @@ def inner_url(root: str, name: str) -> str:
 
 
 def _part(root: str, shard: dict[str, Any]) -> Part:
-    try:
-        stored = shard["zip_data"] or shard["raw_data"]
-        for each in (stored, shard["raw_data"]):
-            _ = each["bytes"] + 0, each["hashes"].items()
-        return Part(inner_url(root, stored["basename"]), shard)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"the index is damaged: {error!r}", Where(shard=f"{root}/index.json")) from error
+    stored = shard["zip_data"] or shard["raw_data"]
+    for each in (stored, shard["raw_data"]):
+        _ = each["bytes"] + 0, each["hashes"].items()
+    return Part(inner_url(root, stored["basename"]), shard)
 
 
 class _MDSShard(RecordFile):
@@ -127,13 +120,11 @@ class _MDSShard(RecordFile):
                 offset=4 * (count + 1),
                 hint="the shard was cut: copy it again",
             )
-        try:
+        with explained("the header", self._url):
             header = json.loads(self._data.read(start, self._offsets[0] - start))
             self._columns = list(
                 zip(header["column_names"], header["column_encodings"], header["column_sizes"], strict=True)
             )
-        except (ValueError, KeyError, TypeError) as error:
-            raise bad_record(f"the header is damaged: {error}", self._url, offset=start) from error
 
     @property
     def schema(self) -> Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
+import re
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from webdataset.errors import EncodingError, SpecError, Where, located
 
 from ._mds_values import check_encodings, column_size, encode_value, encoding_for
 from ._record_format import Record, RecordSink
+from ._staged_directory import StagedDirectory
+
+_OURS = re.compile(r"index\.json|shard\.\d+\.mds")  # a directory with other files is not replaced
 
 
 class MDSSink(RecordSink):
@@ -27,19 +30,19 @@ class MDSSink(RecordSink):
         for algorithm in hashes:
             if algorithm not in hashlib.algorithms_available:
                 raise SpecError(f"the checksum {algorithm!r} is not known", hint="for example sha1")
-        self._root, self._hashes, self._limit = root.rstrip("/"), hashes, size_limit
+        self._url, self._hashes, self._limit = root.rstrip("/"), hashes, size_limit
         self._given = columns
         self._columns: dict[str, str] = {}
         self._samples: list[bytes] = []
         self._size = 0
         self._shards: list[dict[str, Any]] = []
-        path = stores.is_local(self._root)
-        if path is not None:
-            Path(path).mkdir(parents=True, exist_ok=True)
+        path = stores.is_local(self._url)
+        self._staged = None if path is None else StagedDirectory(path, lambda names: all(map(_OURS.fullmatch, names)))
+        self._root = self._url if self._staged is None else str(self._staged.work)
 
     def write(self, sample: Record) -> int:
         """Write one sample."""
-        with located(key=sample.get("__key__"), shard=self._root):
+        with located(key=sample.get("__key__"), shard=self._url):
             data = self._encode(sample)
         if self._samples and self._size + len(data) + 4 > self._limit:
             self._publish_shard()
@@ -55,10 +58,13 @@ class MDSSink(RecordSink):
             self._publish_shard()
         with stores.open_write(f"{self._root}/index.json") as stream:
             stream.write(json.dumps({"shards": self._shards, "version": 2}, sort_keys=True).encode())
+        if self._staged is not None:
+            self._staged.publish()
 
     def abort(self) -> None:
-        """Throw the shard at work away, and publish no index."""
-        self._samples = []
+        """Throw everything away; in a remote store, where nothing can be renamed, shards without an index stay."""
+        if self._staged is not None:
+            self._staged.discard()
 
     def _encode(self, sample: Record) -> bytes:
         if not self._columns:
@@ -104,7 +110,7 @@ class MDSSink(RecordSink):
         first = 4 * (len(samples) + 2) + len(header)
         offsets = np.cumsum([first, *map(len, samples)])
         if offsets[-1] >= 1 << 32:
-            raise EncodingError("a shard of MDS has at most 4 GiB", Where(shard=self._root))
+            raise EncodingError("a shard of MDS has at most 4 GiB", Where(shard=self._url))
         blocks = [np.array([len(samples), *offsets], "<u4").tobytes(), header, *samples]
         name = f"shard.{len(self._shards):05d}.mds"
         digests = {algorithm: hashlib.new(algorithm, usedforsecurity=False) for algorithm in self._hashes}

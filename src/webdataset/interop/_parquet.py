@@ -6,6 +6,7 @@ bytes. Lists of numbers are read as arrays of the column's type, so that no bit 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -83,6 +84,7 @@ class _ParquetFile(RecordFile):
             self._stream.close()
             raise FormatError(f"not a parquet file: {error}", Where(shard=url), hint="copy it again") from error
         self._invalid = (pa.ArrowInvalid, OSError)
+        _refuse_twice(self, self._file.schema_arrow.names, url)
 
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
@@ -138,6 +140,7 @@ class _ArrowFile(RecordFile):
             self._stream.close()
             raise FormatError(f"not an Arrow file: {error}", Where(shard=url), hint="copy it again") from error
         self._pa = pa
+        _refuse_twice(self, self._reader.schema.names, url)
 
     @property
     def schema(self) -> Schema:
@@ -173,6 +176,14 @@ class _ArrowFile(RecordFile):
         self._stream.close()
 
 
+def _refuse_twice(file: RecordFile, names: list[str], url: str) -> None:
+    """Refuse columns of the same name: a record would have only one of them."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        file.close()
+        raise FormatError(f"there are two columns {twice[0]!r}", Where(shard=url), hint="rename one of them")
+
+
 def rows_of(batch: Any, skip: int) -> Iterator[Record]:
     """The rows of a record batch."""
     columns = [_values(column, skip) for column in batch.columns]
@@ -195,8 +206,24 @@ def _values(column: Any, skip: int) -> list[Any]:
     if pa.types.is_floating(kind) and not pa.types.is_float64(kind):
         dtype = kind.to_pandas_dtype()
         return [None if value is None else dtype(value) for value in part.to_pylist()]
-    values: list[Any] = part.to_pylist()
+    readable = _with_text(kind, pa)
+    values: list[Any] = (part if readable == kind else part.cast(readable)).to_pylist()
     return values
+
+
+def _with_text(kind: Any, pa: Any) -> Any:
+    """The type with text for dates, times and decimals, which no field of a sample holds; durations are numbers."""
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_text(field.type, pa)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_with_text(kind.value_type, pa))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_with_text(kind.value_type, pa))
+    return kind
 
 
 def _media(part: Any) -> list[bytes | None]:

@@ -118,6 +118,9 @@ class ArrowSink(RecordSink):
         return self._pa.schema(fields, metadata=metadata)
 
     def _type(self, name: str, values: list[Any]) -> Any:
+        whole = all(isinstance(value, int | None) for value in values)
+        if whole and max(value or 0 for value in values) >= 1 << 63:
+            return self._pa.uint64()
         try:
             return self._pa.array(values).type
         except (self._pa.ArrowInvalid, self._pa.ArrowTypeError, OverflowError) as error:

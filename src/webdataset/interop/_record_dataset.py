@@ -133,6 +133,6 @@ def read(
     """
     kind = find_format(format, source)
     parts = listed_parts(kind, source)
-    fields = None if mapping is False else find_mapping(kind, parts, mapping, key, by_extension=True)
-    schema = schema_of(kind, parts[0]) if len(parts) > 1 else None
+    schema = schema_of(kind, parts[0])
+    fields = None if mapping is False else find_mapping(kind, parts, mapping, key, by_extension=True, schema=schema)
     return RecordDataset(ReadRecords(kind, tuple(parts), fields, handler, schema), shardshuffle=bool(shardshuffle))

@@ -7,8 +7,10 @@ reading in a pipeline, converting and guessing field names are written once, aga
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -124,6 +126,23 @@ def reason(error: Exception) -> str:
     if isinstance(error, WebDatasetError):
         return error.what
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def explained(what: str, url: str, number: int | None = None) -> Iterator[None]:
+    """Whatever content makes Python or a decoder raise becomes an error that names the file.
+
+    >>> with explained("the index", "data/index.json"):
+    ...     {}["shards"]
+    Traceback (most recent call last):
+    webdataset.errors.FormatError: the index is damaged: KeyError: 'shards' – data/index.json – copy it again
+    """
+    try:
+        yield
+    except WebDatasetError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, EOFError, struct.error) as error:
+        raise bad_record(f"{what} is damaged: {reason(error)}", url, number, hint="copy it again") from error
 
 
 def bad_record(

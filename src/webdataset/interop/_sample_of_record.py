@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
 from typing import Any
 
-from webdataset.errors import FormatError, SpecError, Where, add_where
+from webdataset.errors import FormatError, SpecError, Where, add_where, located
 
 from ._field_mapping import ADDED, FieldMapping
 from ._guess_mapping import guess_mapping
@@ -30,33 +29,56 @@ def listed_parts(kind: Format, source: Any) -> list[Part]:
     return parts
 
 
-def find_mapping(kind: Format, parts: list[Part], mapping: Any, key: str | None, *, by_extension: bool) -> FieldMapping:
-    """The mapping that was asked for, or a guess from the first records."""
-    if mapping is None:
-        with kind.open(parts[0]) as file, closing(file.records()) as records:  # type: ignore[type-var]  # generators
-            first = _first(records)
-            if kind.by_extension:  # samples that a reader of shards has added names to
-                first = [{name: value for name, value in record.items() if name not in ADDED} for record in first]
-            guess = guess_mapping(
-                first,
-                by_extension=by_extension and not kind.by_extension,
-                repeated=kind.repeated,
-            )
-        logger.info("no mapping was given, this one is used: %s", guess)
-        return guess.with_key(key)
-    return FieldMapping.of(mapping).with_key(key)
+def find_mapping(
+    kind: Format,
+    parts: list[Part],
+    mapping: Any,
+    key: str | None,
+    *,
+    by_extension: bool,
+    schema: Schema | None = None,
+) -> FieldMapping:
+    """The mapping that was asked for, or a guess from the first records. `schema` is that of the first file."""
+    if mapping is not None:
+        fields = FieldMapping.of(mapping).with_key(key)
+        _refuse_unknown(fields, schema, parts[0].url)
+        return fields
+    with located(shard=parts[0].url):
+        guess = guess_mapping(
+            _first(kind, parts), by_extension=by_extension and not kind.by_extension, repeated=kind.repeated
+        )
+    logger.info("no mapping was given, this one is used: %s", guess)
+    fields = guess.with_key(key)
+    _refuse_unknown(fields, schema, parts[0].url)
+    return fields
 
 
-def _first(records: Iterator[Record]) -> list[Record]:
-    """Some records, few if they are large."""
+def _refuse_unknown(fields: FieldMapping, schema: Schema | None, url: str) -> None:
+    """Refuse a name that is in no record, where the file tells all names."""
+    unknown = [pair.source for pair in fields.pairs if schema is not None and pair.source not in schema]
+    if unknown:
+        raise SpecError(
+            f"the mapping names {unknown[0]!r}, and there is no such field",
+            Where(shard=url),
+            hint=f"there are {', '.join(sorted(schema or ()))}",
+        )
+
+
+def _first(kind: Format, parts: list[Part]) -> list[Record]:
+    """Some records of the first file that has any, few if they are large."""
     found: list[Record] = []
     size = 0
-    for record in islice(records, LOOK_AT):
-        found.append(record)
-        size += sum(
-            len(value) if isinstance(value, bytes) else getattr(value, "nbytes", 0) for value in record.values()
-        )
-        if size > _LOOK_AT_BYTES:
+    for part in parts:
+        with kind.open(part) as file, closing(file.records()) as records:  # type: ignore[type-var]  # generators
+            for record in islice(records, LOOK_AT):
+                # A reader of shards has added names to samples.
+                found.append({name: record[name] for name in record if not kind.by_extension or name not in ADDED})
+                size += sum(
+                    len(value) if isinstance(value, bytes) else getattr(value, "nbytes", 0) for value in record.values()
+                )
+                if size > _LOOK_AT_BYTES:
+                    break
+        if found:
             break
     return found
 

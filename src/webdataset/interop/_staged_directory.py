@@ -1,0 +1,57 @@
+"""A local directory that appears under its name complete, or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from webdataset.errors import StoreError, Where
+
+
+class StagedDirectory:
+    """A directory beside its place, renamed when it is complete.
+
+    >>> place = Path(tempfile.mkdtemp()) / "data"
+    >>> staged = StagedDirectory(str(place))
+    >>> (staged.work / "a.txt").write_text("a")
+    1
+    >>> place.exists(), staged.publish(), os.listdir(place)
+    (False, None, ['a.txt'])
+
+    Args:
+        path: the directory to make.
+        replaceable: asked with the names in a directory that exists already whether it may be replaced.
+    """
+
+    def __init__(self, path: str, replaceable: Callable[[list[str]], bool] = lambda names: not names) -> None:
+        self._target = Path(os.path.realpath(path))
+        if self._target.exists() and not (
+            self._target.is_dir() and replaceable([each.name for each in self._target.iterdir()])
+        ):
+            raise StoreError("the directory exists already", Where(shard=path), hint="remove it, or name another")
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        self.work = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=self._target.parent))
+
+    def publish(self) -> None:
+        """Put the directory in its place; what was there is removed."""
+        self.work.chmod(0o777 & ~_umask())
+        if self._target.exists():
+            aside = self.work.with_name(f"{self.work.name}.old")
+            self._target.rename(aside)
+            self.work.rename(self._target)
+            shutil.rmtree(aside)
+        else:
+            self.work.rename(self._target)
+
+    def discard(self) -> None:
+        """Throw it away."""
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
