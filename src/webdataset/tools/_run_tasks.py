@@ -21,8 +21,8 @@ from webdataset.index import Description, ShardEntry, seen_from, write_descripti
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
 from ._report import Failure, Report
-from ._shard_task import NO_OUTPUT, ShardResult
-from ._stored_sizes import by_folder, stored_sizes
+from ._shard_task import ShardResult
+from ._stored_versions import MISSING, Version, by_folder, versions_of
 from ._target import make_folder, refuse_existing
 from ._verb_options import Options
 
@@ -91,7 +91,7 @@ def _report(urls: Sequence[str], book: Ledger, run: _Run) -> Report:
         done=len(run.done),
         skipped=len(finished) - len(run.done),
         failed=tuple(failed),
-        outputs=tuple(result.output for result in finished if result.filesize != NO_OUTPUT),
+        outputs=tuple(result.output for result in finished if result.filesize != MISSING),
     )
 
 
@@ -197,14 +197,13 @@ def _sweep(names: Sequence[str]) -> None:
 
 
 def _existing(names: Sequence[str]) -> list[str]:
-    sizes = stored_sizes(names)
-    return [name for name in names if sizes.get(name) is not None]
+    versions = versions_of(names)
+    return [name for name in names if versions[name].size not in (MISSING, None)]
 
 
 def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) -> list[tuple[str, str]]:
     """The (input, output) that are to be made: without a line in the ledger, or with one that does not fit any more."""
-    finished = [name for pair in pairs if pair[0] in book.finished for name in pair]
-    sizes = stored_sizes(finished, missing=-1)
+    versions = versions_of([name for pair in pairs if pair[0] in book.finished for name in pair])
     todo = []
     for url, output in pairs:
         result = book.finished.get(url)
@@ -212,22 +211,27 @@ def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) 
             if retry or url not in book.quarantined:
                 book.quarantined.pop(url, None)
                 todo.append((url, output))
-        elif (
-            result.output != output
-            or sizes.get(output, result.filesize) != result.filesize
-            or sizes.get(url, result.input_size) not in (result.input_size, -1)
-        ):
+        elif not _still_fits(result, output, versions[url], versions[output]):
             _log.warning("%s was finished before, but its files have changed; it is done again", url)
             del book.finished[url]
             todo.append((url, output))
     return todo
 
 
+def _still_fits(result: ShardResult, output: str, source: Version, made: Version) -> bool:
+    """Whether a line of the ledger is true of the files; an input that was removed was not replaced."""
+    return (
+        result.output == output
+        and made.size in (result.filesize, None)
+        and (source.size in (MISSING, None) or list(source) == result.input_version)
+    )
+
+
 def _describe(description: str, results: Sequence[ShardResult]) -> None:
     entries = [
         ShardEntry(seen_from(description, result.output), result.samples_out, result.filesize, result.md5sum or None)
         for result in results
-        if result.filesize != NO_OUTPUT
+        if result.filesize != MISSING
     ]
     make_folder(description)
     with stores.open_write(description) as stream:
