@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from webdataset import stores
@@ -23,7 +24,7 @@ from ._ledger import Ledger
 from ._report import Failure, Report
 from ._shard_task import ShardResult
 from ._stored_versions import MISSING, Version, by_folder, versions_of
-from ._target import make_folder, refuse_existing
+from ._target import existing, make_folder, refuse_existing
 from ._verb_options import Options
 
 ERRORS = ("stop", "skip", "quarantine")
@@ -65,9 +66,13 @@ def run_tasks(
         raise SpecError(f"errors={options.errors!r} is not known", hint=f"take one of {', '.join(ERRORS)}")
     urls, names = [url for url, _ in pairs], [name for _, name in pairs]
     path = options.ledger or _beside(names, pattern)
+    if options.dry_run:
+        if not Path(path).exists():
+            _refuse_existing(names, options)
+        return Report(outputs=tuple(names))
     with Ledger(path, job, restart=options.force) as book:
         if book.fresh:
-            refuse_existing(_existing(names), force=options.force)
+            _refuse_existing(names, options)
         book.begin()
         todo = [make_task(*pair) for pair in _unfinished(pairs, book, retry=options.retry)]
         run = _Run(book, options.errors, options.advance or _ignore)
@@ -185,7 +190,6 @@ def _beside(names: Sequence[str], pattern: str | None) -> str:
             f"{names[0]!r} is not on this machine, so there is no place beside it for a ledger",
             hint="name a local file: --ledger job.jsonl",
         )
-    make_folder(names[0])
     text = "\n".join(names) if pattern is None else pattern
     return os.path.join(os.path.dirname(path), f".wds-{digest(text):016x}.jsonl")  # noqa: PTH118, PTH120 - addresses
 
@@ -196,9 +200,10 @@ def _sweep(names: Sequence[str]) -> None:
         stores.sweep_folder(folder, files)
 
 
-def _existing(names: Sequence[str]) -> list[str]:
+def _refuse_existing(names: Sequence[str], options: Options) -> None:
     versions = versions_of(names)
-    return [name for name in names if versions[name].size not in (MISSING, None)]
+    found = [name for name in names if versions[name].size not in (MISSING, None)]
+    refuse_existing([*found, *existing([options.description])], force=options.force)
 
 
 def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) -> list[tuple[str, str]]:

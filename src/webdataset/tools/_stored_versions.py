@@ -6,6 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 from webdataset import stores
@@ -39,7 +40,7 @@ def version_of(url: str) -> Version:
     path = None if url == "-" else stores.is_local(url)
     try:
         if path is not None:
-            return _local_version(os.stat(path))
+            return _local_version(Path(path).stat())
         found = stores.stat(url)
     except (FileNotFoundError, ShardNotFound):
         return Version(MISSING)
