@@ -118,7 +118,13 @@ def test_an_input_that_was_removed_stays_finished(tmp_path):
 
 def test_many_are_asked_as_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    urls = [*write_numbers(tmp_path), "train-0.tar", f"file:{tmp_path}/train-1.tar", "./none.tar", "memory://versions/a"]
+    urls = [
+        *write_numbers(tmp_path),
+        "train-0.tar",
+        f"file:{tmp_path}/train-1.tar",
+        "./none.tar",
+        "memory://versions/a",
+    ]
     found = versions_of(urls)
     assert found == {url: version_of(url) for url in urls}
     assert [url for url in urls if found[url].size == MISSING] == urls[-2:]

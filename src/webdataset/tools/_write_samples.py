@@ -137,6 +137,7 @@ class SeriesWriter:
 def description_of(target: Stream) -> str | None:
     """The usual name of a dataset's description: that of its shards without the number.
 
+    >>> from webdataset.tools._target import Series
     >>> description_of(Series("out/train-%06d.tar")), description_of(OneArchive("-"))
     ('out/train.json', None)
     """
