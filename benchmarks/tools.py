@@ -214,6 +214,7 @@ print(time.perf_counter() - start)
 def plan(home, options):
     """map_shards over finished shards: empty files and a ledger that says so."""
     from webdataset.flow import digest
+    from webdataset.tools import version_of
 
     count, folder = 100_000, fresh(home / "plan")
     (folder / "in").mkdir()
@@ -223,7 +224,7 @@ def plan(home, options):
         names = [str(folder / part / f"{number:06d}.tar") for part in ("in", "out")]
         for name in names:
             Path(name).touch()
-        lines.append(json.dumps([*names, 1000, 1000, 10**6, 0, "0" * 32, 0, []]))
+        lines.append(json.dumps([*names, 1000, 1000, 10**6, 0, "0" * 32, version_of(names[0]), []]))
     ledger = folder / "out" / f".wds-{digest(f'{folder}/out/'):016x}.jsonl"
     ledger.write_text("\n".join(lines) + "\n")
     runs = [float(timed([sys.executable, "-c", PLAN, str(folder), str(count)])["out"]) for _ in range(options.rounds)]

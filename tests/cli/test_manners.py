@@ -176,6 +176,34 @@ def test_existing_outputs_are_refused(shards):
     invoke("cat", *shards, "-o", "out.tar", "--force")
 
 
+# A file that a verb writes beside its shards, and the command.
+BESIDE = {
+    "out/a.json": ["create", "files", "-o", "out/a-%d.tar"],
+    "out/classes.json": ["create", "files", "--format", "imagefolder", "-o", "out/a-%d.tar"],
+    "out/d.json": ["cat", "data/train-0.tar", "-o", "out/a.tar", "--description", "out/d.json"],
+    "out/e.json": ["split", "-n", "2", "data/train-0.tar", "-o", "out/a-%d.tar", "--description", "out/e.json"],
+    "out/f.json": ["rename", "--drop", "cls", "data/train-0.tar", "-o", "out/", "--description", "out/f.json"],
+    "out/val.json": ["partition", "-p", "val=1", "data/train-0.tar", "-o", "out/{part}-%d.tar"],
+    "out/j.json": ["join", "--with", "data/train-1.tar", "data/train-0.tar", "-o", "out/j.json"],
+    "out/k.json": ["index", "create", "data/train-0.tar", "-o", "out/k.json"],
+}
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_file_beside_the_shards_is_not_replaced_either(shards, here, name, dry):
+    for folder in ("files/x", "out"):
+        (here / folder).mkdir(parents=True)
+    (here / "files/x/a.png").write_bytes(b"")
+    (here / name).write_text("mine")
+    if dry and name == "out/k.json":
+        pytest.skip("index has no --dry-run")
+    result = invoke(*BESIDE[name], *["--dry-run"] * dry, code=1)
+    assert f"exists already – {name}" in result.stderr
+    assert digests(here / "out").keys() == {Path(name).name}
+    assert (here / name).read_text() == "mine"
+
+
 @pytest.mark.parametrize("verb", ["cat", "split", "select", "sort", "shuffle", "rename", "proc", "create", "mix"])
 def test_dry_run_writes_nothing(shards, here, verb):
     options = {"select": ["--where", "1"], "proc": ["-c", "true"]}.get(verb, [])

@@ -90,17 +90,43 @@ def test_bad_places(tmp_path, monkeypatch):
     assert caught.value.where.offset == 5
 
 
-def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path):
-    stream = stores.open_write(tmp_path / "a")
-
+@pytest.mark.parametrize("size", [10, 10 << 20])
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, monkeypatch, size):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    stream._file = type("Full", (), {"write": full, "close": stream._file.close})()
-    with pytest.raises(StoreError, match="the disk is full"):
-        stream.write(b"x" * 10)
-    stream.abort()
+    stream = stores.open_write(tmp_path / "a")
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(StoreError, match="the disk is full"), stream:
+        stream.write(b"x" * size)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_system_that_takes_a_part_of_a_write_gets_the_rest(tmp_path, monkeypatch):
+    """Linux writes at most 2 GiB at a time, and less on a disk that is nearly full or by an interrupt."""
+    blocks, writev = [bytes([n]) * (n * 1000 + 1) for n in range(200)], os.writev
+    monkeypatch.setattr(os, "writev", lambda fd, parts: writev(fd, [b"".join(parts)[:7777]]))
+    with stores.open_write(tmp_path / "a") as stream:
+        for block in blocks:
+            buffer = bytearray(block)
+            assert stream.write(buffer) == len(block)
+            buffer[:] = bytes(len(buffer))  # the caller's to change
+    assert (tmp_path / "a").read_bytes() == b"".join(blocks)
+
+
+def test_a_forked_child_does_not_touch_what_took_the_descriptor_of_a_finished_file(tmp_path):
+    done = stores.open_write(tmp_path / "a")
+    done.close()
+    with open(tmp_path / "b", "wb", buffering=0) as file:
+        os.dup2(file.fileno(), done._descriptor)
+        child = os.fork()
+        if child == 0:
+            os.write(done._descriptor, b"hello")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        if done._descriptor != file.fileno():
+            os.close(done._descriptor)
+    assert (tmp_path / "b").read_bytes() == b"hello"
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read and write everything")

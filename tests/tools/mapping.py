@@ -34,7 +34,7 @@ def kill_at(number):
 
         return call
 
-    for name in ("open", "replace", "fsync", "unlink", "rename"):
+    for name in ("open", "writev", "replace", "fsync", "unlink", "rename"):
         setattr(os, name, dying(getattr(os, name)))
 
 

@@ -401,6 +401,14 @@ def test_join_described(shards, captions, here):
         assert found == read("out.tar")
 
 
+def test_a_verb_does_not_lose_joined_fields(shards, captions):
+    tools.join(shards, captions, "joined.json", fields=["caption"], missing="keep")
+    for verb in (lambda: tools.cat("joined.json", "out.tar"), lambda: list(tools.list_samples("joined.json"))):
+        with pytest.raises(SpecError, match="without them – joined.json – write the joined shards"):
+            verb()
+    assert not Path("out.tar").exists()
+
+
 def test_a_described_join_drops_by_policy(shards, captions):
     tools.join(shards, captions, "joined.json", fields=["caption"], missing="drop")
     with wds.WebDataset("joined.json") as dataset:

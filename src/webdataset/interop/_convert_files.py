@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from webdataset import stores
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.tools import NO_OUTPUT, ShardResult, size_of
+from webdataset.tools import MISSING, ShardResult, version_of
 
 from ._field_mapping import KEY, FieldMapping
 from ._record_format import Format, Part, Record, Schema
@@ -68,12 +68,12 @@ class ConvertTask:
 
     def run(self) -> ShardResult:
         """Do it. The output appears when it is complete, or not at all."""
-        size = size_of(self.input)  # before it is read: a file that is replaced meanwhile will be done again
+        version = version_of(self.input)  # before it is read: a file that is replaced meanwhile will be done again
         with RollingSink(self.conversion.writer, self.output) as sink:
             for sample in self.conversion.samples(self.number, self.part):
                 sink.write(sample)
-        filesize, checksum = stored_checksum(self.output) if sink.total else (NO_OUTPUT, "")
-        return ShardResult(self.input, self.output, sink.total, sink.total, sink.size, filesize, checksum, size)
+        filesize, checksum = stored_checksum(self.output) if sink.total else (MISSING, "")
+        return ShardResult(self.input, self.output, sink.total, sink.total, sink.size, filesize, checksum, version)
 
 
 def write_stream(
@@ -116,7 +116,7 @@ def stored_checksum(url: str) -> tuple[int, str]:
     """
     path = stores.is_local(url)
     if path is None:
-        return size_of(url) or 0, ""
+        return max(version_of(url).size or 0, 0), ""
     found = hashlib.md5(usedforsecurity=False)
     size = 0
     with stores.open_read(url) as stream:

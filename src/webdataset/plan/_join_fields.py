@@ -108,7 +108,7 @@ class JoinFields(Described, PerItem):
             raise FormatError(
                 "the key is not in the joined shards",
                 Where(key=sample["__key__"], shard=sample.get("__url__")),
-                hint='keep such samples as they are with missing="keep", or leave them out with missing="drop"',
+                hint="keep such samples as they are (missing=keep), or leave them out (missing=drop)",
             )
         names = [name for name in found if name[:2] != "__" and (self.fields is None or name in self.fields)]
         twice = next((name for name in names if name in sample), None)

@@ -25,8 +25,9 @@ from ._store import Stat, Store
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
-# Tar headers are small and many. What is larger than this is written without a copy in the buffer.
-_WRITE_BUFFER = 1 << 16
+# Blocks are gathered up to so many bytes, or so many blocks, and written by one system call without a copy.
+_GATHERED_BYTES = 1 << 20
+_GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
 _HINTS = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "the system has too many open files",
@@ -119,41 +120,54 @@ class _LocalUpload(Upload):
         self._temporary = _temporary_name(path)
         _sweep(path)
         # O_EXCL: never the file of another process. 0o666: the user's umask decides, as for any file they create.
-        descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            self._file = os.fdopen(descriptor, "wb", buffering=_WRITE_BUFFER)
-        except BaseException:
-            os.close(descriptor)
-            self._remove()
-            raise
+        self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._blocks: list[bytes | memoryview] = []
+        self._gathered = 0
         with suppress(OSError):  # a file system without locks: the sweep then relies on process ids alone
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._finished = False
 
     def write(self, data: Any, /) -> int:
+        # The caller may change a buffer after the call, but not bytes.
+        block = data if type(data) is bytes else bytes(memoryview(data))
+        self._blocks.append(block)
+        self._gathered += len(block)
+        if self._gathered >= _GATHERED_BYTES or len(self._blocks) == _GATHERED_BLOCKS:
+            self._write_gathered()
+        return len(block)
+
+    def _write_gathered(self) -> None:
+        blocks, self._blocks, self._gathered = self._blocks, [], 0
         with system_errors(self._path):
-            return self._file.write(data)
+            while blocks:
+                written = os.writev(self._descriptor, blocks)
+                while blocks and written >= len(blocks[0]):
+                    written -= len(blocks.pop(0))
+                if written:  # a disk that is nearly full takes a part
+                    blocks[0] = memoryview(blocks[0])[written:]
 
     def publish(self) -> None:
         try:
-            with system_errors(self._path), self._file as file:
-                file.flush()
-                os.fsync(file.fileno())
+            self._write_gathered()
+            with system_errors(self._path):
+                os.fsync(self._descriptor)
                 # Renamed while the lock is still held, so that no sweep removes it.
                 os.replace(self._temporary, self._path)
         except BaseException:
             self._remove()
             raise
+        finally:
+            os.close(self._descriptor)
         _sync_directory(self._path)
 
     def discard(self) -> None:
         self._remove()
-        with suppress(OSError):  # data that could not be flushed to a full disk is discarded
-            self._file.close()
+        os.close(self._descriptor)
 
     def disown(self) -> None:
-        super().disown()
-        point_nowhere(self._file.fileno())
+        if not self._finished:  # the descriptor of a finished one may be another file by now
+            super().disown()
+            point_nowhere(self._descriptor)
 
     def _remove(self) -> None:
         with suppress(FileNotFoundError):

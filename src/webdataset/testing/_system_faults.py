@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # What the kernel may answer to nearly every call.
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.ENOMEM)
 _READING = ("open", "read", "readv", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat")
-_WRITING = ("write", "pwrite", "fsync", "rename", "replace", "unlink", "link", "mkdir", "utime", "truncate")
+_WRITING = ("write", "writev", "pwrite", "fsync", "rename", "replace", "unlink", "link", "mkdir", "utime", "truncate")
 _OTHERS = ("dup", "dup2", "ftruncate", "readlink", "pipe", "fork", "memfd_create")
 _NAMES = (*_READING, *_WRITING, *_OTHERS, "flock", "lockf", "socket")
 _PACKAGES = ("webdataset.", "wids.")

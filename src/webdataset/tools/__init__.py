@@ -59,7 +59,7 @@ Parallel work:
     _shard_task      the work on one shard, on any worker
     _ledger          which shards of a job are finished
     _engines         this process, local processes, Dask, Ray, any executor
-    _stored_sizes    the sizes of many local files at once
+    _stored_versions which version of an object is stored at an address
 """
 
 from ._bench import Bench, Pace, bench
@@ -93,12 +93,13 @@ from ._report import Failure, Report
 from ._run_tasks import run_tasks
 from ._select_samples import select
 from ._shard_report import CheckOptions, ShardReport
-from ._shard_task import NO_OUTPUT, ShardResult, size_of
+from ._shard_task import ShardResult
 from ._shares import Shares, parse_shares
 from ._show_samples import ShownField, ShownSample, show_samples
 from ._simulate import ReaderShare, Simulation, simulate
 from ._sort import shuffle, sort
 from ._split import split
+from ._stored_versions import MISSING, version_of
 from ._target import exists, refuse_existing, series_members
 from ._transform import Failures
 from ._verb_options import DEFAULTS, Options
@@ -106,7 +107,7 @@ from ._verb_options import DEFAULTS, Options
 __all__ = [
     "DEFAULTS",
     "FORMATS",
-    "NO_OUTPUT",
+    "MISSING",
     "PICTURES",
     "RULES",
     "Action",
@@ -190,8 +191,8 @@ __all__ = [
     "show_samples",
     "shuffle",
     "simulate",
-    "size_of",
     "sort",
     "split",
     "update_index",
+    "version_of",
 ]

@@ -23,9 +23,9 @@ from ._partition import Parts, write_parts
 from ._read_inputs import Sample
 from ._recipe import read_recipe
 from ._report import Failure, Report
-from ._target import OneArchive, PerShard, Series, existing_outputs, make_folder, parse_target, refuse_existing
+from ._target import existing, make_folder, parse_stream, refuse_existing
 from ._verb_options import DEFAULTS, Options
-from ._write_samples import Writing, description_of, write_samples
+from ._write_samples import description_of, write_samples
 
 FORMATS = ("recipe", "tsv", "csv", "jsonl", "parquet", "tree", "imagefolder", "zip", "tar")
 _BY_SUFFIX = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zip": "zip"}
@@ -82,7 +82,6 @@ def create(
         making: what the dataset is made of.
     """
     making = making or Making()
-    target = parse_target(output)
     names = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     with ExitStack() as stack:
         gathered = _Gathered()
@@ -97,9 +96,13 @@ def create(
         if making.shuffle:
             assert isinstance(entries, list)
             entries = _shuffled(entries, options.seed)
-        report = _write(entries, os.fspath(output), target, options, making)
-    if gathered.classes is not None and not options.dry_run:
-        report = replace(report, outputs=(*report.outputs, *_write_classes(gathered.classes, os.fspath(output))))
+        labels = None if gathered.classes is None else _classes_beside(os.fspath(output))
+        refuse_existing(existing([labels]), force=options.force)
+        report = _write(entries, os.fspath(output), options, making)
+    if labels is not None and gathered.classes is not None:
+        if not options.dry_run:
+            _write_classes(gathered.classes, labels)
+        report = replace(report, outputs=(*report.outputs, labels))
     return replace(
         report, samples_in=report.samples_out + len(failed), failed=tuple(failed), notes=_notes(gathered.ignored)
     )
@@ -197,34 +200,19 @@ def _samples(entries: Iterable[Entry]) -> Iterator[Sample]:
     return (entry.sample() for entry in entries)
 
 
-def _write(
-    entries: Iterable[Entry], output: str, target: OneArchive | Series | PerShard, options: Options, making: Making
-) -> Report:
-    if isinstance(target, PerShard):
-        raise SpecError(f"{output!r} does not name archives", hint="write -o 'out-%06d.tar' or -o out.tar")
+def _write(entries: Iterable[Entry], output: str, options: Options, making: Making) -> Report:
     if making.parts is not None:
         reports = write_parts(_samples(entries), output, making.parts, making.parts.names, options)
         return _sum(list(reports.values()))
-    if options.dry_run:
-        refuse_existing(existing_outputs(target), force=options.force)
-        return Report(outputs=(output,))
+    target = parse_stream(output)
     counts = None
     if options.shards:
         entries = list(entries)
         if len(entries) < options.shards:
             raise SpecError(f"{len(entries)} samples cannot fill {options.shards} shards", hint="ask for fewer")
-        counts = tuple(even_counts(len(entries), options.shards))
-    writing = Writing(
-        target,
-        options.count,
-        options.size,
-        counts,
-        index=options.index,
-        description=options.description or description_of(target),
-        force=options.force,
-        post=options.post,
-    )
-    return write_samples(_samples(entries), writing, advance=options.advance)
+        counts = even_counts(len(entries), options.shards)
+    described = replace(options, description=options.description or description_of(target))
+    return write_samples(_samples(entries), target, described, counts)
 
 
 def _sum(reports: Sequence[Report]) -> Report:
@@ -236,13 +224,13 @@ def _sum(reports: Sequence[Report]) -> Report:
     )
 
 
-def _write_classes(classes: Sequence[str], output: str) -> tuple[str, ...]:
-    """Store the names of the classes, in the order of their numbers, beside the shards."""
-    if output == "-" or output.startswith("pipe:"):
-        return ()
-    folder, slash, _ = output.rpartition("/")
-    where = f"{folder}{slash}classes.json"
-    make_folder(where)
-    with stores.open_write(where) as stream:
+def _classes_beside(output: str) -> str | None:
+    """Where the names of the classes go."""
+    return None if output == "-" or output.startswith("pipe:") else f"{output[: output.rfind('/') + 1]}classes.json"
+
+
+def _write_classes(classes: Sequence[str], url: str) -> None:
+    """Store the names of the classes, in the order of their numbers."""
+    make_folder(url)
+    with stores.open_write(url) as stream:
         stream.write(json.dumps(list(classes), indent=0).encode() + b"\n")
-    return (where,)

@@ -13,7 +13,7 @@ from webdataset.plan import JOIN, join_stages
 
 from ._read_inputs import Inputs, expand_inputs
 from ._report import Report
-from ._target import exists, make_folder, refuse_existing
+from ._target import existing, make_folder, refuse_existing
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
 
@@ -69,7 +69,7 @@ def _describe(
     replace: bool,
 ) -> Report:
     """Index all shards and write a description that joins them."""
-    refuse_existing([output] if exists(output) else [], force=options.force)
+    refuse_existing(existing([output]), force=options.force)
     if options.dry_run:
         return Report(outputs=(output,))
     base, other = (_described(shards, output, options) for shards in (urls, added))

@@ -18,9 +18,9 @@ from webdataset.shards import SimpleShardList
 from ._cat import Rekey
 from ._read_inputs import CountStage, Sample, expand_inputs
 from ._report import Report
-from ._target import OneArchive, PerShard, existing_outputs, parse_target, refuse_existing
+from ._target import parse_stream
 from ._verb_options import DEFAULTS, Options
-from ._write_samples import Writing, write_samples
+from ._write_samples import write_samples
 
 _EXHAUSTED = {"first": "stop", "all": "drop", "never": "repeat"}
 
@@ -100,26 +100,11 @@ def mix(
         raise SpecError(f"stop={stop!r} is not known", hint=f"take one of {', '.join(_EXHAUSTED)}")
     if stop == "never" and samples is None:
         raise SpecError("a mix that never stops needs a number of samples", hint="give --samples")
-    target = parse_target(output)
-    if isinstance(target, PerShard):
-        raise SpecError("a mix is one stream of samples", hint="write -o 'out-%06d.tar' or -o out.tar")
-    if options.dry_run:
-        refuse_existing(existing_outputs(target), force=options.force)
-        return Report(outputs=(target.url if isinstance(target, OneArchive) else target.pattern,))
-    counter = CountStage()
+    target, counter = parse_stream(output), CountStage()
     stream = counter(_mixed(sources, stop, options.seed, samples, random=random))
     if rekey is not None:
         stream = Rekey(rekey)(stream)
-    writing = Writing(
-        target,
-        options.count,
-        options.size,
-        index=options.index,
-        description=options.description,
-        force=options.force,
-        post=options.post,
-    )
-    return replace(write_samples(stream, writing, advance=options.advance), samples_in=counter.count)
+    return replace(write_samples(stream, target, options), samples_in=counter.count)
 
 
 def _mixed(

@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from webdataset.errors import SpecError
-from webdataset.writers import ShardWriter
 
 from ._expression import Expression
 from ._read_inputs import CountStage, Inputs, Sample, expand_inputs, read_list, read_samples
 from ._report import Report
 from ._shares import Shares
-from ._target import Series, make_folder, parse_target, refuse_existing, series_members
+from ._target import Series, parse_target, refuse_outputs
 from ._transform import Failures
 from ._verb_options import DEFAULTS, Options
-from ._write_samples import DEFAULT_COUNT, DEFAULT_SIZE, description_of
+from ._write_samples import SeriesWriter, advancing, description_of
 
 Route = Callable[[Sample], str | None]
 
@@ -115,50 +113,27 @@ def write_parts(
 
     Samples of no part are left out.
     """
-    patterns = {name: _pattern(output, name) for name in names}
-    before = {name: series_members(pattern) for name, pattern in patterns.items()}
-    refuse_existing((url for urls in before.values() for url in urls), force=options.force)
+    series = {name: _series(output, name) for name in names}
+    options_of = {name: replace(options, description=description_of(target)) for name, target in series.items()}
+    for name, target in series.items():
+        refuse_outputs(target, options_of[name])
     if options.dry_run:
-        return {name: Report(outputs=(pattern,)) for name, pattern in patterns.items()}
-    published: dict[str, list[str]] = {name: [] for name in patterns}
-    written = dict.fromkeys(patterns, 0)
+        return {name: Report(outputs=(target.text,)) for name, target in series.items()}
     with ExitStack() as stack:
         sinks = {
-            name: stack.enter_context(_sink(pattern, published[name].append, options))
-            for name, pattern in patterns.items()
+            name: stack.enter_context(SeriesWriter(target.text, options_of[name])) for name, target in series.items()
         }
-        for sample in samples:
+        for sample in advancing(samples, options):
             part = route(sample)
             if part is not None:
                 sinks[part].write(sample)
-                written[part] += sum(len(data) for field, data in sample.items() if field[0] != "_")
-            if options.advance is not None:
-                options.advance(1)
-    return {
-        name: Report(samples_out=sinks[name].total, bytes_out=written[name], done=len(urls), outputs=tuple(urls))
-        for name, urls in published.items()
-    }
+    return {name: sink.report() for name, sink in sinks.items()}
 
 
-def _sink(pattern: str, post: Callable[[str], Any], options: Options) -> ShardWriter:
-    make_folder(pattern)
-    return ShardWriter(
-        pattern,
-        maxcount=options.count or DEFAULT_COUNT,
-        maxsize=options.size or (float("inf") if options.count else DEFAULT_SIZE),
-        post=post,
-        verbose=0,
-        encoder=False,
-        index=options.index,
-        description=description_of(Series(pattern)),
-        overwrite=options.force,
-    )
-
-
-def _pattern(output: str, part: str) -> str:
+def _series(output: str, part: str) -> Series:
     if "{part}" not in output:
         raise SpecError(f"{output!r} has no place for the part's name", hint="write -o '{part}-%06d.tar'")
-    pattern = output.replace("{part}", part.replace("%", "%%"))
-    if not isinstance(parse_target(pattern), Series):
+    target = parse_target(output.replace("{part}", part.replace("%", "%%")))
+    if not isinstance(target, Series):
         raise SpecError(f"{output!r} has no place for a number", hint="write -o '{part}-%06d.tar'")
-    return pattern
+    return target

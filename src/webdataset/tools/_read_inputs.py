@@ -14,6 +14,7 @@ from webdataset.flow import Stage
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import read_description
 from webdataset.pipeline import DataPipeline
+from webdataset.plan import JOIN
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList, expand
 
@@ -54,12 +55,23 @@ def expand_inputs(inputs: Inputs) -> list[str]:
         if _PLAIN.fullmatch(text):
             found.append(text)
         else:
-            found += read_description(text).urls if text.endswith(".json") else expand(text)
+            found += _described(text) if text.endswith(".json") else expand(text)
     if found.count("-") > 1:
         raise SpecError("standard input can be read once, and '-' is given twice", hint="give '-' once")
     if not found:
         raise SpecError("no input was given", hint="give at least one shard, or - for standard input")
     return found
+
+
+def _described(url: str) -> list[str]:
+    description = read_description(url)
+    if JOIN in description.extra:
+        raise SpecError(
+            "this description joins the fields of other shards, and a verb would read the shards without them",
+            Where(shard=url),
+            hint="write the joined shards: wds join --with OTHERS -o joined/ SHARDS",
+        )
+    return description.urls
 
 
 def read_list(url: str) -> list[str]:

@@ -24,7 +24,7 @@ from ._check_shard import REGULAR, check_shard
 from ._findings import Finding, Kind, Severity
 from ._repair_plan import Action, Deed, Draft, Plan, Planner, Stored
 from ._shard_report import CheckOptions
-from ._target import PerShard, exists, make_folder, parse_target, refuse_existing
+from ._target import PerShard, existing, make_folder, parse_target, refuse_existing
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def repair(
                 "the repaired shard would replace the damaged one", Where(shard=shard), hint="give a folder"
             )
     written = [each for name in names for each in (name, quarantine_name(name))]
-    refuse_existing([name for name in written if exists(name)], force=force)
+    refuse_existing(existing(written), force=force)
     repairs = []
     for shard, name in zip(shards, names, strict=True):
         try:

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from webdataset import stores
@@ -21,9 +22,9 @@ from webdataset.index import Description, ShardEntry, seen_from, write_descripti
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
 from ._report import Failure, Report
-from ._shard_task import NO_OUTPUT, ShardResult
-from ._stored_sizes import by_folder, stored_sizes
-from ._target import make_folder, refuse_existing
+from ._shard_task import ShardResult
+from ._stored_versions import MISSING, Version, by_folder, versions_of
+from ._target import existing, make_folder, refuse_existing
 from ._verb_options import Options
 
 ERRORS = ("stop", "skip", "quarantine")
@@ -65,9 +66,13 @@ def run_tasks(
         raise SpecError(f"errors={options.errors!r} is not known", hint=f"take one of {', '.join(ERRORS)}")
     urls, names = [url for url, _ in pairs], [name for _, name in pairs]
     path = options.ledger or _beside(names, pattern)
+    if options.dry_run:
+        if not Path(path).exists():
+            _refuse_existing(names, options)
+        return Report(outputs=tuple(names))
     with Ledger(path, job, restart=options.force) as book:
         if book.fresh:
-            refuse_existing(_existing(names), force=options.force)
+            _refuse_existing(names, options)
         book.begin()
         todo = [make_task(*pair) for pair in _unfinished(pairs, book, retry=options.retry)]
         run = _Run(book, options.errors, options.advance or _ignore)
@@ -91,7 +96,7 @@ def _report(urls: Sequence[str], book: Ledger, run: _Run) -> Report:
         done=len(run.done),
         skipped=len(finished) - len(run.done),
         failed=tuple(failed),
-        outputs=tuple(result.output for result in finished if result.filesize != NO_OUTPUT),
+        outputs=tuple(result.output for result in finished if result.filesize != MISSING),
     )
 
 
@@ -185,7 +190,6 @@ def _beside(names: Sequence[str], pattern: str | None) -> str:
             f"{names[0]!r} is not on this machine, so there is no place beside it for a ledger",
             hint="name a local file: --ledger job.jsonl",
         )
-    make_folder(names[0])
     text = "\n".join(names) if pattern is None else pattern
     return os.path.join(os.path.dirname(path), f".wds-{digest(text):016x}.jsonl")  # noqa: PTH118, PTH120 - addresses
 
@@ -196,15 +200,15 @@ def _sweep(names: Sequence[str]) -> None:
         stores.sweep_folder(folder, files)
 
 
-def _existing(names: Sequence[str]) -> list[str]:
-    sizes = stored_sizes(names)
-    return [name for name in names if sizes.get(name) is not None]
+def _refuse_existing(names: Sequence[str], options: Options) -> None:
+    versions = versions_of(names)
+    found = [name for name in names if versions[name].size not in (MISSING, None)]
+    refuse_existing([*found, *existing([options.description])], force=options.force)
 
 
 def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) -> list[tuple[str, str]]:
     """The (input, output) that are to be made: without a line in the ledger, or with one that does not fit any more."""
-    finished = [name for pair in pairs if pair[0] in book.finished for name in pair]
-    sizes = stored_sizes(finished, missing=-1)
+    versions = versions_of([name for pair in pairs if pair[0] in book.finished for name in pair])
     todo = []
     for url, output in pairs:
         result = book.finished.get(url)
@@ -212,22 +216,27 @@ def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) 
             if retry or url not in book.quarantined:
                 book.quarantined.pop(url, None)
                 todo.append((url, output))
-        elif (
-            result.output != output
-            or sizes.get(output, result.filesize) != result.filesize
-            or sizes.get(url, result.input_size) not in (result.input_size, -1)
-        ):
+        elif not _still_fits(result, output, versions[url], versions[output]):
             _log.warning("%s was finished before, but its files have changed; it is done again", url)
             del book.finished[url]
             todo.append((url, output))
     return todo
 
 
+def _still_fits(result: ShardResult, output: str, source: Version, made: Version) -> bool:
+    """Whether a line of the ledger is true of the files; an input that was removed was not replaced."""
+    return (
+        result.output == output
+        and made.size in (result.filesize, None)
+        and (source.size in (MISSING, None) or list(source) == result.input_version)
+    )
+
+
 def _describe(description: str, results: Sequence[ShardResult]) -> None:
     entries = [
         ShardEntry(seen_from(description, result.output), result.samples_out, result.filesize, result.md5sum or None)
         for result in results
-        if result.filesize != NO_OUTPUT
+        if result.filesize != MISSING
     ]
     make_folder(description)
     with stores.open_write(description) as stream:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from webdataset import stores
-from webdataset.errors import StoreError, located
+from webdataset.errors import located
 from webdataset.flow import Stage
 from webdataset.writers import Record, TarWriter
 
 from ._failures import collect_failures
 from ._read_inputs import CountStage, read_samples
+from ._stored_versions import Version, version_of
 from ._target import make_folder
-
-NO_OUTPUT = -1  # the size of an output that was not written, because its input has no samples
 
 
 class ShardResult(NamedTuple):
@@ -26,9 +24,9 @@ class ShardResult(NamedTuple):
     samples_in: int
     samples_out: int
     bytes_out: int
-    filesize: int
+    filesize: int  # `MISSING` if there is no output, because the input has no samples
     md5sum: str
-    input_size: int | None = None
+    input_version: Sequence[Any] = Version()
     failed: Sequence[tuple[str, str]] = ()  # samples that were left out or kept unchanged, and why
 
 
@@ -51,7 +49,7 @@ class ShardTask:
     def run(self) -> ShardResult:
         """Do it. The output appears when it is complete and on its disk, or not at all."""
         make_folder(self.output)
-        size = size_of(self.input)  # before it is read: a shard that is replaced meanwhile will be done again
+        version = version_of(self.input)  # before it is read: a shard that is replaced meanwhile will be done again
         counter = CountStage()
         record, written = Record(), 0
         with (
@@ -73,18 +71,6 @@ class ShardTask:
             written,
             entry.filesize,
             entry.md5sum,
-            size,
+            version,
             [(failure.item, failure.error) for failure in failures],
         )
-
-
-def size_of(url: str) -> int | None:
-    """The size of a stored object, None where that is unknown.
-
-    >>> size_of("/nowhere/a.tar") is None
-    True
-    """
-    try:
-        return stores.stat(url).size
-    except StoreError:
-        return None

@@ -11,6 +11,8 @@ from pathlib import Path
 from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
 
+from ._verb_options import Options
+
 _NUMBER = re.compile(r"%0?\d*d")
 _NAME = re.compile(r"\{(name|stem)\}")
 _SUFFIX = re.compile(r"(\.tar(\.\w+)?|\.tgz)$")
@@ -20,21 +22,21 @@ _SUFFIX = re.compile(r"(\.tar(\.\w+)?|\.tgz)$")
 class OneArchive:
     """Everything goes to one archive; `-` is standard output."""
 
-    url: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
     """Numbered archives: `out-%06d.tar`."""
 
-    pattern: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PerShard:
     """One output for each input: `{name}` is the input's file name, `{stem}` the same without its extension."""
 
-    template: str
+    text: str
 
     def names(self, inputs: Sequence[str]) -> list[str]:
         """The output of each input.
@@ -67,18 +69,18 @@ class PerShard:
             raise SpecError(
                 f"{url!r} has no file name to name an output after", hint="write to one archive or to 'out-%06d.tar'"
             )
-        output = self.template.replace("{name}", name)
-        return output.replace("{stem}", _SUFFIX.sub("", name)) if "{stem}" in self.template else output
+        output = self.text.replace("{name}", name)
+        return output.replace("{stem}", _SUFFIX.sub("", name)) if "{stem}" in self.text else output
 
 
-Target = OneArchive | Series | PerShard
+Stream = OneArchive | Series
 
 
-def parse_target(text: str | os.PathLike[str]) -> Target:
+def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
     """The kind of output that a user's text asks for.
 
     >>> parse_target("-"), parse_target("out-%06d.tar"), parse_target("out/")
-    (OneArchive(url='-'), Series(pattern='out-%06d.tar'), PerShard(template='out/{name}'))
+    (OneArchive(text='-'), Series(text='out-%06d.tar'), PerShard(text='out/{name}'))
     """
     url = os.fspath(text)
     if not url:
@@ -105,11 +107,32 @@ def make_folder(url: str) -> None:
             ) from error
 
 
-def existing_outputs(target: Target) -> list[str]:
-    """The outputs of a target that exist, as far as their place can tell."""
-    if isinstance(target, Series):
-        return series_members(target.pattern)
-    return [target.url] if isinstance(target, OneArchive) and exists(target.url) else []
+def parse_stream(text: str | os.PathLike[str]) -> Stream:
+    """The same where one stream of samples is written, so there is no input to name an output after.
+
+    >>> parse_stream("folder/")
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: 'folder/' does not name archives – write -o 'out-%06d.tar' or -o out.tar
+    """
+    target = parse_target(text)
+    if isinstance(target, PerShard):
+        raise SpecError(f"{os.fspath(text)!r} does not name archives", hint="write -o 'out-%06d.tar' or -o out.tar")
+    return target
+
+
+def refuse_outputs(target: Stream, options: Options) -> None:
+    """Raise if an archive or the description exists and may not be replaced."""
+    found = series_members(target.text) if isinstance(target, Series) else existing([target.text])
+    refuse_existing([*found, *existing([options.description])], force=options.force)
+
+
+def existing(urls: Iterable[str | None]) -> list[str]:
+    """Those of some addresses at which something is stored.
+
+    >>> existing(["/nowhere/a.tar", None])
+    []
+    """
+    return [url for url in urls if url is not None and exists(url)]
 
 
 def series_members(pattern: str) -> list[str]:

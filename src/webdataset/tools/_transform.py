@@ -16,9 +16,9 @@ from ._read_inputs import CountStage, Inputs, expand_inputs, read_samples
 from ._report import Failure, Report
 from ._run_tasks import ERRORS, run_tasks
 from ._shard_task import ShardTask
-from ._target import OneArchive, PerShard, Series, existing_outputs, parse_target, refuse_existing
+from ._target import PerShard, Stream, parse_target
 from ._verb_options import DEFAULTS, Options
-from ._write_samples import Writing, write_samples
+from ._write_samples import write_samples
 
 
 def transform(
@@ -45,20 +45,20 @@ def transform(
     return stream(stages, urls, target, options)
 
 
-def stream(stages: Sequence[Stage], urls: Sequence[str], target: OneArchive | Series, options: Options) -> Report:
+def stream(stages: Sequence[Stage], urls: Sequence[str], target: Stream, options: Options) -> Report:
     """Take the samples of shards through stages, one shard after the other, to one archive or a series."""
     if options.workers > 1 or options.engine not in {None, "local"}:
         raise SpecError(
             "one stream of samples cannot be made in parallel", hint="write shard by shard, to -o folder/, or use -j 1"
         )
-    if options.dry_run:
-        refuse_existing(existing_outputs(target), force=options.force)
-        return Report(outputs=(target.url if isinstance(target, OneArchive) else target.pattern,))
-    with shard_counts(urls, options.shards) as (sources, counts), collect_failures() as noted:
+    with (
+        shard_counts(urls, None if options.dry_run else options.shards) as (sources, counts),
+        collect_failures() as noted,
+    ):
         failures = Failures(options.errors)
         source = CountStage()
         samples = read_samples(sources, [source, *stages], handler=failures.handler, seed=options.seed)
-        report = write_samples(samples, _writing(target, options, counts), advance=options.advance)
+        report = write_samples(samples, target, options, counts)
     return replace(report, samples_in=source.count, failed=(*failures.found, *noted))
 
 
@@ -77,19 +77,6 @@ class Failures:
         return True
 
 
-def _writing(target: OneArchive | Series, options: Options, counts: tuple[int, ...] | None) -> Writing:
-    return Writing(
-        target,
-        count=options.count,
-        size=options.size,
-        counts=counts,
-        index=options.index,
-        description=options.description,
-        force=options.force,
-        post=options.post,
-    )
-
-
 def _shard_by_shard(
     stages: Sequence[Stage], urls: Sequence[str], target: PerShard, options: Options, job: str
 ) -> Report:
@@ -97,12 +84,10 @@ def _shard_by_shard(
         raise SpecError(
             "outputs that are named after inputs have the inputs' samples", hint="number them: -o 'out-%06d.tar'"
         )
-    if options.dry_run:
-        return Report(outputs=tuple(target.names(urls)))
     return run_tasks(
         list(zip(urls, target.names(urls), strict=True)),
         lambda url, name: ShardTask(stages, url, name, options.index, options.seed),
         options,
         job=job,
-        pattern=target.template,
+        pattern=target.text,
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self
 
 from webdataset import stores
 from webdataset.errors import SpecError
@@ -13,139 +12,138 @@ from webdataset.index import Description, seen_from, write_description
 from webdataset.writers import Record, ShardWriter, TarWriter
 
 from ._report import Report
-from ._target import OneArchive, PerShard, Series, Target, existing_outputs, make_folder, refuse_existing
+from ._target import OneArchive, Stream, make_folder, refuse_outputs
+from ._verb_options import Options
 
 Sample = dict[str, Any]
-Advance = Callable[[int], None]
 
 DEFAULT_COUNT = 100_000
 DEFAULT_SIZE = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """Where samples go, and how.
-
-    Attributes:
-        target: one archive or a series.
-        count: most samples in a shard of a series.
-        size: a shard of a series is full when its fields have at least so many bytes.
-        counts: the number of samples of each shard of a series, in place of the limits.
-        index: store an index beside each shard.
-        description: where the description of all shards goes.
-        force: replace outputs that exist.
-        post: called with the address of each shard of a series after it is published.
-    """
-
-    target: Target
-    count: int | None = None
-    size: float | None = None
-    counts: tuple[int, ...] | None = None
-    index: bool = True
-    description: str | None = None
-    force: bool = False
-    post: Callable[[str], Any] | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.target, PerShard):
-            raise SpecError(
-                f"a stream of samples cannot be written to {self.target.template!r}",
-                hint="give one archive, or a pattern such as 'out-%06d.tar'",
-            )
-        if isinstance(self.target, OneArchive) and (self.count or self.size or self.counts):
-            raise SpecError(
-                f"{self.target.url!r} names one archive, so there is nothing to limit",
-                hint="number the output, 'out-%06d.tar'",
-            )
-
-
-def write_samples(samples: Iterable[Sample], writing: Writing, *, advance: Advance | None = None) -> Report:
+def write_samples(
+    samples: Iterable[Sample], target: Stream, options: Options, counts: Sequence[int] | None = None
+) -> Report:
     """Write samples, publish each archive when it is complete, and count.
 
-    >>> write_samples([{"__key__": "a", "txt": b"hello"}], Writing(OneArchive("memory://doc-tools/a.tar")))
+    >>> write_samples([{"__key__": "a", "txt": b"hello"}], OneArchive("memory://doc-tools/a.tar"), Options())
     Report(samples_in=0, samples_out=1, bytes_out=5, done=1, ... outputs=('memory://doc-tools/a.tar',), notes=())
 
     Args:
-        samples: samples of bytes.
-        writing: where they go.
-        advance: called with the number of samples written since the last call.
+        samples: samples of bytes; with `options.dry_run` none is taken.
+        target: where they go.
+        options: how to write.
+        counts: the number of samples of each shard of a series, in place of the limits of the options.
     """
-    before = existing_outputs(writing.target)
-    refuse_existing(before, force=writing.force)
-    shown = samples if advance is None else _advancing(samples, advance)
-    if isinstance(writing.target, OneArchive):
-        return _write_one(shown, writing.target.url, writing)
-    assert isinstance(writing.target, Series)
-    return _write_series(shown, writing.target.pattern, writing)
+    one = isinstance(target, OneArchive)
+    if one and (options.count or options.size or counts):
+        raise SpecError(
+            f"{target.text!r} names one archive, so there is nothing to limit", hint="number the output, 'out-%06d.tar'"
+        )
+    refuse_outputs(target, options)
+    if options.dry_run:
+        return Report(outputs=(target.text,))
+    shown = samples if options.advance is None else advancing(samples, options)
+    return _write_one(shown, target.text, options) if one else _write_series(shown, target.text, options, counts)
 
 
-def _advancing(samples: Iterable[Sample], advance: Advance) -> Iterator[Sample]:
+def advancing(samples: Iterable[Sample], options: Options) -> Iterator[Sample]:
+    """The same samples; each moves the progress bar when the next one is taken."""
     for sample in samples:
         yield sample
-        advance(1)
+        if options.advance is not None:
+            options.advance(1)
 
 
-def _write_one(samples: Iterable[Sample], url: str, writing: Writing) -> Report:
+def _write_one(samples: Iterable[Sample], url: str, options: Options) -> Report:
     make_folder(url)
     named = url != "-" and not url.startswith("pipe:")
-    record = Record(described=writing.description is not None)
+    record = Record(described=options.description is not None)
     written = 0
-    with TarWriter(url, encoder=False, index=writing.index and named) as sink:
+    with TarWriter(url, encoder=False, index=options.index and named) as sink:
         sink.take_notes(record)
         for sample in samples:
             written += sink.write(sample)
-        count = sink.count
-    if writing.description is not None:
-        entry = record.entry(seen_from(writing.description, url))
-        with stores.open_write(writing.description) as stream:
+    if options.description is not None:
+        entry = record.entry(seen_from(options.description, url))
+        with stores.open_write(options.description) as stream:
             stream.write(write_description(Description([entry])))
-    return Report(samples_out=count, bytes_out=written, done=1, outputs=(url,))
+    return Report(samples_out=sink.count, bytes_out=written, done=1, outputs=(url,))
 
 
-def _write_series(samples: Iterable[Sample], pattern: str, writing: Writing) -> Report:
-    make_folder(pattern)
-    outputs: list[str] = []
-    boundaries = iter(writing.counts or ())
-    written = 0
-
-    def published(url: str) -> None:
-        outputs.append(url)
-        if writing.post is not None:
-            writing.post(url)
-
-    sink = ShardWriter(
-        pattern,
-        maxcount=writing.count or (float("inf") if writing.counts else DEFAULT_COUNT),
-        maxsize=writing.size or (float("inf") if writing.counts or writing.count else DEFAULT_SIZE),
-        post=published,
-        verbose=0,
-        encoder=False,
-        index=writing.index and not pattern.startswith("pipe:"),
-        description=writing.description,
-        overwrite=writing.force,
-    )
-    with sink:
-        left = next(boundaries, -1)
+def _write_series(samples: Iterable[Sample], pattern: str, options: Options, counts: Sequence[int] | None) -> Report:
+    with SeriesWriter(pattern, options, counts) as sink:
         for sample in samples:
-            if left == 0:
-                sink.next_stream()
-                left = next(boundaries, -1)
-            left -= 1
-            size = sink.size
             sink.write(sample)
-            written += sink.size - (size if sink.count > 1 else 0)
-    return Report(samples_out=sink.total, bytes_out=written, done=len(outputs), outputs=tuple(outputs))
+    return sink.report()
 
 
-def description_of(target: Target) -> str | None:
+class SeriesWriter:
+    """Writes a numbered series of archives, and counts.
+
+    >>> with SeriesWriter("memory://doc-series/%d.tar", Options(count=1)) as sink:
+    ...     for key in "ab":
+    ...         sink.write({"__key__": key, "txt": b"hello"})
+    >>> sink.report().outputs
+    ('memory://doc-series/0.tar', 'memory://doc-series/1.tar')
+    """
+
+    def __init__(self, pattern: str, options: Options, counts: Sequence[int] | None = None) -> None:
+        make_folder(pattern)
+        self._post = options.post
+        self._counts = iter(counts or ())
+        self._left = next(self._counts, -1)
+        self._bytes = 0
+        self._outputs: list[str] = []
+        self._sink = ShardWriter(
+            pattern,
+            maxcount=options.count or (float("inf") if counts else DEFAULT_COUNT),
+            maxsize=options.size or (float("inf") if counts or options.count else DEFAULT_SIZE),
+            post=self._published,
+            verbose=0,
+            encoder=False,
+            index=options.index and not pattern.startswith("pipe:"),
+            description=options.description,
+            overwrite=options.force,
+        )
+
+    def write(self, sample: Sample) -> None:
+        """Write one sample, into the next archive when this one is full."""
+        if self._left == 0:
+            self._sink.next_stream()
+            self._left = next(self._counts, -1)
+        self._left -= 1
+        self._sink.write(sample)
+
+    def report(self) -> Report:
+        """What was written."""
+        outputs = tuple(self._outputs)
+        return Report(samples_out=self._sink.total, bytes_out=self._bytes, done=len(outputs), outputs=outputs)
+
+    def _published(self, url: str) -> None:
+        self._bytes += int(self._sink.size)
+        self._outputs.append(url)
+        if self._post is not None:
+            self._post(url)
+
+    def __enter__(self) -> Self:
+        self._sink.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._sink.__exit__(*error)
+
+
+def description_of(target: Stream) -> str | None:
     """The usual name of a dataset's description: that of its shards without the number.
 
+    >>> from webdataset.tools._target import Series
     >>> description_of(Series("out/train-%06d.tar")), description_of(OneArchive("-"))
     ('out/train.json', None)
     """
-    if not isinstance(target, Series) or target.pattern.startswith("pipe:"):
+    if isinstance(target, OneArchive) or target.text.startswith("pipe:"):
         return None
-    folder, slash, name = target.pattern.rpartition("/")
+    folder, slash, name = target.text.rpartition("/")
     stem = re.sub(r"(\.tar(\.\w+)?|\.tgz)$", "", name)
     stem = re.sub(r"[-_.]*%0?\d*d[-_.]*", "", stem).replace("%%", "%")
     return f"{folder}{slash}{stem or 'dataset'}.json"
