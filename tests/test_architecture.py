@@ -225,6 +225,23 @@ def test_only_config_reads_the_environment():
     assert {path.name for path in FILES if "environ" in words(path)} == {"config.py"}
 
 
+def test_no_package_imports_from_legacy():
+    """Only the root names its modules, for type checkers, and `cache` one of them, by name, when an old program asks."""
+    modules = {path.stem for path in (SOURCE / "legacy").glob("*.py")} - {"__init__"}
+    ours = {package.name for package in PACKAGES} | {path.stem for path in SOURCE.glob("*.py")}
+    legacy = {"webdataset.legacy"} | {f"webdataset.{name}" for name in modules - ours}
+    found = {
+        (str(path.relative_to(SOURCE)), module)
+        for path in FILES
+        if package_of(path) not in {"legacy", "__init__"}
+        for module, names in imports(path)
+        if module in legacy
+        or module.startswith("webdataset.legacy.")
+        or (module == "webdataset" and set(names) & (modules - ours))
+    }
+    assert found == set()
+
+
 def test_only_world_asks_torch_who_we_are():
     asking = {"get_rank", "get_world_size"}
     found = set()

@@ -38,7 +38,7 @@ RAISED_AGAIN = ("webdataset/codecs/", "webdataset/stages/_db_cache.py", "webdata
 OF_COMMANDS = tuple(f"webdataset/{name}/" for name in ("cli", "interop", "serve", "tools", "viewer"))
 # Other errors without a remedy, each with the reason.
 NO_REMEDY = {
-    ("webdataset/tar/_held_bytes.py", "TruncatedShard"): "a finding of `wds check`, which has the remedy",
+    ("webdataset/tar/_rewindable_bytes.py", "TruncatedShard"): "a finding of `wds check`, which has the remedy",
     ("wids/wids_dl.py", "CommandFailed"): "the text of the command",
     ("webdataset/flow.py", "StateError"): "cannot happen unless a stage breaks the protocol",
     ("webdataset/pipeline/_running_pass.py", "StateError"): "caught, and the state is counted instead",

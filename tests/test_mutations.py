@@ -67,27 +67,27 @@ MUTATIONS = {
         "pipeline/test_mix.py", "within_one_item",
     ),
     "an index that ends early is noticed": (
-        "index/_validate.py", "if (rest > _LONGEST_END", "if False and (rest > _LONGEST_END",
+        "index/_check_index.py", "if (rest > _LONGEST_END", "if False and (rest > _LONGEST_END",
         "index/test_lookup.py", "stale or put_together",
     ),
     "a member is compared with the index": (
-        "index/_lookup.py", "            return False\n    return True", "            return True\n    return True",
+        "index/_shard_reader.py", "            return False\n    return True", "            return True\n    return True",
         "index/test_lookup.py", "stale or foreign",
     ),
     "only the wanted fields are read": (
-        "index/_lookup.py", "    if fields is None:\n        return extents", "    if True:\n        return extents",
+        "index/_shard_reader.py", "    if fields is None:\n        return extents", "    if True:\n        return extents",
         "index/test_lookup.py", "only_the_fields",
     ),
     "a damaged header is noticed": (
-        "tar/_columns.py", "(stored == sums - digit_sums - _FIELD_EXCESS)", "(stored == stored)",
+        "tar/_header_columns.py", "(stored == sums - digit_sums - _FIELD_EXCESS)", "(stored == stored)",
         "index/test_walk.py", "damaged",
     ),
     "a tar in a tar is not indexed": (
-        "index/_header_walk.py", "if not is_file and (header.kind != _DIRECTORY or header.size):", "if False:",
+        "index/_walk_headers.py", "if not is_file and (header.kind != _DIRECTORY or header.size):", "if False:",
         "index/test_walk.py", "gives_up",
     ),
     "indexes in memory are bounded": (
-        "index/_lru.py", "while self._bytes > limit", "while False", "index/test_recent.py", "bounded",
+        "index/_recent_indexes.py", "while self._bytes > limit", "while False", "index/test_recent.py", "bounded",
     ),
 }  # fmt: skip
 

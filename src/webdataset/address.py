@@ -83,7 +83,7 @@ def home_of(url: str) -> str:
 
 
 def is_from_data(url: str) -> bool:
-    """Whether the text of an address was chosen by somebody else than the user.
+    """Whether the text of an address was not written by the user.
 
     >>> is_from_data("a.tar"), is_from_data(Address("a.tar", Birth.FILE)), is_from_data(Address("a", Birth.CONTENT))
     (False, False, True)

@@ -77,7 +77,7 @@ class Guard:
 
     def _write(self, line: str) -> None:
         assert self._shell.stdin is not None
-        with suppress(OSError):  # somebody killed the guard: the command runs on without one
+        with suppress(OSError):  # the guard was killed: the command runs on without one
             self._shell.stdin.write(line.encode())
             self._shell.stdin.flush()
 

@@ -83,7 +83,7 @@ def keep_while_reading(fname: str | None, fd: int, phase: str, delay: float = 0.
     Args:
         fname: the file.
         fd: its descriptor.
-        phase: "start" takes a shared lock; "end" deletes the file if nobody else has one.
+        phase: "start" takes a shared lock; "end" deletes the file if no other process has one.
         delay: 0.
     """
     if delay != 0.0:

@@ -6,7 +6,7 @@ from tests.index.archives import make, many
 
 from webdataset import index
 from webdataset.index import IndexedShards, build
-from webdataset.index._lru import RecentIndexes
+from webdataset.index._recent_indexes import RecentIndexes
 
 
 def index_of(samples):

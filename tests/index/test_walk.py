@@ -10,7 +10,7 @@ from tests.index.archives import make, many
 
 from webdataset import index, stores
 from webdataset.errors import BadHeader, TruncatedShard
-from webdataset.index._header_walk import walk_headers
+from webdataset.index._walk_headers import walk_headers
 
 LARGE = [(f"dir/{n:03d}.{ext}", bytes([n]) * (40_000 + n)) for n in range(80) for ext in ("jpg", "bin")]
 

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from webdataset.errors import StoreError, TruncatedShard
-from webdataset.tar._blocks import TRUSTED, Blocks
+from webdataset.tar._byte_window import TRUSTED, Blocks
 
 
 def test_what_came_before_a_failure_is_handed_on_first(trickle):
@@ -38,7 +38,7 @@ def test_sizes_are_not_believed():
 
 
 def test_payloads_beyond_the_trusted_size_are_put_together(monkeypatch, trickle):
-    monkeypatch.setattr("webdataset.tar._blocks.TRUSTED", 1000)
+    monkeypatch.setattr("webdataset.tar._byte_window.TRUSTED", 1000)
     data = bytes(range(256)) * 40
     blocks = Blocks(trickle(data))
     assert blocks.take(len(data), "the payload") == data

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webdataset.tar import BLOCK, parse_header
-from webdataset.tar._columns import block_sums, find_headers, plain_sizes
+from webdataset.tar._header_columns import block_sums, find_headers, plain_sizes
 
 
 def block(size=3, format=tarfile.USTAR_FORMAT):

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from webdataset.errors import BadHeader, UnsupportedMember
 from webdataset.tar import Header
-from webdataset.tar._pax import apply, matters, only_times, parse_pax
+from webdataset.tar._pax_records import apply, matters, only_times, parse_pax
 
 PLAIN = Header("short", 1, b"0", "")
 

@@ -16,9 +16,9 @@ deletes a file that it did not make.
     _records          files and records on the disk
     _locks            locks between processes
     _disk_errors      errors of the disk, as typed errors
-    _boot_id          host, boot and process namespace
+    _machine_id       host, boot and process namespace
     _file_names       file names for addresses
-    _sniff            the kind of a file by its first bytes
+    _file_type        the kind of a file by its first bytes
     _prefetch_shards  OpenAhead: the next shards while the current one is used
     _memory_cache     shards in memory (/dev/shm), shared by workers
     _download         one address to one file
@@ -36,10 +36,10 @@ from ._cleanup import LRUCleanup
 from ._download import download
 from ._download_bar import progress_bar
 from ._file_names import islocal, pipe_cleaner, url_to_cache_name, url_to_hashed_name
+from ._file_type import check_tar_format, get_filetype, magic_filetype
 from ._memory_cache import MemoryOpener
 from ._prefetch_shards import OpenAhead
 from ._shard_cache import ShardCache
-from ._sniff import check_tar_format, get_filetype, magic_filetype
 
 __all__ = [
     "CachedOpener",

@@ -12,8 +12,8 @@ from webdataset.handlers import Handler, reraise_exception
 from webdataset.stores import is_local, open_read, skip
 
 from ._file_names import url_to_hashed_name
+from ._file_type import check_tar_format
 from ._shard_cache import ShardCache
-from ._sniff import check_tar_format
 
 Shard = dict[str, Any]
 

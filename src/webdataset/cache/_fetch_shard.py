@@ -13,10 +13,10 @@ from webdataset.errors import FormatError, StoreError, Where
 from webdataset.read_methods import find_read1
 from webdataset.stores import abandonable, counters, is_strong, redacted, stat
 
-from ._boot_id import machine
 from ._disk_errors import disk_errors
 from ._download_bar import download_bar
 from ._file_names import url_hash
+from ._machine_id import machine
 from ._quota import STEP
 from ._records import Claim, Entry, file_size, fill_lock
 

@@ -17,8 +17,8 @@ from typing import Any
 from webdataset import stores
 from webdataset.errors import SpecError
 
-from ._boot_id import machine
 from ._cache_stages import CachedOpener
+from ._machine_id import machine
 from ._shard_cache import ShardCache
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a file system in memory, not a place for temporary files

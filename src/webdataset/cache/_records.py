@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 
 from webdataset.stores import process_lives
 
-from ._boot_id import machine
+from ._machine_id import machine
 
 T = TypeVar("T")
 

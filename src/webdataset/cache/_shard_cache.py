@@ -18,12 +18,12 @@ from webdataset.stores import Stream, counters, open_read, redacted
 from ._disk_errors import disk_errors
 from ._fetch_shard import CacheDirectory, Fill, NoRoom, Stopped, file_checksum
 from ._file_names import safe_name, url_hash, url_to_hashed_name
+from ._file_type import check_tar_format
 from ._follow_fetch import Follower, Wait
 from ._locks import Locks
 from ._quota import Quota
 from ._records import Entry, Records, file_size, fill_lock
 from ._revalidate import POLICIES, Revalidation
-from ._sniff import check_tar_format
 
 _log = logging.getLogger(__name__)
 

@@ -4,38 +4,38 @@ In: the members of a shard (from a stream, or while it is read), index files, da
 keys. Out: offsets, counts, and single samples as dicts of bytes. This package does not know how fields are decoded, in
 which order samples are read, or ranks.
 
-* `_member_names`       which member belongs to which sample
-* `_shard_index` the index of one shard, checked for what no archive can be
-* `_build_index`       members → index: one shard, a shard while it is read
-* `_store_index`       builds the index of a shard while its samples are read
-* `_header_walk`        the headers of a local archive of large files, from one to the next
-* `_dali`        the text format of NVIDIA's `wds2idx`
-* `_description`        the JSON description of a whole dataset
-* `_location`       where index files are stored; saving and loading them
-* `_describe_dataset`    index a whole dataset and describe it
-* `_verify_shards`  the bytes of a whole shard, compared with its description as they pass
-* `_validate`       does this index describe this shard?
-* `_fetch_ranges`       byte ranges of a shard, mapped or over the network
-* `_lookup`      single samples of a shard
-* `_lru`      the most recently used indexes
-* `_indexed_shards`     a map-style dataset over indexed shards
+* `_member_names`    which member belongs to which sample
+* `_shard_index`     the index of one shard, checked for what no archive can be
+* `_build_index`     members → index: one shard, a shard while it is read
+* `_store_index`     builds the index of a shard while its samples are read
+* `_walk_headers`    the headers of a local archive of large files, from one to the next
+* `_dali_text`       the text format of NVIDIA's `wds2idx`
+* `_description`     the JSON description of a whole dataset
+* `_index_location`  where index files are stored; saving and loading them
+* `_index_dataset`   index a whole dataset and describe it
+* `_verify_shards`   the bytes of a whole shard, compared with its description as they pass
+* `_check_index`     does this index describe this shard?
+* `_fetch_ranges`    byte ranges of a shard, from a local file or over the network
+* `_shard_reader`    single samples of a shard
+* `_recent_indexes`  the most recently used indexes
+* `_indexed_shards`  a map-style dataset over indexed shards
 """
 
 from __future__ import annotations
 
 from ._build_index import IndexBuilder, build, build_index
-from ._dali import count_dali, read_dali, write_dali
-from ._describe_dataset import index_shards
+from ._check_index import check_end
+from ._dali_text import count_dali, read_dali, write_dali
 from ._description import Description, ShardEntry, read_description, seen_from, write_description
 from ._fetch_ranges import Range, coalesce, open_bytes
+from ._index_dataset import index_shards
+from ._index_location import dali_name, has_index, index_url, load_count, load_index, save_index
 from ._indexed_shards import IndexedShards, LazySample, SampleLocation
-from ._location import dali_name, has_index, index_url, load_count, load_index, save_index
-from ._lookup import ShardReader
-from ._lru import RecentIndexes
 from ._member_names import sample_and_field
+from ._recent_indexes import RecentIndexes
 from ._shard_index import Extent, Keys, ShardIndex
+from ._shard_reader import ShardReader
 from ._store_index import GrowingIndex, StoreIndexes
-from ._validate import check_end
 from ._verify_shards import VerifyShards
 
 __all__ = [

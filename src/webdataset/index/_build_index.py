@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from webdataset import config, stores, tar
 from webdataset.errors import located
 
-from ._header_walk import walk_headers
 from ._member_names import split_names
 from ._shard_index import Keys, ShardIndex
+from ._walk_headers import walk_headers
 
 _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]

@@ -20,13 +20,13 @@ from webdataset.order import starts_of
 from webdataset.redact import redacted
 
 from ._build_index import build_index
+from ._check_index import stale
 from ._description import Description
-from ._location import load_count, load_index
-from ._lookup import ShardReader
-from ._lru import RecentIndexes
+from ._index_location import load_count, load_index
+from ._recent_indexes import RecentIndexes
 from ._shard_index import Extent, ShardIndex
+from ._shard_reader import ShardReader
 from ._store_index import StoreIndexes
-from ._validate import stale
 
 # How many readers of shards are kept.
 _OPEN_SHARDS = 64

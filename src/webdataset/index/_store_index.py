@@ -16,7 +16,7 @@ from webdataset import stores
 from webdataset.errors import EncodingError, SpecError, StoreError
 
 from ._build_index import IndexBuilder
-from ._location import index_url, save_index
+from ._index_location import index_url, save_index
 from ._shard_index import ShardIndex
 
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
 """Plan: indexed shards come in, their samples go out in the computed order of an epoch, this process's part of them.
 
-* `_read_planned`   the source: reads the positions of this process
-* `_fetch_ahead`    fetches the shards that are needed next into a cache
-* `_plan_progress`  how far a reader is in its part of an epoch
-* `_plan_state`     how far all readers are: the typed value of a checkpoint
-* `_replace_failed` samples in the place of those that failed or were filtered out
-* `_stage_analysis` what the stages after a plan mean for its steps, its state and its length
-* `_join_fields`    fields of other shards, added by key
-* `_shuffle_report` how well an order mixes, in numbers
+* `_read_planned`    the source: reads the positions of this process
+* `_fetch_ahead`     fetches the shards that are needed next into a cache
+* `_plan_progress`   how far a reader is in its part of an epoch
+* `_plan_state`      how far all readers are: the typed value of a checkpoint
+* `_replace_failed`  samples in the place of those that failed or were filtered out
+* `_stage_analysis`  what the stages after a plan mean for its steps, its state and its length
+* `_join_fields`     fields of other shards, added by key
+* `_shuffle_report`  how well an order mixes, in numbers
 """
 
 from ._join_fields import JOIN, MISSING, ByKey, JoinFields, described_joins, join_stages

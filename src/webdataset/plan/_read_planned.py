@@ -103,7 +103,7 @@ class ReadPlanned(Source):
         return PlanProgress(during, self.order(during), self.batch, self.last)
 
     def run(self, items: Iterator[Any], at: PlanProgress, /) -> Iterator[Any]:
-        """My positions, behind those that were taken."""
+        """My positions, after those that were taken."""
         if self.empty_check and not len(at.order):
             raise no_samples(self.dataset.urls)
         alone = at.during.world.part[1] == 1
@@ -204,7 +204,7 @@ class ReadPlanned(Source):
         while first < turns:
             stop = min(turns, (first // block + 1) * block)
             wanted = numbers_of(at.reader(), np.arange(first, stop))
-            if at.during.world.ranks == 1:  # nobody to be equal to: the end is simply short
+            if at.during.world.ranks == 1:  # no other rank needs as many steps: the last one is short
                 wanted = wanted[wanted < len(at.remaining)]
             shards, numbers = at.order.locate(at.remaining.positions(wanted % max(1, len(at.remaining))))
             yield Block(shards, (starts[shards] + numbers).tolist(), (wanted >= len(at.remaining)).tolist())

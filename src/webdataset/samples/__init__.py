@@ -5,11 +5,11 @@ In: shards (`{"url": …}`, optionally with an open `stream` or a `local_path`).
 that share a key. This package does not know tar headers, stores or the meaning of fields.
 
 Files:
-    _file_filter    which members are read, under what name
-    _gather_samples    members → samples, a window of them at a time
-    _sample_errors    errors for members that make no sample
-    _read_progress  how far the reader is
-    _read_samples      shards → samples: the stage `ReadSamples`, and `read_shard`
+    _file_filter     which members are read, under what name
+    _gather_samples  members → samples, a window of them at a time
+    _sample_errors   errors for members that make no sample
+    _read_progress   how far the reader is
+    _read_samples    shards → samples: the stage `ReadSamples`, and `read_shard`
 """
 
 from webdataset.names import OWN_FIELDS, is_meta, split_name

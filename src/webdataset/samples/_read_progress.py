@@ -41,7 +41,7 @@ class InShard(Progress):
 
     def hold(self, offsets: list[int]) -> None:
         """These are the offsets of the samples that are handed on next."""
-        # The last one that was handed on stays in front: until the next is, the position is behind it.
+        # The last one that was handed on stays first: the position is after it until the next one is handed on.
         last = self._offsets[self.taken - self._before - 1] if self.taken else UNKNOWN
         self._offsets, self._before = [last, *offsets], self.taken - 1
 

@@ -1,4 +1,4 @@
-"""What happens when a function fails on an item: the one place that asks handlers."""
+"""What happens when the function of a stage fails on an item: its handler is asked."""
 
 from __future__ import annotations
 

@@ -16,15 +16,15 @@ written appears at its address complete or not at all.
     _byte_stream        the base class of streams for reading
     _upload             the base class of streams for writing
     _resuming_stream    retries, and resumes a broken stream at the next byte
-    _same_object        when bytes of two requests may be joined: the only rule
-    _local_files, _memory_store, _standard, _pipe, _http     one store each
+    _same_object        when bytes of two requests may be joined
+    _local_files, _memory_store, _standard_streams, _pipe, _http     one store each
     _object_store       s3, gs, az
     _broker, _broker_server      the same for forked children
     _huggingface        hf
     _ais                AIStore
     _fsspec             every other scheme
     _user_opener        a user's own opener
-    _request, _connection_pool, _timely_headers, _auth, _wire, _index_page    used by the HTTP stores
+    _request, _connection_pool, _timely_headers, _auth, _socket_reads, _index_page    used by the HTTP stores
     _read_ahead         opens and reads the next shards while the current one is used
     _counters           bytes, retries, rates
 """
@@ -50,7 +50,7 @@ from ._registry import schemes, store_for
 from ._resuming_stream import Backoff, Patience, ResumingStream, abandonable, pause
 from ._rewrite import rewrite_url
 from ._same_object import BytesRead, is_strong
-from ._standard import StandardStore
+from ._standard_streams import StandardStore
 from ._store import Stat, Store, skip
 from ._upload import SpooledUpload, Upload
 

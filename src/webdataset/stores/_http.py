@@ -14,9 +14,9 @@ from ._globs import prefix_of
 from ._request import Request, explained, request
 from ._resuming_stream import Body, Patience, ResumingStream, persist
 from ._same_object import is_strong
+from ._socket_reads import wire
 from ._store import PIECE, Stat, Store, checked_range, read_fully
 from ._upload import SpooledUpload
-from ._wire import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

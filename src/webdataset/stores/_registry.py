@@ -18,7 +18,7 @@ from ._local_files import LocalStore
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
 from ._pipe import PipeStore
-from ._standard import StandardStore
+from ._standard_streams import StandardStore
 from ._store import Store
 from ._user_opener import HandlerStore
 

@@ -1,4 +1,4 @@
-"""Streams that survive faults. The only file that waits, tries again and continues from the next byte.
+"""Streams that survive faults: wait, try again, continue from the next byte. The only file that calls `time.sleep`.
 
 A transport opens a `Body` for an offset. `ResumingStream` reads it. After a fault it opens a new body, proves that it
 belongs to the same version of the object (`_same_object`), and continues. The reader gets every byte once, or one typed
@@ -114,7 +114,7 @@ class Backoff:
 
 
 def pause(seconds: float) -> None:
-    """Sleep. Nothing else in the package calls `time.sleep`.
+    """Sleep.
 
     >>> pause(0)
     """

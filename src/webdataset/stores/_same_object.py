@@ -1,4 +1,4 @@
-"""When bytes of two requests may be joined. This is the only file that decides it; streams and the cache ask here.
+"""When bytes of two requests may be joined: the rule for streams and for the cache.
 
 Two responses belong to one version of an object if one of these holds:
 

@@ -6,23 +6,23 @@ compressed or not. Checksums, sizes, the end of the archive and the trailer of t
 
 Files:
     _parse_header      one header block, step by step, every dialect
-    _pax         PAX records and what they change
-    _extended    headers together with the extended headers before them
-    _columns     header blocks as NumPy columns: found, summed, checked
-    _scan_window        all plain headers of a window at once, with NumPy
-    _walk_window        plain headers of a window one by one, where they are few
-    _blocks      bytes of a stream, and their offsets
-    _read_members        the members of an archive, and the rules for its end
-    _survey_archive  a damaged archive: what can still be read, and what is wrong
-    _damage      what a survey finds
-    _held_bytes  bytes of a stream that may be looked at again
-    _write_header       headers, from a cached template
+    _pax_records       PAX records and what they change
+    _extended_headers  headers together with the extended headers before them
+    _header_columns    header blocks as NumPy columns: found, summed, checked
+    _scan_window       all plain headers of a window at once, with NumPy
+    _walk_window       plain headers of a window one by one, where they are few
+    _byte_window       bytes of a stream, and their offsets
+    _read_members      the members of an archive, and the rules for its end
+    _survey_archive    a damaged archive: what can still be read, and what is wrong
+    _damage            what a survey finds
+    _rewindable_bytes  bytes of a stream that may be looked at again
+    _write_header      headers, from a cached template
 """
 
-from ._blocks import WINDOW, Readable
+from ._byte_window import WINDOW, Readable
 from ._damage import Damage, DamageKind, Surveyed
 from ._parse_header import BLOCK, Header, parse_header
-from ._pax import only_times
+from ._pax_records import only_times
 from ._read_members import Member, OnSkip, Rename, Run, read_headers, read_members, read_runs
 from ._survey_archive import is_header, survey
 from ._write_header import END_OF_ARCHIVE, encode_header, padding

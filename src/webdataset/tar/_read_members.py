@@ -20,10 +20,10 @@ from typing import NamedTuple, TypedDict, Unpack
 from webdataset.decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
 
-from ._blocks import FIRST_WINDOW, WINDOW, Blocks, Readable
-from ._extended import Extensions
+from ._byte_window import FIRST_WINDOW, WINDOW, Blocks, Readable
+from ._extended_headers import Extensions
 from ._parse_header import BLOCK, CONTINUED, LINKS, REGULAR, SPARSE, WITHOUT_PAYLOAD, ZEROS, Header, parse_header
-from ._pax import sparse
+from ._pax_records import sparse
 from ._scan_window import Table
 from ._walk_window import NOTHING, Columns, walk
 

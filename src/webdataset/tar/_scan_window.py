@@ -1,6 +1,6 @@
 """All plain headers of a window at once, with NumPy: the fast twin of `_parse_header` for plain headers.
 
-Plain as in `_columns`, and a regular file. A table holds every block of a window that looks like this,
+Plain as in `_header_columns`, and a regular file. A table holds every block of a window that looks like this,
 whether it is a header or a payload that resembles one (a tar inside a tar). The chain of headers decides: each header
 gives the offset of the next one. Parts of the chain that are in the table are runs; where the chain leaves the table,
 `_read_members` goes on one by one.
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._columns import NAME, PREFIX, TYPE, Bools, Bytes, Ints, block_sums, find_headers, plain_sizes
+from ._header_columns import NAME, PREFIX, TYPE, Bools, Bytes, Ints, block_sums, find_headers, plain_sizes
 from ._parse_header import BLOCK, text
-from ._pax import only_times
+from ._pax_records import only_times
 from ._walk_window import NOTHING, Columns
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from webdataset.decompress import Unpacked, find_compression
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember
 
-from ._blocks import WINDOW, Readable
+from ._byte_window import WINDOW, Readable
 from ._damage import Damage, DamageKind, Surveyed
-from ._extended import Extensions
-from ._held_bytes import HeldBytes
+from ._extended_headers import Extensions
 from ._parse_header import (
     BLOCK,
     GNU_LONG_LINK,
@@ -33,6 +32,7 @@ from ._parse_header import (
     parse_header,
     parse_number,
 )
+from ._rewindable_bytes import HeldBytes
 
 _MAGIC = b"ustar"
 _MAGIC_AT = 257

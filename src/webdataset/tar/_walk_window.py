@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._parse_header import BLOCK, byte_sum, text
-from ._pax import only_times
+from ._pax_records import only_times
 
 if TYPE_CHECKING:
     from mmap import mmap

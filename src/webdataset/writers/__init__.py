@@ -3,15 +3,15 @@
 In: samples (dicts with a `__key__` and fields). Out: tar archives in any store. This package does not know how a field
 is encoded (`codecs`), what a header looks like (`tar`), or how a store publishes (`stores`).
 
-* `_shard_writer`  a series of archives: numbers, limits, what happens after each
-* `_tar_writer`    one archive: fields in order, offsets, abort
-* `_writer_lock`   one live writer per local archive
-* `_earlier_run`   shards of an earlier, longer run under the same pattern
-* `_record`        index, size and checksum, recorded while writing
-* `_check_names`   which keys and fields are read as they were written
-* `_encode_sample`  what `encoder=` may be
+* `_shard_writer`      a series of archives: numbers, limits, what happens after each
+* `_tar_writer`        one archive: fields in order, offsets, abort
+* `_writer_lock`       one live writer per local archive
+* `_earlier_run`       shards of an earlier, longer run under the same pattern
+* `_record`            index, size and checksum, recorded while writing
+* `_check_names`       which keys and fields are read as they were written
+* `_encode_sample`     what `encoder=` may be
 * `_compress_archive`  whole-archive compression
-* `_sink`          gathered writes into a stream, and who publishes or closes it
+* `_sink`              gathered writes into a stream, and who publishes or closes it
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from webdataset.errors import DuplicateField, FormatError, ShardNotFound, SpecEr
 from webdataset.names import OWN_FIELDS
 from webdataset.tar import BLOCK
 
+from ._check_index import Gap, check_end, check_gap, gap_sizes, header_fits, only_times_before, stale, suspicious_gaps
 from ._fetch_ranges import LocalFile, Member, Ranged, open_bytes
 from ._shard_index import Extent, ShardIndex
-from ._validate import Gap, check_end, check_gap, gap_sizes, header_fits, only_times_before, stale, suspicious_gaps
 
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from webdataset.errors import BadHeader, Where
 
 from ._parse_header import BLOCK, GNU_LONG_LINK, GNU_LONG_NAME, PAX_GLOBAL, PAX_NEXT, Header, parse_header, text
-from ._pax import LONGEST_EXTENSION, apply, matters, parse_pax
+from ._pax_records import LONGEST_EXTENSION, apply, matters, parse_pax
 
 _GNU_KEYWORDS = {GNU_LONG_NAME: "path", GNU_LONG_LINK: "linkpath"}
 
@@ -27,7 +27,7 @@ class Extensions:
     """Reads headers; remembers the global PAX records of an archive.
 
     >>> import io, tarfile
-    >>> from ._blocks import Blocks
+    >>> from ._byte_window import Blocks
     >>> block = tarfile.TarInfo("long/" * 30 + "a.txt").tobuf(tarfile.GNU_FORMAT)
     >>> Extensions(Blocks(io.BytesIO(block))).next_header().name == "long/" * 30 + "a.txt"
     True

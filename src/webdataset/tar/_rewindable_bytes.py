@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from webdataset.errors import FormatError, TruncatedShard, Where
 
-from ._blocks import TRUSTED, WINDOW, Readable
+from ._byte_window import TRUSTED, WINDOW, Readable
 from ._parse_header import BLOCK
 
 

@@ -14,7 +14,7 @@ from webdataset.errors import StoreError
 
 from ._build_index import Checksum, build_index
 from ._description import Description, ShardEntry
-from ._location import save_index
+from ._index_location import save_index
 
 # Reading and checksums let other threads run; they need not be asked for it more often than this.
 _PORTION = 1 << 20

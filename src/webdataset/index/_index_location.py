@@ -14,7 +14,7 @@ from webdataset.address import like
 from webdataset.errors import ShardNotFound, SpecError
 from webdataset.flow import digest
 
-from ._dali import count_dali, read_dali, write_dali
+from ._dali_text import count_dali, read_dali, write_dali
 from ._shard_index import ShardIndex
 
 _SUFFIX = re.compile(r"(\.tar)?(\.(tar|tgz|gz|bz2|xz|zst))?$", re.IGNORECASE)
