@@ -10,7 +10,7 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from webdataset.errors import EncodingError, SpecError, Where
 
@@ -218,14 +218,8 @@ def _encode_gnu(path: bytes, size: int, owner: _Owner) -> bytes:
 def _encode_pax(path: bytes, size: int, owner: _Owner) -> bytes:
     prefix, rest = _split_path(path) or (b"", path[:_NAME])
     records = dict(_pax_records(path, size, owner))
-    plain = _Owner(
-        owner.mode,
-        owner.mtime,
-        0 if "uid" in records else owner.uid,
-        0 if "gid" in records else owner.gid,
-        "" if "uname" in records else owner.uname,
-        "" if "gname" in records else owner.gname,
-    )
+    blank: dict[str, Any] = {"uid": 0, "gid": 0, "uname": "", "gname": ""}
+    plain = owner._replace(**{name: value for name, value in blank.items() if name in records})
     plain_size = 0 if "size" in records else size
     header = _build_template(plain, "pax", b"0").fill(rest, _number(plain_size, 12), prefix)
     body = b"".join(_record(name, value) for name, value in records.items())

@@ -14,10 +14,8 @@ import multiprocessing
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any, Self
 
 # What the kernel may answer to nearly every call.
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.ENOMEM)
