@@ -56,6 +56,7 @@ chroot "$root" /usr/bin/env -i PATH=/venv/bin:/usr/local/bin:/usr/bin:/bin HOME=
                 || pip install -q --only-binary :all: --constraint /constraints "${requirement%%==*}" \
                 || echo "not installed: $requirement" >&2
         done < /requirements
+        pip install -q hatchling editables  # what builds the package below
         cp /requirements /venv/installed
     fi
     pip install -q --no-deps --no-build-isolation --editable /src

@@ -11,6 +11,7 @@ an address is checked when it is read, not only when it is opened.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Self
 from weakref import WeakValueDictionary
@@ -29,6 +30,7 @@ class Birth(Enum):
     LISTING = "a remote listing"
     REDIRECT = "an HTTP redirect"
     CONTENT = "the contents of a shard"
+    CHECKPOINT = "a checkpoint"  # and not in the list of a dataset here
 
 
 class Address(str):
@@ -55,13 +57,13 @@ class Address(str):
         return restored, (str.__str__(self), self.birth.name, self.home)
 
 
-def restored(text: str, birth: str, home: str) -> Address:
-    """An address out of a pickle.
+def restored(text: str, birth: str, home: str) -> Address | str:
+    """An address out of a pickle: a process that gets a dataset knows its addresses.
 
     >>> restored("a.tar", "FILE", "").birth.name
     'FILE'
     """
-    return Address(text, Birth[birth], home)
+    return in_use(Address(text, Birth[birth], home))
 
 
 def birth_of(url: str) -> Birth:
@@ -101,19 +103,27 @@ def like(url: str, text: str) -> str:
 
 
 _in_use: WeakValueDictionary[str, Address] = WeakValueDictionary()
+# Addresses that are opened for a user and not for a checkpoint: commands and standard input.
+_FOR_USERS = re.compile(r"-$|[A-Za-z][A-Za-z0-9+.\-]+:(?!//)")
 
 
-def in_use(url: str) -> str:
+def in_use(url: str, *, rewritten: bool = False) -> Address | str:
     """The address, known from now on by its redacted text as long as a dataset has it in its list.
 
     A checkpoint contains redacted addresses. `from_checkpoint` finds the address again, with its secrets and its birth.
+    A long list of ordinary addresses is not remembered: they are opened all the same.
 
     >>> shard = in_use("https://me:secret@h/a.tar")
     >>> as_checkpoint(shard), from_checkpoint("https://***@h/a.tar") == shard
     ('https://***@h/a.tar', True)
+
+    Args:
+        url: the address.
+        rewritten: whether another address may be opened in its place, such as a command.
     """
     clean = redacted(url)
-    if clean == url and not is_from_data(url):
+    is_path = birth_of(url) is Birth.FILE
+    if not (rewritten or clean != url or (not is_path and (isinstance(url, Address) or _FOR_USERS.match(url)))):
         return url
     address = url if isinstance(url, Address) else Address(url)
     _in_use[clean] = address
@@ -129,10 +139,10 @@ def as_checkpoint(url: str) -> str:
     return redacted(str(url))
 
 
-def from_checkpoint(text: str) -> str:
-    """The address of the dataset that a checkpoint means.
+def from_checkpoint(text: str) -> Address:
+    """The address of the dataset that a checkpoint means; one that no dataset here has is data, and runs no command.
 
-    >>> from_checkpoint("a.tar")
-    'a.tar'
+    >>> from_checkpoint("a.tar"), from_checkpoint("pipe:cat a.tar").birth.name
+    ('a.tar', 'CHECKPOINT')
     """
-    return _in_use.get(text, text)
+    return _in_use.get(text) or Address(text, Birth.CHECKPOINT)

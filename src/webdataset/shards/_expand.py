@@ -99,7 +99,8 @@ def expand(spec: str | os.PathLike[str] | Iterable[Any]) -> list[str]:
     """
     is_path = isinstance(spec, os.PathLike)
     listed = (found for url in _expanded(spec) for found in _listed(url, is_path=is_path))
-    urls = [in_use(url) for url in _bounded(listed)]
+    rewritten = bool(config.read("GOPEN_REWRITE"))
+    urls: list[str] = [in_use(url, rewritten=rewritten) for url in _bounded(listed)]
     if not urls:
         raise SpecError("the list of shards is empty", hint="give at least one shard")
     return urls

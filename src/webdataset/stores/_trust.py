@@ -59,18 +59,19 @@ _KINDS = {
 
 _OPEN, _HOME, _PUBLIC, _NEVER = Rule.OPEN, Rule.HOME, Rule.PUBLIC, Rule.NEVER
 _COLUMNS = (
-    Birth.USER, Birth.FILE, Birth.MAPPING, Birth.DESCRIPTION, Birth.SPEC, Birth.LISTING, Birth.REDIRECT, Birth.CONTENT,
+    Birth.USER, Birth.FILE, Birth.MAPPING, Birth.CHECKPOINT,
+    Birth.DESCRIPTION, Birth.SPEC, Birth.LISTING, Birth.REDIRECT, Birth.CONTENT,
 )  # fmt: skip
 _ROWS = {
-    #              USER   FILE    MAPPING DESCRIPTION SPEC    LISTING REDIRECT CONTENT
-    Kind.COMMAND: (_OPEN, _NEVER, _NEVER, _NEVER,     _NEVER,  _NEVER, _NEVER,  _NEVER),
-    Kind.STREAM:  (_OPEN, _NEVER, _NEVER, _NEVER,     _NEVER,  _NEVER, _NEVER,  _NEVER),
-    Kind.LOCAL:   (_OPEN, _OPEN,  _OPEN,  _HOME,      _HOME,   _HOME,  _NEVER,  _NEVER),
-    Kind.MEMORY:  (_OPEN, _NEVER, _OPEN,  _HOME,      _HOME,   _HOME,  _NEVER,  _NEVER),
-    Kind.WEB:     (_OPEN, _NEVER, _OPEN,  _PUBLIC,    _PUBLIC, _HOME,  _PUBLIC, _PUBLIC),
-    Kind.CLOUD:   (_OPEN, _NEVER, _OPEN,  _OPEN,      _OPEN,   _HOME,  _NEVER,  _OPEN),
-    Kind.OTHER:   (_OPEN, _NEVER, _OPEN,  _HOME,      _HOME,   _HOME,  _NEVER,  _NEVER),
-    Kind.WRAPPER: (_OPEN, _NEVER, _NEVER, _NEVER,     _NEVER,  _NEVER, _NEVER,  _NEVER),
+    #              USER   FILE    MAPPING CHECKPOINT DESCRIPTION SPEC    LISTING REDIRECT CONTENT
+    Kind.COMMAND: (_OPEN, _NEVER, _NEVER, _NEVER,    _NEVER,     _NEVER,  _NEVER, _NEVER,  _NEVER),
+    Kind.STREAM:  (_OPEN, _NEVER, _NEVER, _NEVER,    _NEVER,     _NEVER,  _NEVER, _NEVER,  _NEVER),
+    Kind.LOCAL:   (_OPEN, _OPEN,  _OPEN,  _OPEN,     _HOME,      _HOME,   _HOME,  _NEVER,  _NEVER),
+    Kind.MEMORY:  (_OPEN, _NEVER, _OPEN,  _OPEN,     _HOME,      _HOME,   _HOME,  _NEVER,  _NEVER),
+    Kind.WEB:     (_OPEN, _NEVER, _OPEN,  _OPEN,     _PUBLIC,    _PUBLIC, _HOME,  _PUBLIC, _PUBLIC),
+    Kind.CLOUD:   (_OPEN, _NEVER, _OPEN,  _OPEN,     _OPEN,      _OPEN,   _HOME,  _NEVER,  _OPEN),
+    Kind.OTHER:   (_OPEN, _NEVER, _OPEN,  _OPEN,     _HOME,      _HOME,   _HOME,  _NEVER,  _NEVER),
+    Kind.WRAPPER: (_OPEN, _NEVER, _NEVER, _OPEN,     _NEVER,     _NEVER,  _NEVER, _NEVER,  _NEVER),
 }  # fmt: skip
 
 TABLE: dict[tuple[Kind, Birth], Rule] = {
