@@ -1,24 +1,31 @@
 """What goes wrong: typed errors on the side that can act, nothing hangs, nothing is lost."""
 
 import os
+import random
 import socket
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 import zmq
 
 import webdataset as wds
+from tests.pipeline.indexed import write_shards
 from tests.serve.false_worker import false_worker
 from tests.serve.pipelines import batches, picture, plain, stream
+from webdataset.order import Remaining
+from webdataset.plan import PlanState
 from webdataset.serve import Keys, Worker, write_keys
 from webdataset.serve._message_parts import split
 from webdataset.serve._messages import pack, unpack
 from webdataset.serve._worker_roster import Deadline
 
-QUICK = {"patience": 0.4, "timeout": 1.5}
+QUICK = {"patience": 0.4, "timeout": 1.5}  # where no worker answers
+WATCHFUL = {"patience": 0.4, "timeout": 60}  # where one does not
+PATIENT = {"patience": 10, "timeout": 60}  # where all do, however slow the machine is
 
 
 def offered(worker):
@@ -47,9 +54,9 @@ GARBAGE = {
 def test_a_worker_that_answers_garbage_is_not_used(few, name):
     with false_worker(lambda message: GARBAGE[name]) as bad:
         with pytest.raises(wds.StateError, match="no worker can be used"):
-            wds.connect(bad, **QUICK)
+            wds.connect(bad, **PATIENT)
         with Worker(batches(few)) as good:
-            assert stream(wds.connect([bad, good.address], **QUICK)) == stream(batches(few))
+            assert stream(wds.connect([bad, good.address], **WATCHFUL)) == stream(batches(few))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,7 @@ def test_a_worker_whose_items_are_garbage_loses_them_to_others(few, items):
             return None
 
         with false_worker(answer) as bad:
-            assert stream(wds.connect([bad, good.address], **QUICK)) == stream(batches(few))
+            assert stream(wds.connect([bad, good.address], **WATCHFUL)) == stream(batches(few))
 
 
 def test_a_request_that_a_worker_has_lost_is_asked_again(few):
@@ -109,7 +116,7 @@ def test_a_half_open_connection(few):
         with pytest.raises(wds.StoreTimeout, match="no worker answers"):
             wds.connect(address, **QUICK)
         with Worker(batches(few)) as good:
-            assert stream(wds.connect([address, good.address], **QUICK)) == stream(batches(few))
+            assert stream(wds.connect([address, good.address], **WATCHFUL)) == stream(batches(few))
 
 
 def test_an_address_where_no_worker_is(few, addresses):
@@ -175,7 +182,7 @@ def test_all_workers_end_in_the_middle(shards):
 
 def test_a_worker_that_appears_later_is_used(shards, addresses):
     with Worker(batches(shards, 64), addresses[0]) as first:
-        dataset = wds.connect(addresses[:2], **QUICK)
+        dataset = wds.connect(addresses[:2], **WATCHFUL)
         items = iter(dataset)
         seen = [plain(next(items))]
         first.stop()
@@ -188,21 +195,21 @@ def test_a_worker_that_appears_later_is_used(shards, addresses):
 def test_workers_that_differ_are_refused_with_what_differs(few, addresses):
     with Worker(batches(few)) as one, Worker(batches(few, seed=4)) as two:
         with pytest.raises(wds.StateError, match="seed"):
-            wds.connect([one.address, two.address], **QUICK)
+            wds.connect([one.address, two.address], **PATIENT)
     with Worker(batches(few)) as one, Worker(batches(few, 5)) as two:
         with pytest.raises(wds.StateError, match="stage 0 there is ReadPlanned.*batch=5"):
-            wds.connect([one.address, two.address], **QUICK)
+            wds.connect([one.address, two.address], **PATIENT)
     with Worker(batches(few)) as one, Worker(batches(few)) as two:
         two._maker.offer.code["webdataset"] = "9.9"
         two._maker.offer.__dict__.pop("digest", None)
         with pytest.raises(wds.StateError, match="the code of webdataset is 9.9, here it is"):
-            wds.connect([one.address, two.address], **QUICK)
+            wds.connect([one.address, two.address], **PATIENT)
 
 
 def test_a_worker_that_comes_back_with_another_version_is_not_used(shards, addresses, caplog):
     first = Worker(batches(shards, 64), addresses[0]).start()
     with Worker(batches(shards, 64), addresses[1]) as second:
-        items = iter(wds.connect(addresses[:2], **QUICK))
+        items = iter(wds.connect(addresses[:2], **WATCHFUL))
         seen = [plain(next(items))]
         first.stop()
         with Worker(batches(shards, 64, seed=4), addresses[0]) as other:
@@ -218,7 +225,7 @@ def test_keys(few, tmp_path):
     assert worker_key.stat().st_mode & 0o077 == 0
     assert "secret" not in repr(Keys.load(trainer_key))
     with Worker(batches(few), keys=worker_key) as worker:
-        assert stream(wds.connect(worker.address, keys=trainer_key, **QUICK)) == stream(batches(few))
+        assert stream(wds.connect(worker.address, keys=trainer_key, **PATIENT)) == stream(batches(few))
         for wrong in (other_key, None):
             with pytest.raises(wds.StoreTimeout):
                 wds.connect(worker.address, keys=wrong, **QUICK)
@@ -266,7 +273,7 @@ def lossy(sample):
 def test_a_function_that_drops_a_sample_is_reported(few, options):
     with Worker(wds.WebDataset(few, **options).map(lossy).batched(4)) as worker:
         with pytest.raises(wds.StageError, match="was dropped"):
-            stream(wds.connect(worker.address, **QUICK))
+            stream(wds.connect(worker.address, **PATIENT))
 
 
 def failing(sample):
@@ -280,7 +287,7 @@ def test_an_error_of_a_function_comes_in_its_turn(few):
         return wds.WebDataset(few, order="random").map(failing).batched(4)
 
     with Worker(make) as one, Worker(make) as two:
-        local, remote = make(), wds.connect([one.address, two.address], **QUICK)
+        local, remote = make(), wds.connect([one.address, two.address], **PATIENT)
         seen = {}
         for name, dataset in (("local", local), ("remote", remote)):
             seen[name] = []
@@ -296,7 +303,7 @@ def test_an_error_of_a_function_comes_in_its_turn(few):
 def test_an_item_that_cannot_be_sent(few):
     with Worker(wds.WebDataset(few, order="random").map(lambda sample: {"a": object()})) as worker:
         with pytest.raises(wds.EncodingError, match=r"item\[0\]\['a'\] is a object, which cannot be sent"):
-            stream(wds.connect(worker.address, **QUICK))
+            stream(wds.connect(worker.address, **PATIENT))
 
 
 def test_requests_that_are_no_requests_are_ignored(few):
@@ -314,12 +321,63 @@ def test_requests_that_are_no_requests_are_ignored(few):
                 socket.send_multipart(message)
             huge = {"number": 1, "batch": 10**30 % 2**63}
             socket.send_multipart(pack(b"hello", huge))
-            assert stream(wds.connect(worker.address, **QUICK)) == stream(batches(few))
+            assert stream(wds.connect(worker.address, **PATIENT)) == stream(batches(few))
+
+
+def test_bytes_that_are_not_zeromq_do_not_disturb(few):
+    """Another program, or an attacker, talks to a worker's port while a trainer reads."""
+    noise = random.Random(3)
+    greeting = b"\xff" + bytes(8) + b"\x7f\3\0NULL" + bytes(48)
+    frames = [b"\4\x19\5READY\x0bSocket-Type\0\0\0\6DEALER", b"\2\xff\xff\xff\xff\xff\xff\xff\xff", b"\0\4make"]
+    with Worker(batches(few)) as worker, ExitStack() as stack:
+        place = ("127.0.0.1", int(worker.address.rpartition(":")[2]))
+        for words in (b"GET / HTTP/1.1\r\n\r\n", greeting, *(greeting + b"".join(frames[:n]) for n in (1, 2, 3))):
+            for tail in (b"", noise.randbytes(100), noise.randbytes(5000)):
+                connection = stack.enter_context(socket.create_connection(place))
+                with suppress(OSError):
+                    connection.sendall(words + tail)
+        assert stream(wds.connect(worker.address, **PATIENT)) == stream(batches(few))
+
+
+def test_nothing_is_kept_of_trainers_that_are_gone(few):
+    with Worker(batches(few)) as worker:
+        for _ in range(3):
+            stream(wds.connect(worker.address, **PATIENT))
+            items = iter(wds.connect(worker.address, **PATIENT))
+            next(items)
+            items.close()
+        stream(wds.connect(worker.address, **PATIENT))  # it was said after the others had said goodbye
+        assert worker._held == {}
+
+
+@pytest.mark.parametrize("ranges", [7000])
+def test_a_rest_of_very_many_ranges_is_asked_for(tmp_path, ranges):
+    """Of an epoch that very many ranks and workers left: larger than other requests, and never a connection closed."""
+    shards = write_shards(tmp_path, [3 * ranges])
+
+    def make():
+        return wds.WebDataset(shards, order="random", seed=3).map(key_of).batched(1000, collation_fn=None)
+
+    rest = Remaining(3 * ranges, 0, tuple((3 * n + 1, 3 * n + 2) for n in range(ranges)))
+    local = make()
+    state = local.state_dict()
+    state["at"]["plan"] = PlanState(rest).to_json()
+    with Worker(make) as worker:
+        remote = wds.connect(worker.address, **PATIENT)
+        for dataset in (local, remote):
+            dataset.load_state_dict(state)
+        found = stream(remote)
+        assert found == stream(local)
+        assert sum(map(len, found)) == 2 * ranges
+
+
+def key_of(sample):
+    return sample["__key__"]
 
 
 def test_a_full_queue_delays_and_loses_nothing(few):
     with Worker(batches(few), threads=4, queue=1) as worker:
-        first, second = wds.connect(worker.address, **QUICK), wds.connect(worker.address, **QUICK)
+        first, second = wds.connect(worker.address, **PATIENT), wds.connect(worker.address, **PATIENT)
         expected = stream(batches(few))
         assert [(plain(a), plain(b)) for a, b in zip(first, second, strict=True)] == [(e, e) for e in expected]
 
@@ -347,7 +405,7 @@ def test_a_killed_trainer_goes_on_elsewhere(few):
         trainer.kill()
         trainer.communicate()
         seen, states = zip(*map(json.loads, lines), strict=True)
-        again = wds.connect(worker.address, **QUICK)
+        again = wds.connect(worker.address, **PATIENT)
         again.load_state_dict(states[-1])
         rest = stream(again)
     expected = stream(batches(few))

@@ -93,6 +93,7 @@ def test_shards_are_served_with_options(few):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)  # Ray starts a dozen processes
 @pytest.mark.leaks_allowed
 def test_workers_on_ray(few):
     ray = pytest.importorskip("ray", reason="ray is not installed")

@@ -21,9 +21,9 @@ def sent(frames, number=5):
     return unpack(message), parts
 
 
-def received(message, parts, memory=None, largest=1 << 30):
+def received(message, parts, memory=None):
     (_, header, frames) = message
-    found = Parts(header, frames, memory or BatchMemory(0), largest)
+    found = Parts(header, frames, memory or BatchMemory(0))
     for first, data in parts:
         assert not found.is_complete
         found.place(first)[:] = data
@@ -91,7 +91,7 @@ def test_a_worker_whose_parts_are_malformed_is_not_used(few, name):
 )
 def test_sizes_that_are_not_possible(parts):
     with pytest.raises(wds.FormatError):
-        Parts({"number": 1, "parts": parts or 0}, [b""], BatchMemory(0), 1 << 30)
+        Parts({"number": 1, "parts": parts or 0}, [b""], BatchMemory(0))
 
 
 def test_memory_is_used_again_when_no_array_refers_to_it():

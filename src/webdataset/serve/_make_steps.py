@@ -173,7 +173,7 @@ def _check(dataset: Any) -> ReadPlanned:
         raise SpecError(f"expected a dataset, got {dataset!r:.60}", hint="return it from the function that is served")
     plan = dataset.plan if isinstance(dataset, Plannable) else None
     if plan is None:
-        raise SpecError("this pipeline has no index", hint=f"index the shards (wds index); {_REMEDY}")
+        raise SpecError("this pipeline has no index", hint=f"index the shards (wds index create); {_REMEDY}")
     if not is_even_chain(dataset.pipeline):
         raise SpecError(
             "this pipeline has stages that hold samples between two items, so a step alone cannot be made",

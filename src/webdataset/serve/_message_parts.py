@@ -20,6 +20,8 @@ from ._messages import Frames, pack
 
 # The data of a part, in bytes. Frames that are not larger stay in their message.
 PART = 1 << 19
+# What all parts of an answer have, in bytes.
+LARGEST_ANSWER = 1 << 32
 # The first frame of a part: the word, the number of the request, the number of the frame, and the offset in it.
 _PLACE = struct.Struct("<4sqqq")
 
@@ -51,19 +53,18 @@ class Parts:
         header: of the message; it says which frames come in parts, and their sizes.
         frames: of the message.
         memory: where large frames are put.
-        largest: how many bytes may come in parts.
 
     Raises:
         FormatError: what the header says is not possible.
     """
 
-    def __init__(self, header: dict[str, Any], frames: Frames, memory: BatchMemory, largest: int) -> None:
+    def __init__(self, header: dict[str, Any], frames: Frames, memory: BatchMemory) -> None:
         parts = header.get("parts", [])
         if not isinstance(parts, list) or not all(_is_size(each, len(frames)) for each in parts):
             raise FormatError("not a message: the sizes of its parts are malformed")
         self.size: int = sum(size for _, size in parts)
-        if self.size > largest:
-            raise FormatError(f"an answer of {self.size:,} bytes is too large: the limit is {largest:,}")
+        if self.size > LARGEST_ANSWER:
+            raise FormatError(f"an answer of {self.size:,} bytes is too large: the limit is {LARGEST_ANSWER:,}")
         self.frames = list(frames)
         for number, size in parts:
             self.frames[number] = memory.take(size)

@@ -21,9 +21,10 @@ from ._serve_extra import load_msgpack
 
 # Of the protocol. A worker of another version is refused.
 PROTOCOL = 3
-# No frame from a worker is larger, since large ones come in parts; a header from a trainer is a few integers.
+# No frame from a worker is larger, since large ones come in parts. A request is a few integers, and what remains of an
+# epoch: after a resume from very many ranks and workers that may be many ranges.
 LARGEST_HEADER = 64 << 20
-LARGEST_REQUEST = 64 << 10
+LARGEST_REQUEST = 4 << 20
 
 Frames = Sequence[Any]
 

@@ -154,7 +154,7 @@ class RemoteWorker:
             return False
         return True
 
-    def receive(self, memory: BatchMemory, largest: int) -> Answer | None:
+    def receive(self, memory: BatchMemory) -> Answer | None:
         """The next answer, if all of it is there. Its large frames are put into `memory`.
 
         Raises:
@@ -166,7 +166,7 @@ class RemoteWorker:
                 kind, header, frames = unpack(message)
                 (number,) = checked(header, number=int)
                 # What was coming before was cut with its connection, and is lost.
-                parts = Parts(header, frames, memory, largest)
+                parts = Parts(header, frames, memory)
                 answer = Answer(kind, number, header, parts.frames, parts.size + sum(part.nbytes for part in message))
                 self._coming = answer, parts
             if self._coming is not None and self._coming[1].is_complete:
@@ -269,16 +269,3 @@ def _is_about_keys(event: int, value: int) -> bool:
     """Whether a handshake failed because of keys, and will fail again."""
     zmq = load_zmq()
     return bool(event == zmq.EVENT_HANDSHAKE_FAILED_AUTH or value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
-
-
-def offer_of(answer: Answer) -> tuple[Offer, str]:
-    """The offer in an answer, and its digest.
-
-    Raises:
-        FormatError: it is not one.
-        SpecError: it is one of another version.
-    """
-    if answer.kind != b"offer":
-        raise FormatError(f"expected an offer, got {answer.kind!r}")
-    (digest,) = checked(answer.header, digest=str)
-    return Offer.from_json(answer.header), digest

@@ -68,8 +68,7 @@ class Worker:
             self._maker = StepMaker(dataset(), dataset, threads)
         self._cache = MadeItems(cache)
         self._threads, self._queue = threads, queue
-        self._waiting: Counter[bytes] = Counter()
-        self._held: dict[tuple[bytes, int], None] = {}  # requests that have no answer yet
+        self._held: dict[bytes, frozenset[int]] = {}  # of each trainer, the requests that have no answer yet
         self._answers: deque[tuple[bytes, int, list[list[Any]]]] = deque()  # each a message and the parts of it
         self._stopping, self._serving = threading.Event(), False
         self._thread: threading.Thread | None = None
@@ -95,8 +94,10 @@ class Worker:
         self._socket.maxmsgsize = LARGEST_REQUEST
         self._socket.sndhwm = 0  # the number of requests bounds what is sent
         self._socket.ipv6 = "[" in address
-        self._socket.setsockopt(zmq.HEARTBEAT_IVL, 5000)
-        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 30000)
+        # A host that is gone is noticed. The kernel answers for a trainer that does something else for a while, which
+        # would not answer ZeroMQ's own heartbeat while its buffers are full.
+        self._socket.tcp_keepalive, self._socket.tcp_keepalive_idle = 1, 15
+        self._socket.tcp_keepalive_intvl, self._socket.tcp_keepalive_cnt = 5, 3
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
@@ -181,26 +182,25 @@ class Worker:
             shown = offer.with_identity(self._maker.identity(int(batch)))
             return pack(b"offer", {**shown.to_json(), "digest": offer.digest, "number": number})
         if kind == b"ping":
-            held = [request for who, request in list(self._held) if who == trainer]
-            return pack(b"pong", {"number": number, "held": held, "stats": self.stats()})
+            return pack(b"pong", {"number": number, "held": list(self._held.get(trainer, ())), "stats": self.stats()})
         if kind == b"bye":
-            self._forget(trainer)
+            self._hold(trainer, frozenset())
             return None
         raise FormatError(f"not a message: the kind {kind!r} is not known")
 
     def _accept(self, trainer: bytes, number: int, request: Request) -> list[Any] | None:
         if request.expects != self._maker.offer.digest:
             return pack(b"refused", {"number": number})
-        if len(self._held) >= self._queue or self._waiting[trainer] >= max(2, self._queue // 4):
+        mine = self._held.get(trainer, frozenset())
+        if self._queued() >= self._queue or len(mine) >= max(2, self._queue // 4):
             return pack(b"busy", {"number": number})
-        self._held[trainer, number] = None
-        self._waiting[trainer] += 1
+        self._hold(trainer, mine | {number})
         self._pool.submit(self._make, trainer, number, request)
         return None
 
     def _make(self, trainer: bytes, number: int, request: Request) -> None:
         """Make an answer; runs on the pool."""
-        if (trainer, number) not in self._held or self._stopping.is_set():
+        if number not in self._held.get(trainer, ()) or self._stopping.is_set():
             return
         began = time.monotonic()
         try:
@@ -230,10 +230,10 @@ class Worker:
         self._woken.recv()
         while self._answers:
             trainer, number, answer = self._answers.popleft()
-            if self._held.pop((trainer, number), self) is self:
-                continue  # forgotten
-            self._waiting[trainer] -= 1
-            self._send(trainer, answer)
+            mine = self._held.get(trainer, frozenset())
+            if number in mine:  # else the trainer is gone
+                self._hold(trainer, mine - {number})
+                self._send(trainer, answer)
 
     def _send(self, trainer: bytes, messages: list[list[Any]]) -> None:
         zmq = load_zmq()
@@ -242,12 +242,17 @@ class Worker:
                 self._socket.send_multipart([trainer, *message], flags=zmq.NOBLOCK, copy=False)
         except zmq.ZMQError as error:  # it is gone: another connection of it will ask again
             logger.debug("a trainer is gone: %s", error)
-            self._forget(trainer)
+            self._hold(trainer, frozenset())
 
-    def _forget(self, trainer: bytes) -> None:
-        for key in [key for key in self._held if key[0] == trainer]:
-            del self._held[key]
-        del self._waiting[trainer]
+    def _hold(self, trainer: bytes, numbers: frozenset[int]) -> None:
+        """These requests of a trainer have no answer yet. Nothing is kept of one that has none."""
+        if numbers:
+            self._held[trainer] = numbers
+        else:
+            self._held.pop(trainer, None)
+
+    def _queued(self) -> int:
+        return sum(map(len, list(self._held.values())))
 
     def _count(self, **more: int) -> None:
         with self._lock:
@@ -260,8 +265,8 @@ class Worker:
             "seconds": time.monotonic() - self._began,
             "busy": self._busy,
             "threads": self._threads,
-            "queue": len(self._held),
-            "trainers": sum(1 for count in self._waiting.values() if count),
+            "queue": self._queued(),
+            "trainers": len(self._held),
             "shared": self._cache.hits,
             "cached": self._cache.size,
         }

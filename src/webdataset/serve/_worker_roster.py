@@ -16,8 +16,9 @@ from webdataset.errors import FormatError, SpecError, StateError, StoreTimeout, 
 
 from ._batch_memory import BatchMemory
 from ._curve_keys import Keys, as_keys, check_address
+from ._messages import checked
 from ._offer import Offer
-from ._remote_worker import Answer, RemoteWorker, Standing, offer_of
+from ._remote_worker import Answer, RemoteWorker, Standing
 from ._serve_extra import load_zmq
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,6 @@ class FleetOptions:
         patience: a worker that does not answer a ping for so many seconds is silent.
         timeout: an error is raised after so many seconds without any answer; None waits for ever.
         buffer: how many bytes may be in flight and waiting for their turn.
-        largest: the largest answer that is accepted, in bytes.
     """
 
     keys: Keys | None = None
@@ -50,7 +50,6 @@ class FleetOptions:
     patience: float = 10.0
     timeout: float | None = 300.0
     buffer: int = 1 << 30
-    largest: int = 1 << 32
 
 
 class Roster(ABC):
@@ -125,7 +124,7 @@ class Roster(ABC):
 
     def _read(self, worker: RemoteWorker) -> None:
         try:
-            while (answer := worker.receive(self._memory, self._options.largest)) is not None:
+            while (answer := worker.receive(self._memory)) is not None:
                 self._note(worker, answer)
         except (WebDatasetError, ValueError, TypeError, KeyError) as error:
             worker.refuse(f"it answered something that is not understood: {error}")
@@ -144,9 +143,10 @@ class Roster(ABC):
             raise FormatError(f"the kind {answer.kind!r} is not known")
 
     def _welcome(self, worker: RemoteWorker, answer: Answer) -> None:
+        (digest,) = checked(answer.header, digest=str)
         try:
-            offer, digest = offer_of(answer)
-        except SpecError as error:
+            offer = Offer.from_json(answer.header)
+        except SpecError as error:  # of another version
             worker.refuse(error.what)
             return
         if self._expects is not None and digest != self._digest:
