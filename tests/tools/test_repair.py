@@ -1,5 +1,6 @@
 """What `repair` writes is good, holds everything that could be saved, and nothing that was damaged."""
 
+import itertools
 import json
 import subprocess
 import tarfile
@@ -11,6 +12,7 @@ from tests.tools.referees import interpreter, program
 from webdataset.errors import SpecError
 from webdataset.index import index_shards, load_index
 from webdataset.samples import read_shard
+from webdataset.testing import make_shard
 from webdataset.tools import CheckOptions, Deed, Kind, Target, check, repair
 
 FAULTS = faults()
@@ -220,3 +222,54 @@ def test_the_verdict_of_hugging_face_is_predicted(tmp_path):
             capture_output=True,
         )
         assert (done.returncode == 0) == report.ok == (fault is None), name
+
+
+VALUES = (
+    "null",
+    "true",
+    "1",
+    "1.5",
+    '"x"',
+    "[1]",
+    '["x"]',
+    "[]",
+    "[[1], []]",
+    '{"a": 1}',
+    '{"a": "x"}',
+    '{"b": 1}',
+    "{}",
+)
+LARGE = str(2**64 - 1)
+
+
+def odd_shards(folder):
+    """Shards with a value of one type in the first samples and of another among or after them: {path: values}."""
+    pairs = [(a, b) for a in (*VALUES, LARGE) for b in VALUES]
+    for number, ((a, b), before) in enumerate(itertools.product(pairs, (2, 6))):
+        values = [f'{{"v": {value}}}' for value in (a,) * before + (b,)]
+        shard = str(folder / f"{number}.tar")
+        make_shard(shard, [{"__key__": f"{n}", "json": value.encode()} for n, value in enumerate(values)])
+        yield shard, [json.loads(value) for value in values]
+
+
+def kept(stored, loaded):
+    """Whether a value came through: types as they were, whole numbers as floats, what is missing as None."""
+    if isinstance(stored, dict) and isinstance(loaded, dict):
+        return stored.keys() <= loaded.keys() and all(kept(stored.get(name), loaded[name]) for name in loaded)
+    if isinstance(stored, list) and isinstance(loaded, list):
+        return len(stored) == len(loaded) and all(map(kept, stored, loaded))
+    return type(stored) is type(loaded) and stored == loaded or (type(stored), type(loaded)) == (int, float)
+
+
+@pytest.mark.long
+def test_what_hugging_face_refuses_or_changes_is_predicted(tmp_path):
+    shards = dict(odd_shards(tmp_path))
+    command = [interpreter("datasets"), str(program("load_with_hugging_face.py")), str(tmp_path / "cache"), *shards]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] in {"[", "n"}]
+    wrong = []
+    for (shard, stored), rows in zip(shards.items(), lines, strict=True):
+        loads = rows is not None and all(map(kept, stored, [row["json"] for row in rows]))
+        if loads != check(shard, CheckOptions(targets=frozenset({Target.HUGGING_FACE}))).ok:
+            wrong.append((stored[0], stored[-1], len(stored), rows and rows[-1]))
+    assert wrong == []

@@ -37,7 +37,7 @@ from ._beton_fields import (
     row_type,
 )
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
 
 _ROWS = 4096  # rows of the table that are read at once
 
@@ -73,7 +73,7 @@ class Beton(Format):
         return BetonSink(url, self.page_size, self.images, self.image, self.seed)
 
 
-class _BetonFile(RecordFile):
+class _BetonFile(IndexedFile):
     def __init__(self, url: str) -> None:
         self._url = url
         self._data = ByteRanges(url)
@@ -131,9 +131,7 @@ class _BetonFile(RecordFile):
             for number, row in enumerate(self._rows(first, min(_ROWS, len(self) - first)), first):
                 yield self._record(number, row)
 
-    def __getitem__(self, number: int) -> Record:
-        if not 0 <= number < len(self):
-            raise IndexError(f"sample {number} of {len(self)} in {self._url}")
+    def record(self, number: int) -> Record:
         return self._record(number, self._rows(number, 1)[0])
 
     def _rows(self, first: int, count: int) -> np.ndarray[Any, Any]:

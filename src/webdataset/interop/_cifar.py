@@ -6,7 +6,6 @@ The pickles go through the same allow-list as pickled fields: they can build arr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from webdataset.codecs import unpickle_loads
 from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 
 from ._field_mapping import KEY, key_text
-from ._record_format import Format, Part, Record, RecordFile
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile
 
 _BATCH = re.compile(r"(data_batch_\d+|test_batch|train|test)$")
 _SIDE = 32
@@ -45,7 +44,7 @@ class Cifar(Format):
         return _Batch(part.url)
 
 
-class _Batch(RecordFile):
+class _Batch(IndexedFile):
     def __init__(self, url: str) -> None:
         self._url = url
         with stores.open_read(url) as stream:
@@ -71,10 +70,7 @@ class _Batch(RecordFile):
     def __len__(self) -> int:
         return len(self._pixels)  # type: ignore[arg-type]  # checked
 
-    def records(self, start: int = 0) -> Iterator[Record]:
-        return (self[number] for number in range(start, len(self)))
-
-    def __getitem__(self, number: int) -> Record:
+    def record(self, number: int) -> Record:
         assert self._pixels is not None
         image = np.ascontiguousarray(self._pixels[number].reshape(3, _SIDE, _SIDE).transpose(1, 2, 0))
         record: Record = {"image": image, **{name: int(values[number]) for name, values in self._labels.items()}}

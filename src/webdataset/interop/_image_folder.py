@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from webdataset.codecs import IMAGE_EXTENSIONS
 from webdataset.errors import EncodingError, FormatError, SpecError, Where
 
 from ._field_mapping import KEY, extension_of
-from ._record_format import Format, Part, Record, RecordFile, RecordSink
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile, RecordSink
 from ._staged_directory import StagedDirectory
 
 CLASS = "class.txt"
@@ -50,7 +49,7 @@ class ImageFolder(Format):
         return _FolderSink(url)
 
 
-class _Folder(RecordFile):
+class _Folder(IndexedFile):
     def __init__(self, root: str, extensions: tuple[str, ...]) -> None:
         self._root = root
         files: dict[str, list[str]] = {name: [] for name in _local_folders(root)}
@@ -77,10 +76,7 @@ class _Folder(RecordFile):
     def __len__(self) -> int:
         return len(self._files)
 
-    def records(self, start: int = 0) -> Iterator[Record]:
-        return (self[number] for number in range(start, len(self)))
-
-    def __getitem__(self, number: int) -> Record:
+    def record(self, number: int) -> Record:
         file = self._files[number]
         with stores.open_read(f"{self._root}/{file}") as stream:
             data = stream.read()

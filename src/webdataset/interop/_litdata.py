@@ -20,7 +20,7 @@ from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 from ._byte_ranges import ByteRanges
 from ._mds import inner_url, read_index
 from ._mds_values import decode_pixels
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained, reason
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile, Schema, bad_record, explained, reason
 
 _ARRAYS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -60,7 +60,7 @@ class LitData(Format):
         return _Chunk(part)
 
 
-class _Chunk(RecordFile):
+class _Chunk(IndexedFile):
     def __init__(self, part: Part) -> None:
         self._url = part.url
         chunk, config = part.details
@@ -101,12 +101,7 @@ class _Chunk(RecordFile):
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
-    def records(self, start: int = 0) -> Iterator[Record]:
-        return (self[number] for number in range(start, len(self)))
-
-    def __getitem__(self, number: int) -> Record:
-        if not 0 <= number < len(self):
-            raise IndexError(f"item {number} of {len(self)} in {self._url}")
+    def record(self, number: int) -> Record:
         begin, end = self._offsets[number : number + 2]
         try:
             data = self._data.read(begin, end - begin) if self._blocks is None else self._blocks.read(number)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,7 +18,18 @@ from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 
 from ._byte_ranges import ByteRanges
 from ._mds_values import decode_value
-from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, explained, reason
+from ._record_format import (
+    Format,
+    IndexedFile,
+    Part,
+    Record,
+    RecordFile,
+    RecordSink,
+    Schema,
+    bad_record,
+    explained,
+    reason,
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,7 @@ def _part(root: str, shard: dict[str, Any]) -> Part:
     return Part(inner_url(root, stored["basename"]), shard)
 
 
-class _MDSShard(RecordFile):
+class _MDSShard(IndexedFile):
     def __init__(self, part: Part, *, check: bool) -> None:
         self._url = part.url
         details = part.details or {}
@@ -133,12 +143,7 @@ class _MDSShard(RecordFile):
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
-    def records(self, start: int = 0) -> Iterator[Record]:
-        return (self[number] for number in range(start, len(self)))
-
-    def __getitem__(self, number: int) -> Record:
-        if not 0 <= number < len(self):
-            raise IndexError(f"sample {number} of {len(self)} in {self._url}")
+    def record(self, number: int) -> Record:
         begin, end = self._offsets[number : number + 2]
         data = self._data.read(begin, end - begin)
         at = 4 * sum(size is None for _, _, size in self._columns)

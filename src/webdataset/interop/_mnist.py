@@ -6,7 +6,6 @@ An idx file is two zero bytes, a type, the number of dimensions, the dimensions 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -16,7 +15,7 @@ from webdataset import shards, stores
 from webdataset.errors import FormatError, ShardNotFound, Where
 
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, Part, Record, RecordFile
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile
 
 _TYPES: Final = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
@@ -44,7 +43,7 @@ class MNIST(Format):
         return _Pair(part.url)
 
 
-class _Pair(RecordFile):
+class _Pair(IndexedFile):
     def __init__(self, url: str) -> None:
         self._images = _IdxFile(url)
         self._labels: _IdxFile | None = None
@@ -63,10 +62,7 @@ class _Pair(RecordFile):
     def __len__(self) -> int:
         return len(self._images)
 
-    def records(self, start: int = 0) -> Iterator[Record]:
-        return (self[number] for number in range(start, len(self)))
-
-    def __getitem__(self, number: int) -> Record:
+    def record(self, number: int) -> Record:
         record: Record = {"image": self._images.row(number)}
         if self._labels is not None:
             record["label"] = int(self._labels.row(number))

@@ -19,7 +19,7 @@ from ._byte_ranges import ByteRanges
 from ._pyarrow import require_pyarrow
 from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record
 
-_AT_A_TIME = 8 << 20  # bytes of rows that are in memory at once, about
+_AT_A_TIME = 1 << 20  # bytes of rows that are made at once, about; more would leave the heap after each batch
 _MOST_ROWS = 4096
 _PAGES = 1 << 20  # bytes of a column that are fetched at once; without it, whole row groups are
 

@@ -68,6 +68,24 @@ class RecordFile(ABC):
         self.close()
 
 
+class IndexedFile(RecordFile):
+    """One part whose records can be read by number."""
+
+    @abstractmethod
+    def record(self, number: int) -> Record:
+        """The record with this number, which is one of those that there are."""
+
+    def records(self, start: int = 0) -> Iterator[Record]:
+        """The records from number `start` on."""
+        return (self.record(number) for number in range(start, len(self)))
+
+    def __getitem__(self, number: int) -> Record:
+        """One record."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"record {number} of {len(self)}")
+        return self.record(number)
+
+
 class RecordSink(ABC):
     """Samples in, one published file or directory out: whole after `close()`, or not at all."""
 

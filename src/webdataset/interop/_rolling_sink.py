@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 from webdataset.errors import SpecError
 
@@ -24,13 +24,13 @@ def is_series(target: str) -> bool:
     return len(_NUMBER.findall(target)) == 1
 
 
-class RollingSink:
+class RollingSink(RecordSink):
     """A series of files of one format; a new one is begun when one is full.
 
     >>> from webdataset.interop import Tar
     >>> with RollingSink(Tar(), "memory://rolling/%02d.tar", maxcount=2) as sink:
     ...     for number in range(3):
-    ...         sink.write({"__key__": str(number), "cls": number})
+    ...         _ = sink.write({"__key__": str(number), "cls": number})
     >>> sink.files
     ['memory://rolling/00.tar', 'memory://rolling/01.tar']
 
@@ -54,8 +54,8 @@ class RollingSink:
         self.counts: list[int] = []  # samples of each of these files
         self.total = self.size = 0
 
-    def write(self, sample: Record) -> None:
-        """Write one sample."""
+    def write(self, sample: Record) -> int:
+        """Write one sample; returns about how many bytes it takes."""
         if self._rolls and (self._count >= self._maxcount or self._size >= self._maxsize):
             self._finish()
         if self._sink is None:
@@ -65,6 +65,7 @@ class RollingSink:
         self.size += size
         self._count += 1
         self.total += 1
+        return size
 
     def close(self) -> None:
         """Publish the file at work."""
@@ -75,15 +76,6 @@ class RollingSink:
         sink, self._sink = self._sink, None
         if sink is not None:
             sink.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, value: object, traceback: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def _begin(self) -> RecordSink:
         url = self._target % len(self.files) if self._rolls else self._target

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ from webdataset.names import is_meta, split_name
 
 from ._byte_ranges import ByteRanges
 from ._field_mapping import KEY
-from ._record_format import Format, Part, Record, RecordFile, bad_record
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile, bad_record
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class ZipSamples(Format):
         return _ZipFile(part.url)
 
 
-class _ZipFile(RecordFile):
+class _ZipFile(IndexedFile):
     def __init__(self, url: str) -> None:
         self._url = url
         self._stream = ByteRanges(url).stream()
@@ -68,10 +67,7 @@ class _ZipFile(RecordFile):
     def __len__(self) -> int:
         return len(self._samples)
 
-    def records(self, start: int = 0) -> Iterator[Record]:
-        return (self[number] for number in range(start, len(self)))
-
-    def __getitem__(self, number: int) -> Record:
+    def record(self, number: int) -> Record:
         key, fields = self._samples[number]
         record: Record = {KEY: key}
         for field, info in fields.items():

@@ -32,6 +32,7 @@ What they share:
     _check_shard     everything that is wrong with one shard
     _shard_report    what a check is asked to do, and what it finds out about a shard
     _check_decoding  fields that cannot be decoded
+    _hugging_face_types  types that Hugging Face refuses or changes
     _portable_names  names that some readers trip over
     _shard_names     the same for all names of a shard
     _index_difference  how an index differs from its shard

@@ -13,8 +13,9 @@ from typing import Any
 
 from webdataset.index import ShardEntry, read_description
 
-from ._check_shard import HF_SAMPLES, check_shard
+from ._check_shard import check_shard
 from ._findings import Finding, Findings, Kind, Severity, Target
+from ._hugging_face_types import HF_SAMPLES, type_faults
 from ._key_table import KeyTable
 from ._read_inputs import Inputs, expand_inputs
 from ._shard_report import CheckOptions, Place, ShardReport, common_fields
@@ -151,7 +152,8 @@ class _Dataset:
     field_sets: dict[frozenset[str], tuple[int, tuple[str, Place]]] = field(default_factory=dict)
     first_fields: list[frozenset[str]] | None = None
     first_url: str | None = None
-    types: dict[str, dict[str, tuple[str, Place]]] = field(default_factory=dict)
+    types: dict[tuple[str, ...], dict[str, tuple[str, Place]]] = field(default_factory=dict)
+    first_types: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     not_checked: set[str | None] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -183,6 +185,7 @@ class _Dataset:
                 self.field_sets[names] = (before + count, first)
         if self.first_fields is None:
             self.first_fields, self.first_url = report.first_fields, report.url
+            self.first_types = report.first_types
         for path, kinds in report.types.items():
             known = self.types.setdefault(path, {})
             for kind, place in kinds.items():
@@ -251,11 +254,8 @@ class _Dataset:
                     f"{count:,} samples have this field, none of the first {HF_SAMPLES} has it: it is dropped silently"
                 )
                 self._add_at(Kind.HF_EXTRA_FIELD, what, url, place, field=name, times=count)
-        for path, kinds in self.types.items():
-            (one, _), *others = kinds.items()
-            for kind, (url, place) in others:
-                what = f"{path} is of type {one} first and of type {kind} here, so load_dataset fails here"
-                self._add_at(Kind.HF_TYPE, what, url, place)
+        for kind, what, (url, place) in type_faults(self.first_types, self.types):
+            self._add_at(kind, what, url, place)
 
     def _add_at(self, kind: Kind, what: str, url: str, place: Place, **more: Any) -> None:
         self.own.add(kind, what, shard=url, key=place.key, offset=place.offset, **more)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +16,7 @@ from webdataset.samples import OWN_FIELDS
 
 from ._check_decoding import DecodeChecker
 from ._findings import Findings, Kind, Target
+from ._hugging_face_types import HF_SAMPLES, value_types
 from ._index_difference import index_difference
 from ._shard_names import ShardNames
 from ._shard_report import CheckOptions, Place, ShardReport
@@ -26,8 +25,6 @@ REGULAR, LINKS, FOLDER = frozenset({b"0", b"\0", b"7"}), {b"1": Kind.HARD_LINK, 
 _DEVICES = frozenset({b"3", b"4", b"6"})
 _CONTINUED = b"M"
 _PICKLES = frozenset({"pkl", "pickle", "pyd"})
-# Hugging Face takes the fields and types of a dataset from so many samples.
-HF_SAMPLES = 5
 _MOST_PATHS = 1000
 
 
@@ -187,26 +184,28 @@ class _ShardCheck:
             report.offsets.append(sample.offset)
         count, place = report.field_sets.get(names, (0, Place(sample.key, sample.offset)))
         report.field_sets[names] = (count + 1, place)
-        if len(report.first_fields) < HF_SAMPLES:
+        early = len(report.first_fields) < HF_SAMPLES
+        if early:
             report.first_fields.append(names)
         missing = [] if self._options.fields is None else [name for name in self._options.fields if name not in names]
         for name in missing:
             what = f"the sample has no field {name!r}"
             self._findings.add(Kind.MISSING_FIELD, what, key=sample.key, field=name, offset=sample.offset)
         if Target.HUGGING_FACE in self._options.targets:
-            self._note_types(sample)
+            self._note_types(sample, early=early)
         if self._decoding is not None:
             self._decoding.add(sample.key, sample.fields, sample.offsets)
 
-    def _note_types(self, sample: _Sample) -> None:
+    def _note_types(self, sample: _Sample, *, early: bool) -> None:
+        report = self.report
         for name, data in sample.fields.items():
             if name.rpartition(".")[2] in _PICKLES and not self._findings.counts[Kind.HF_PICKLE]:
                 self._findings.add(Kind.HF_PICKLE, "Hugging Face does not decode pickles", key=sample.key, field=name)
-            if name.rpartition(".")[2] not in {"json", "jsn"}:
-                continue
-            for path, kind in _json_types(name, data):
-                if len(self.report.types) < _MOST_PATHS or path in self.report.types:
-                    self.report.types.setdefault(path, {}).setdefault(kind, Place(sample.key, sample.offset))
+            for path, kind in value_types(name, data):
+                if len(report.types) < _MOST_PATHS or path in report.types:
+                    report.types.setdefault(path, {}).setdefault(kind, Place(sample.key, sample.offset))
+                    if early:
+                        report.first_types.setdefault(path, set()).add(kind)
 
     def _check_order(self) -> None:
         keys = self.report.keys
@@ -239,18 +238,3 @@ class _Watched:
         data: bytes = self._stream.read(size) or b""
         self._check.see(data)
         return data
-
-
-def _json_types(name: str, data: bytes) -> Iterator[tuple[str, str]]:
-    """The paths in a JSON field and the types of what is there; null says nothing about a type."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return
-    waiting = [(name, value)]
-    while waiting:
-        path, value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += [(f"{path}.{key}", inner) for key, inner in value.items()]
-        if value is not None:
-            yield path, "number" if type(value) in {int, float} else type(value).__name__

@@ -53,7 +53,8 @@ class ShardReport:
         offsets: where each sample begins.
         field_sets: which sets of fields occur: how often, and where first.
         first_fields: the fields of the first samples.
-        types: for each path in JSON fields, the types that occur and where first; for Hugging Face only.
+        types: for each path in JSON fields and arrays, the types that occur and where first; for Hugging Face only.
+        first_types: those of the first samples.
     """
 
     url: str
@@ -65,7 +66,8 @@ class ShardReport:
     offsets: list[int] = field(default_factory=list)
     field_sets: dict[frozenset[str], tuple[int, Place]] = field(default_factory=dict)
     first_fields: list[frozenset[str]] = field(default_factory=list)
-    types: dict[str, dict[str, Place]] = field(default_factory=dict)
+    types: dict[tuple[str, ...], dict[str, Place]] = field(default_factory=dict)
+    first_types: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
 
 
 def common_fields(field_sets: dict[frozenset[str], tuple[int, Any]], share: float) -> frozenset[str]:
