@@ -95,8 +95,8 @@ def _exchange(store: Any, name: str, rank: int, ranks: int, facts: Facts, second
         logger.warning(
             "rank %d waited %g s: only ranks %s have begun epoch %s of this dataset. If the others begin it later, "
             "nothing is lost. If they do not read this dataset, their samples are missing: nodesplitter=None reads all "
-            "of it on one rank. If they are still in the epoch before, samples are repeated and lost: call iter() equally "
-            "often on all ranks. WDS_COMPARE_RANKS=0 switches the comparison off",
+            "of it on one rank. If they are still in the epoch before, samples are repeated and lost: call iter() "
+            "equally often on all ranks. WDS_COMPARE_RANKS=0 switches the comparison off",
             rank,
             seconds,
             sorted(keys),
