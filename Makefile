@@ -49,7 +49,7 @@ docs: $(VENV)/.docs
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bench.py
 
-# A referee that is not ours: DLIO, in an environment of its own. Needs an MPI.
+# A referee that is not ours: DLIO, in an environment of its own.
 bench-dlio:
 	test -d examples/dlio/venv || examples/dlio/run venv
 	test -d examples/dlio/data || examples/dlio/run generate

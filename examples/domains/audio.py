@@ -1,4 +1,4 @@
-"""Sound: files of several rates, resampled to one, cut into clips of equal length.
+"""Sound: files of several rates, resampled to one, cut into clips of equal length. No sound is left out.
 
 python examples/domains/audio.py
 """
@@ -28,8 +28,12 @@ def resampled(sound):
     return np.concatenate([part.to_ndarray() for part in frames], 1)
 
 
-def clip(wave):
-    return wave[:, :LENGTH] if wave.shape[1] >= LENGTH else np.pad(wave, ((0, 0), (0, LENGTH - wave.shape[1])))
+def clips(sounds):
+    """A stage: all clips of every sound; the last one is filled up with silence."""
+    for wave, label in sounds:
+        for start in range(0, wave.shape[1], LENGTH):
+            part = wave[:, start : start + LENGTH]
+            yield np.pad(part, ((0, 0), (0, LENGTH - part.shape[1]))), part.shape[1], label
 
 
 def main():
@@ -38,23 +42,25 @@ def main():
         with wds.ShardWriter(f"{folder}/sound-%03d.tar", maxcount=8) as sink:
             for number in range(16):
                 rate = rates[number % 4]
-                sink.write({"__key__": f"{number:03d}", "flac": (tone(440, rate), rate), "cls": number})
+                seconds = 1 + number % 3 / 10  # 16000, 17600 or 19200 at RATE
+                sink.write({"__key__": f"{number:03d}", "flac": (tone(440, rate, seconds), rate), "cls": number})
         dataset = (
             wds.WebDataset(f"{folder}/sound-{{000..001}}.tar", shardshuffle=False)
             .decode("audio")
             .to_tuple("flac", "cls")
             .map_tuple(resampled, None)
-            .map_tuple(clip, None)
+            .compose(clips)
             .batched(4)
         )
-        clips, pitches = 0, []
-        for waves, _ in dataset:
+        count, seconds, pitches = 0, 0.0, []
+        for waves, lengths, _ in dataset:
             assert waves.shape[1:] == (1, LENGTH)
-            clips += len(waves)
-            spectrum = abs(np.fft.rfft(waves[:, 0], axis=1))
+            count += len(waves)
+            seconds += lengths.sum() / RATE
+            spectrum = abs(np.fft.rfft(waves[lengths == LENGTH, 0], axis=1))
             pitches += (spectrum.argmax(1) * RATE / LENGTH).tolist()
     assert all(abs(pitch - 440) < 4 for pitch in pitches), "resampling keeps the pitch"
-    print(f"{clips} clips of {LENGTH} at {RATE} Hz, from rates {rates}")
+    print(f"{count} clips of {LENGTH} at {RATE} Hz, from rates {rates}: {seconds:.1f} of 17.5 seconds kept")
 
 
 if __name__ == "__main__":

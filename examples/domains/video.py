@@ -12,7 +12,8 @@ import webdataset as wds
 CLIP = 8
 
 
-def film(number, frames=24, size=32):
+def film(number, size=32):
+    frames = 24 + number
     pictures = np.zeros((frames, size, size, 3), np.uint8)
     for time in range(frames):
         pictures[time, :, : 1 + time] = 40 + 20 * number  # a growing bar
@@ -20,10 +21,12 @@ def film(number, frames=24, size=32):
 
 
 def clips(samples):
-    """A stage: several clips out of every film; a rest that is too short is left out."""
+    """A stage: several clips out of every film. The last one begins earlier if need be, so that every frame is in a clip."""
     for sample in samples:
         frames, _, info = sample["mp4"]
-        for start in range(0, len(frames) - CLIP + 1, CLIP):
+        if len(frames) < CLIP:
+            raise ValueError(f"film {sample['__key__']} has {len(frames)} frames, a clip has {CLIP}")
+        for start in (*range(0, len(frames) - CLIP, CLIP), len(frames) - CLIP):
             yield {
                 "__key__": f"{sample['__key__']}/{start}",
                 "clip": frames[start : start + CLIP],
@@ -42,9 +45,14 @@ def main():
             .compose(clips)
             .batched(6)
         )
-        shapes = [batch["clip"].shape for batch in dataset]
-    assert shapes == [(6, CLIP, 32, 32, 3)] * 3
-    print(f"{sum(shape[0] for shape in shapes)} clips of {CLIP} frames from 6 films")
+        count, seen = 0, set()
+        for batch in dataset:
+            assert batch["clip"].shape[1:] == (CLIP, 32, 32, 3)
+            count += len(batch["clip"])
+            for key in batch["__key__"]:
+                name, start = key.split("/")
+                seen |= {(name, int(start) + frame) for frame in range(CLIP)}
+    print(f"{count} clips of {CLIP} frames from 6 films, {len(seen)} of {sum(range(24, 30))} frames are in them")
 
 
 if __name__ == "__main__":

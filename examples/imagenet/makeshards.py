@@ -17,6 +17,7 @@ import os
 import random
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import NamedTuple
 
 from tqdm import tqdm
 
@@ -26,36 +27,50 @@ from webdataset.index import index_shards, write_description
 EXTENSIONS = {".jpg", ".jpeg", ".png"}
 
 
+class Image(NamedTuple):
+    path: Path
+    key: str
+    number: int  # of its class
+    size: int
+
+
 def find_images(folder, classes):
-    """(path, class number, size) of every image, in the order of the names."""
+    """Every image, in the order of the names; and the other files, which ImageFolder leaves out, too."""
+    images, others, keys = [], [], set()
     for name, number in classes.items():
-        for path in sorted((folder / name).rglob("*")):
-            if path.suffix.lower() in EXTENSIONS:
-                yield path, number, path.stat().st_size
+        for path in sorted(path for path in (folder / name).rglob("*") if path.is_file()):
+            if path.suffix.lower() not in EXTENSIONS:
+                others.append(path)
+                continue
+            key = str(path.relative_to(folder).with_suffix("")).replace(".", "_")
+            while key in keys:  # cat.png beside cat.jpg: two samples
+                key += "_"
+            keys.add(key)
+            images.append(Image(path, key, number, path.stat().st_size))
+    return images, others
 
 
 def plan_shards(images, maxcount, maxsize):
     """Lists of images, none with more than `maxcount` images or `maxsize` bytes (unless one image is larger)."""
     shard, size = [], 0
     for image in images:
-        if shard and (len(shard) >= maxcount or size + image[2] > maxsize):
+        if shard and (len(shard) >= maxcount or size + image.size > maxsize):
             yield shard
             shard, size = [], 0
         shard.append(image)
-        size += image[2]
+        size += image.size
     if shard:
         yield shard
 
 
-def write_shard(name, images, folder, content):
+def write_shard(name, images, content):
     """Write one shard under a temporary name; it gets its own when it is complete, together with what it holds."""
     temporary = f"{name}.{os.getpid()}.part"
     try:
         with wds.TarWriter(temporary) as sink:
-            for path, number, _ in images:
-                key = str(path.relative_to(folder).with_suffix("")).replace(".", "_")
-                extension = {".jpeg": "jpg"}.get(path.suffix.lower(), path.suffix.lower()[1:])
-                sink.write({"__key__": key, extension: path.read_bytes(), "cls": number})
+            for image in images:
+                extension = image.path.suffix.lower()[1:].replace("jpeg", "jpg")
+                sink.write({"__key__": image.key, extension: image.path.read_bytes(), "cls": image.number})
         index_shards([temporary], store_index=False)  # read again what was written: a full disk is found here
         os.replace(temporary, name)
         Path(f"{name}.content").write_text(content)
@@ -64,9 +79,9 @@ def write_shard(name, images, folder, content):
     return name, len(images)
 
 
-def content_of(images, folder):
+def content_of(images):
     """What a shard will hold, in one word: another tree or other options give another."""
-    text = "\n".join(f"{path.relative_to(folder)} {number} {size}" for path, number, size in images)
+    text = "\n".join(f"{image.key}{image.path.suffix} {image.number} {image.size}" for image in images)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -77,13 +92,17 @@ def is_complete(name, content):
 
 def make_split(split, classes, args):
     folder = args.data / split
-    images = list(find_images(folder, classes))
+    images, others = find_images(folder, classes)
     if not images:
         raise SystemExit(f"no images ({', '.join(sorted(EXTENSIONS))}) found in {folder}")
+    if others:
+        print(
+            f"{split}: {len(others)} files are left out, they are no images ({', '.join(sorted(EXTENSIONS))}): {others[0]} …"
+        )
     if split not in args.unshuffled:
         random.Random(args.seed).shuffle(images)
     shards = [
-        (f"{args.shards}/imagenet-{split}-{number:06d}.tar", part, content_of(part, folder))
+        (f"{args.shards}/imagenet-{split}-{number:06d}.tar", part, content_of(part))
         for number, part in enumerate(plan_shards(images, args.maxcount, args.maxsize))
     ]
     missing = [(name, part, content) for name, part, content in shards if not is_complete(name, content)]
@@ -92,7 +111,7 @@ def make_split(split, classes, args):
         tqdm(total=len(images), desc=split, unit="images", disable=args.quiet) as bar,
     ):
         bar.update(len(images) - sum(len(part) for _, part, _ in missing))
-        for done in as_completed([pool.submit(write_shard, name, part, folder, text) for name, part, text in missing]):
+        for done in as_completed([pool.submit(write_shard, name, part, text) for name, part, text in missing]):
             bar.update(done.result()[1])
     names = [name for name, _, _ in shards]
     for stale in set(map(str, args.shards.glob(f"imagenet-{split}-*.tar"))) - set(names):  # of a run with other options

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -15,8 +14,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_dlio_trains_on_our_shards(tmp_path, ranks):
     venv = os.environ.get("DLIO_VENV")
-    if venv is None or shutil.which("mpirun") is None:
-        pytest.skip("needs mpirun, and DLIO_VENV: an environment made by examples/dlio/run venv")
+    if venv is None:
+        pytest.skip("needs DLIO_VENV: an environment made by examples/dlio/run venv")
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     variables = {"DATA": str(tmp_path), "VENV": venv, "FILES": "128", "RANKS": str(ranks), **as_root}
     clean = environment(**variables) | {"PYTHONPATH": str(EXAMPLES.parent / "src")}

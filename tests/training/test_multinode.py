@@ -8,7 +8,7 @@ import pytest
 from .data import COUNTS, N, write_shards
 from .torchrun import launch
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 CASES = [
     "epochs:0",
@@ -27,6 +27,7 @@ CASES = [
     "other_position",
     "other_world",
     "one_rank_reads",
+    "one_rank_looks",
     "own_lists",
 ]
 
@@ -42,7 +43,7 @@ def shards(tmp_path_factory):
 @pytest.fixture(scope="module")
 def two_ranks(shards, tmp_path_factory):
     """What both ranks saw in every case: one launch, because starting torch is what takes time."""
-    outcome = launch("ddp.py", shards, *CASES, folder=tmp_path_factory.mktemp("two"), timeout=200)
+    outcome = launch("ddp.py", shards, *CASES, folder=tmp_path_factory.mktemp("two"))
     outcome.check()
     return outcome
 
@@ -121,7 +122,11 @@ def test_ranks_that_disagree_are_told_so_on_every_rank(two_ranks, case, message)
 
 def test_a_rank_that_reads_alone_goes_on_and_is_warned(two_ranks):
     assert [rank["one_rank_reads"] for rank in two_ranks.ranks] == [52, 0]
-    assert "only ranks [0] have begun to read this dataset" in two_ranks.printed
+    assert "only ranks [0] have begun epoch 0 of this dataset" in two_ranks.printed
+
+
+def test_a_rank_that_is_an_epoch_ahead_is_warned(two_ranks):
+    assert "only ranks [0] have begun epoch 1 of this dataset" in two_ranks.printed
 
 
 def test_lists_of_ones_own_are_read_whole(two_ranks):
@@ -143,7 +148,7 @@ def test_a_dataset_smaller_than_the_world(two_ranks):
 @pytest.mark.parametrize(("ranks", "workers"), [(2, 1), (3, 0), (3, 2), (4, 0), (4, 2)])
 def test_other_worlds(shards, tmp_path, ranks, workers):
     cases = [f"epochs:{workers}", f"resume:{workers}", f"few_shards:{workers}"]
-    seen = launch("ddp.py", shards, *cases, folder=tmp_path, nproc=ranks, timeout=200).check()
+    seen = launch("ddp.py", shards, *cases, folder=tmp_path, nproc=ranks).check()
     check_epochs([rank[cases[0]] for rank in seen])
     check_epochs([rank[cases[1]] for rank in seen])
     assert len({json.dumps(rank[cases[1]]["state"]) for rank in seen}) == 1
@@ -152,7 +157,7 @@ def test_other_worlds(shards, tmp_path, ranks, workers):
 
 @pytest.mark.long
 def test_spawned_workers_know_the_rank_of_their_parent(shards, tmp_path):
-    seen = launch("ddp.py", shards, "spawned:2", "epochs:0", folder=tmp_path, timeout=200).check()
+    seen = launch("ddp.py", shards, "spawned:2", "epochs:0", folder=tmp_path).check()
     check_epochs([rank["spawned:2"] for rank in seen])
     for rank in seen:
         assert rank["spawned:2"]["epochs"][0] == rank["epochs:0"]["epochs"][0]
@@ -160,5 +165,5 @@ def test_spawned_workers_know_the_rank_of_their_parent(shards, tmp_path):
 
 @pytest.mark.long
 def test_a_rank_that_dies_leaves_no_spawned_workers(shards, tmp_path):
-    outcome = launch("ddp.py", shards, "dies_spawned:2", folder=tmp_path, timeout=200)
+    outcome = launch("ddp.py", shards, "dies_spawned:2", folder=tmp_path)
     assert outcome.code != 0 and "Signal 9 (SIGKILL)" in outcome.printed

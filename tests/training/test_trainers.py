@@ -12,7 +12,7 @@ import pytest
 from .data import N, write_shards
 from .torchrun import alone, launch
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,9 @@ def trained(program, shards, folder, ranks, phase, *arguments, workers=0, **more
     """What each rank trained on, batch by batch."""
     arguments = (shards, phase, workers, *arguments)
     if ranks == 1:
-        outcome = alone(program, *arguments, folder=folder, timeout=280, **more)
+        outcome = alone(program, *arguments, folder=folder, **more)
     else:
-        outcome = launch(program, *arguments, folder=folder, nproc=ranks, timeout=280, **more)
+        outcome = launch(program, *arguments, folder=folder, nproc=ranks, **more)
     return [rank["seen"] for rank in outcome.check()], outcome.printed
 
 

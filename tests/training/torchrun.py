@@ -47,7 +47,7 @@ def environment(**more):
     return clean | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"} | more
 
 
-def launch(program, *arguments, folder, nproc=2, timeout=100, options=(), **more):
+def launch(program, *arguments, folder, nproc=2, timeout=280, options=(), **more):
     """Run a program on `nproc` ranks; its ranks may write `rank-R.json` into the folder."""
     path = PROGRAMS / program  # an absolute path stays as it is
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={nproc}"]
@@ -55,7 +55,7 @@ def launch(program, *arguments, folder, nproc=2, timeout=100, options=(), **more
     return run([*command, str(path), *map(str, arguments)], folder, timeout, nproc, **more)
 
 
-def alone(program, *arguments, folder, timeout=100, nproc=1, **more):
+def alone(program, *arguments, folder, timeout=280, nproc=1, **more):
     """Run a program as one process, without a launcher."""
     path = PROGRAMS / program  # an absolute path stays as it is
     return run([sys.executable, str(path), *map(str, arguments)], folder, timeout, nproc, **more)

@@ -63,7 +63,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         self._loaded = False  # whether that is a checkpoint
         self._run_start: Cursor | None = None  # where a user said that `_run` starts
         self._restart = False
-        self._compared = False  # with the other ranks
+        self._comparisons = 0  # with the other ranks
 
     def append(self, stage: Any) -> None:
         """Add a stage to this very pipeline.
@@ -237,8 +237,9 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         return self._new_run(Cursor(epoch), before if follows else None)
 
     def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
-        if not self._compared:
-            self._compared = True
+        # The second time, too: a rank that has looked at a batch before is not in the epoch of the others.
+        if self._comparisons < (2 if self.repetitions == 1 else 1):  # how many passes were repeated may differ
+            self._comparisons += 1
             check_ranks(self, cursor)
         return Run(self._definition(), cursor, on_pass=self._epochs.begin, before=before)
 
@@ -360,7 +361,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         result.pipeline = list(self.pipeline)
         result._epochs = EpochCounter()
         result._run = result._recalls = None
-        result._compared = False
+        result._comparisons = 0
         return result
 
     def __getstate__(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ _HINTS = {
     "position": "load the checkpoint of the same step on every rank",
     "ranks": "check RANK and WORLD_SIZE",
 }
-_begun: list[Any] = [None, 0]  # the process group, and how many datasets were compared in it
+_begun: list[Any] = [None, 0]  # the process group, and how many comparisons were made in it
 
 
 def check_ranks(pipeline: Any, cursor: Cursor) -> None:
@@ -93,12 +93,14 @@ def _exchange(store: Any, name: str, rank: int, ranks: int, facts: Facts, second
     except RuntimeError:  # torch raises it, or a subclass, after the time
         keys = {other: key for other, key in keys.items() if other == rank or store.check([key])}
         logger.warning(
-            "rank %d waited %g s: only ranks %s have begun to read this dataset. If the others do not read it, their "
-            "samples are missing: nodesplitter=None reads all of it on one rank. If they begin later, nothing is lost; "
-            "WDS_COMPARE_RANKS=0 switches the comparison off",
+            "rank %d waited %g s: only ranks %s have begun epoch %s of this dataset. If the others begin it later, "
+            "nothing is lost. If they do not read this dataset, their samples are missing: nodesplitter=None reads all "
+            "of it on one rank. If they are still in the epoch before, samples are repeated and lost: call iter() "
+            "equally often on all ranks. WDS_COMPARE_RANKS=0 switches the comparison off",
             rank,
             seconds,
             sorted(keys),
+            facts["epoch"],
         )
     return {other: json.loads(store.get(key)) for other, key in keys.items()}
 

@@ -169,6 +169,18 @@ def one_rank_reads(workers):
     return seen
 
 
+def one_rank_looks(workers):
+    """Rank 0 looks at a batch before the training, and is then an epoch ahead of rank 1."""
+    loader = loader_of(workers)
+    if dist.get_rank() == 0:
+        next(iter(loader))  # compared with the first epoch of rank 1, which then waits for the first step of rank 0
+        os.environ["WDS_COMPARE_RANKS"] = "0.2"
+    try:
+        return train(loader, steps=2)
+    finally:
+        os.environ.pop("WDS_COMPARE_RANKS", None)
+
+
 def own_lists(workers):
     """`nodesplitter=None` and lists of one's own are allowed."""
     options = {"nodesplitter": None, "index": False, "shardshuffle": False}
