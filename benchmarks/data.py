@@ -26,6 +26,12 @@ KIND = {
     "small": "small",
     "tokens": "tokens",
     "blobs": "blobs",
+    "workers: json + npy": "small",
+    "workers: npy": "small",
+    "workers: raw": "raw",
+    "workers: tokens": "tokens",
+    "workers: photo bytes": "jpegs",
+    "workers: photos": "photos",
 }
 
 

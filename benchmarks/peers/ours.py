@@ -23,6 +23,22 @@ def raw(folder):
     return dataset.decode("rgb8", size=224, crop="window", flip=True).to_tuple("ppm", "cls").batched(64)
 
 
+def bytes_of_photos(folder):
+    import webdataset as wds
+
+    return wds.WebDataset(data.shards(folder, "jpegs"), shardshuffle=False).to_tuple("jpg").batched(64)
+
+
+def workers(make):
+    """A loader without workers, and with two of each kind; and the dataset by itself."""
+    return {
+        "ours, no workers": lambda folder: threads(make(folder), 0),
+        "ours, 2 threads": lambda folder: threads(make(folder)),
+        "ours, 2 processes": lambda folder: processes(make(folder)),
+        "ours, no loader": make,
+    }
+
+
 def threads(dataset, number=2):
     import webdataset as wds
 
@@ -184,6 +200,12 @@ ROWS = {
         "ours": lambda folder: read(folder, "jpegs", 1),
         "page cache read": lambda folder: cached(folder, "jpegs"),
     },
+    "workers: json + npy": workers(small),
+    "workers: npy": workers(arrays),
+    "workers: raw": workers(raw),
+    "workers: tokens": workers(tokens_one_by_one),
+    "workers: photo bytes": workers(bytes_of_photos),
+    "workers: photos": workers(photos),
     "blobs": {
         "ours": lambda folder: read(folder, "blobs", 1),
         "page cache read": lambda folder: cached(folder, "blobs"),

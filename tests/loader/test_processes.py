@@ -175,7 +175,11 @@ def test_without_shared_memory_batches_travel_through_the_pipe():
     assert [int(batch["field0"][0]) for batch in loader] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.bool, torch.complex64, torch.int8])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.bool, torch.complex64, torch.int8]
+    + [torch.uint8, torch.uint16, torch.uint32, torch.uint64],
+)
 def test_tensors_of_every_kind_travel(dtype):
     from webdataset.loader._transfer import pack
     from webdataset.loader._shared_memory import Blocks

@@ -122,24 +122,26 @@ class LocalFile:
         if stop - first <= 2 * len(starts) * length:  # rows that are close together are read at once
             blocks = -(-(stop - first) // BLOCK)
             span = np.zeros((blocks, BLOCK), np.uint8)
-            self._read_into(span.reshape(-1)[: stop - first], first)
+            self._read_into(span.reshape(-1).data, [first], stop - first)
             wanted = (starts[:, None] - first) // BLOCK + np.arange(-(-length // BLOCK))
             return np.take(span, wanted, axis=0).reshape(len(starts), -1)[:, :length]
         rows = np.empty((len(starts), length), np.uint8)
-        for row, start in zip(rows, starts.tolist(), strict=True):
-            self._read_into(row, start)
+        self._read_into(rows.reshape(-1).data, starts.tolist(), length)
         return rows
 
     def close(self) -> None:
         """Close the file; reading it again opens it again."""
         self._file = None
 
-    def _read_into(self, row: NDArray[np.uint8], start: int) -> None:
+    def _read_into(self, memory: memoryview, starts: list[int], length: int) -> None:
+        """`length` bytes from each offset, one after the other."""
         file = self._file or self._open()
+        descriptor = file.fileno()
         with stores.system_errors(self._url):
-            count = os.preadv(file.fileno(), [row.data], start)
-        if count != len(row):
-            row[:] = np.frombuffer(self.read(start, len(row)), np.uint8)
+            for at, start in zip(range(0, len(memory), length), starts, strict=False):
+                count = os.preadv(descriptor, [memory[at : at + length]], start)
+                if count != length:
+                    memory[at : at + length] = self.read(start, length)
 
     def _open(self) -> _OpenFile:
         with stores.system_errors(self._url):

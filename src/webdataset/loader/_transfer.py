@@ -33,6 +33,11 @@ class Transfer:
     spans: list[tuple[int, int]]
     buffers: Any  # the arguments of `receive` for the block that was sent; or the bytes themselves
 
+    @property
+    def size(self) -> int:
+        """How many bytes travel."""
+        return len(self.message) + sum(length for _, length in self.spans)
+
     def unpack(self) -> Any:
         """The value, once; its arrays are views, and the block goes back when the last of them is gone."""
         block, self.buffers = self.buffers, None
@@ -106,9 +111,7 @@ class _Pickler(pickle.Pickler):
             return np.ascontiguousarray(obj).__reduce_ex__(5)
         torch = sys.modules.get("torch")  # a tensor cannot exist before torch is imported
         if torch is not None and type(obj) is torch.Tensor and _is_plain(obj, torch):
-            if obj.dtype == torch.bfloat16:
-                return _bfloat16, (obj.contiguous().view(torch.int16).numpy(),)
-            return _tensor, (obj.contiguous().numpy(),)
+            return _tensor_reduced(obj.contiguous(), torch)
         return NotImplemented
 
 
@@ -117,24 +120,18 @@ def _is_plain(tensor: Any, torch: Any) -> bool:
         tensor.device.type == "cpu"
         and tensor.layout is torch.strided
         and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg() or tensor.is_quantized)
-        and tensor.dtype in _numpy_dtypes(torch)
     )
 
 
-def _numpy_dtypes(torch: Any) -> tuple[Any, ...]:
-    return (
-        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
-        *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
-    )
+def _tensor_reduced(tensor: Any, torch: Any) -> tuple[Any, ...]:
+    try:
+        return _tensor, (tensor.numpy(),)
+    except TypeError:  # NumPy has no such dtype (bfloat16, float8): travel as integers of the same size
+        return _tensor, (tensor.view(getattr(torch, f"int{8 * tensor.itemsize}")).numpy(), tensor.dtype)
 
 
-def _tensor(array: np.ndarray[Any, Any]) -> Any:
+def _tensor(array: np.ndarray[Any, Any], dtype: Any = None) -> Any:
     import torch
 
-    return torch.from_numpy(array)
-
-
-def _bfloat16(array: np.ndarray[Any, Any]) -> Any:
-    import torch
-
-    return torch.from_numpy(array).view(torch.bfloat16)
+    tensor = torch.from_numpy(array)
+    return tensor if dtype is None else tensor.view(dtype)

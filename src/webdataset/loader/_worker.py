@@ -19,24 +19,13 @@ from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
 
 from ._item_state import Tagged, tagged
+from ._message_groups import GroupSize
 from ._meter import Meter, StageTimer, timed
 from ._pin_memory import pinned
 from ._shared_memory import Blocks
 from ._transfer import Transfer, pack
 
-_COUNTED_SECONDS = 0.001  # what is counted travels once in this time: for every small item it would cost more than that
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where the workers begin.
-
-    `turn` is the worker whose item comes next. torch asks the workers in turns, beginning with the first; so those
-    before `turn` send one empty message first.
-    """
-
-    cursors: list[Cursor]
-    turn: int = 0
+_COUNTED_SECONDS = 0.02  # what is counted travels once in this time: for every small item it would cost more than that
 
 
 @dataclass(slots=True)
@@ -51,6 +40,12 @@ class Message:
     counted: dict[str, tuple[int, float]] = field(default_factory=dict)
     moved: dict[str, float] = field(default_factory=dict)
     skipped: Skipped | None = None
+    is_last: bool = False  # of its worker, in this epoch
+
+    @property
+    def size(self) -> int:
+        """How many bytes travel."""
+        return self.content.size if isinstance(self.content, Transfer) else 0
 
     def pin_memory(self) -> Any:
         """Called by torch's pinning thread where there is a device to copy to."""
@@ -96,27 +91,34 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
         dataset: what is read.
         convert: what becomes of every item or batch.
         told: the number of the next pass; written by the loader, read by the workers.
-        start: where to begin the first epoch, if not at the beginning of a pass.
+        start: where each worker begins the first epoch, if not at the beginning of a pass.
         blocks: how many blocks of shared memory a worker keeps for its batches; with none they travel through the pipe.
         watched: time every single stage.
         origins: send the origin of every item.
+        together: how many messages travel together.
     """
 
     dataset: DataPipeline
     convert: Callable[[Any], Any]
     told: EpochCounter
-    start: Start | None = None
+    start: list[Cursor] | None = None
     blocks: int = 0
     watched: bool = False
     origins: bool = False
+    together: GroupSize = field(default_factory=GroupSize)
     _blocks: Blocks | None = field(default=None, repr=False)
     _run: Run | None = field(default=None, repr=False)
 
-    def __iter__(self) -> Iterator[Message]:
-        """The messages of this worker, for one epoch."""
-        here = world.current().worker
-        if self.start is not None and here < self.start.turn:
-            yield Message(here)
+    def __iter__(self) -> Iterator[list[Message]]:
+        """The messages of this worker, for one epoch, in groups."""
+        group: list[Message] = []
+        for message in self._packed_messages(world.current().worker):
+            group.append(message)
+            if len(group) >= int(self.together) or message.is_last:
+                yield group
+                group = []
+
+    def _packed_messages(self, here: int) -> Iterator[Message]:
         if self._blocks is None and self.blocks:
             self._blocks = Blocks(self.blocks)
             if _lets_go(self.dataset):
@@ -130,9 +132,9 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
                 message.skipped = log.take()
                 yield message
             # Stores count what a stream moved when it is closed, after the last item.
-            yield Message(here, moved=counters.since(before), skipped=log.take())
+            yield Message(here, moved=counters.since(before), skipped=log.take(), is_last=True)
         except Exception as error:
-            yield Message(here, failure=Failure(error, here))
+            yield Message(here, failure=Failure(error, here), is_last=True)
 
     def _pack(self, message: Message) -> None:
         began = time.perf_counter()
@@ -160,7 +162,7 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
         if start is None and before is not None and not before.over and self.dataset.continues:
             before.new_epoch()
             return before
-        cursor = Cursor(self.told.peek()) if start is None else start.cursors[here]
+        cursor = Cursor(self.told.peek()) if start is None else start[here]
         options = RunOptions(timer=StageTimer(meter)) if self.watched else RunOptions()
         follows = before is not None and start is None and before.pass_number + 1 == cursor.epoch
         return self.dataset.run(cursor, options, before if follows else None)
