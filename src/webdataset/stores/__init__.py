@@ -40,7 +40,7 @@ from ._fsspec import FsspecStore
 from ._globs import is_pattern
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
-from ._local_files import LocalStore, process_lives, sweep_folder
+from ._local_files import LocalStore, explained, process_lives, sweep_folder
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
 from ._open import gopen, is_local, list_urls, open_read, open_write, permitted, read_range, stat
@@ -79,6 +79,7 @@ __all__ = [
     "abandonable",
     "close_connections",
     "counters",
+    "explained",
     "gopen",
     "growth",
     "is_local",
