@@ -185,6 +185,10 @@ BESIDE = {
     "out/f.json": ["rename", "--drop", "cls", "data/train-0.tar", "-o", "out/", "--description", "out/f.json"],
     "out/val.json": ["partition", "-p", "val=1", "data/train-0.tar", "-o", "out/{part}-%d.tar"],
     "out/j.json": ["join", "--with", "data/train-1.tar", "data/train-0.tar", "-o", "out/j.json"],
+    "out/g.bin": ["get", "000001", "txt", "data/train-0.tar", "-o", "out/g.bin"],
+    "out/h.bin": ["first", "-f", "txt", "data/train-0.tar", "-o", "out/h.bin"],
+    "out/q.parquet": ["query", "select key from samples", "data/train-0.tar", "--parquet", "out/q.parquet"],
+    "out/c.json": ["convert", "data/train-0.tar", "out/c-%d.tar", "-n", "3", "--description", "out/c.json"],
     "out/k.json": ["index", "create", "data/train-0.tar", "-o", "out/k.json"],
 }
 
@@ -196,12 +200,15 @@ def test_a_file_beside_the_shards_is_not_replaced_either(shards, here, name, dry
         (here / folder).mkdir(parents=True)
     (here / "files/x/a.png").write_bytes(b"")
     (here / name).write_text("mine")
-    if dry and name == "out/k.json":
-        pytest.skip("index has no --dry-run")
+    if dry and BESIDE[name][0] in {"get", "first", "query", "index"}:
+        pytest.skip("no --dry-run")
     result = invoke(*BESIDE[name], *["--dry-run"] * dry, code=1)
     assert f"exists already – {name}" in result.stderr
     assert digests(here / "out").keys() == {Path(name).name}
     assert (here / name).read_text() == "mine"
+    if not dry:
+        invoke(*BESIDE[name], "--force")
+        assert (here / name).read_bytes() != b"mine"
 
 
 @pytest.mark.parametrize("verb", ["cat", "split", "select", "sort", "shuffle", "rename", "proc", "create", "mix"])

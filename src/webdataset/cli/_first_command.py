@@ -13,21 +13,22 @@ from ._output import console, verb
 @click.option("-f", "--fields", help="Fields to look for, the best first: 'jpg png'; by default pictures.")
 @click.option("--where", help="Only samples for which this expression is true: 'cls > 3'.")
 @click.option("-o", "--output", default="-", show_default=True, help="Where to write the bytes.")
-def command(inputs: tuple[str, ...], fields: str | None, where: str | None, output: str) -> None:
+@_options.force
+def command(inputs: tuple[str, ...], fields: str | None, where: str | None, output: str, force: bool) -> None:
     """Write the bytes of a field of the first sample that has it, and its name to standard error.
 
     Example: wds first -f jpg --where 'cls == 2' train-*.tar -o first.jpg
     """
-    write_first(inputs, fields, where, output)
+    write_first(inputs, fields, where, output, force=force)
 
 
-def write_first(inputs: tuple[str, ...], fields: str | None, where: str | None, output: str) -> None:
+def write_first(
+    inputs: tuple[str, ...], fields: str | None, where: str | None, output: str, *, force: bool = False
+) -> None:
     """The same, for more commands than one."""
-    from webdataset import stores
     from webdataset.tools import PICTURES, first_field
 
     wanted = PICTURES if fields is None else tuple(fields.replace(";", " ").replace(",", " ").split())
     got = first_field(inputs, wanted, where=where)
     console().say(f"{got.key}.{got.field}")
-    with stores.open_write(output) as stream:
-        stream.write(got.data)
+    _options.write_bytes(got.data, output, force=force)

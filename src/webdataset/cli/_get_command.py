@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from . import _options
 from ._output import verb
 
 
@@ -13,14 +14,12 @@ from ._output import verb
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("-o", "--output", default="-", show_default=True, help="Where to write the bytes.")
 @click.option("--index", help="Where index files are; by default beside the shards.")
-def command(key: str, field: str, inputs: tuple[str, ...], output: str, index: str | None) -> None:
+@_options.force
+def command(key: str, field: str, inputs: tuple[str, ...], output: str, index: str | None, force: bool) -> None:
     """Write the bytes of FIELD of the sample KEY. With an index, nothing else is read.
 
     Example: wds get train/000003 txt train-*.tar
     """
-    from webdataset import stores
     from webdataset.tools import get_field
 
-    got = get_field(inputs, key, field, index=index)
-    with stores.open_write(output) as stream:
-        stream.write(got.data)
+    _options.write_bytes(get_field(inputs, key, field, index=index).data, output, force=force)

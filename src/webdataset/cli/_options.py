@@ -142,6 +142,16 @@ engine: Decorator = _all(
 )
 
 
+def write_bytes(data: bytes, output: str, *, force: bool) -> None:
+    """Store bytes at an address, as the whole result of a verb."""
+    from webdataset import stores
+    from webdataset.tools import existing, refuse_existing
+
+    refuse_existing(existing([output]), force=force)
+    with stores.open_write(output) as stream:
+        stream.write(data)
+
+
 def run(tool: Callable[..., Any], given: dict[str, Any], *arguments: Any, unit: str = "samples") -> Any:
     """Call a tool with the options that a user gave, under a progress bar."""
     from webdataset.tools import Options

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from . import _options
 from ._half_blocks import table
 from ._output import console, verb
 
@@ -21,7 +22,8 @@ from ._output import console, verb
 @click.option("--parquet", metavar="FILE", help="Write the answer to a parquet file.")
 @click.option("-n", "--count", type=click.IntRange(0), default=1000, show_default=True, help="Most rows of a table.")
 @click.option("--index", help="Where index files are; by default beside the shards.")
-def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, count: int, index: str | None) -> None:
+@_options.force
+def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, count: int, **options: Any) -> None:
     """Ask a question about the table `samples` in SQL; only the fields that it names are read.
 
     Columns: key, shard, number, offset, size, sizes (sizes.jpg), and each field that SQL names: JSON with its paths
@@ -32,7 +34,7 @@ def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, 
     from webdataset.tools import query
 
     progress = console().progress("shards")
-    with progress as advance, query(sql, inputs, index=index, parquet=parquet, advance=advance) as answer:
+    with progress as advance, query(sql, inputs, parquet=parquet, advance=advance, **options) as answer:
         if parquet is not None:
             console().say(f"written to {parquet}")
         elif keys:

@@ -11,8 +11,7 @@ from typing import Any
 from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.index import Description, ShardEntry, seen_from, write_description
-from webdataset.tools import DEFAULTS, Failures, Options, Report, refuse_existing, run_tasks, series_members
-from webdataset.tools import exists as is_stored
+from webdataset.tools import DEFAULTS, Failures, Options, Report, existing, refuse_existing, run_tasks, series_members
 from webdataset.writers import EarlierRun
 
 from ._convert_files import Conversion, ConvertTask, stored_checksum, write_stream
@@ -146,9 +145,10 @@ def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options:
             hint="put %06d into the target, give several input files, and leave the limits out; or use -j 1",
         )
     first = target % 0 if is_series(target) else target
-    existing = f"{first.rstrip('/')}/index.json" if conversion.writer.directory else first
+    made = f"{first.rstrip('/')}/index.json" if conversion.writer.directory else first
     series = series_members(target) if is_series(target) else []
-    refuse_existing(series or ([first] if is_stored(existing) else []), force=options.force)
+    found = series or ([first] if existing([made]) else [])
+    refuse_existing([*found, *existing([options.description])], force=options.force)
     if options.dry_run:
         return Report(outputs=(target,))
     failures = Failures(options.errors)

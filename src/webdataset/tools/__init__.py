@@ -44,6 +44,7 @@ What they share:
     _target          what `-o` means, and which outputs exist
     _write_samples   a stream of samples → one archive or a series
     _report          what a verb that writes shards returns
+    _scratch         temporary files
     _count_samples   how many samples shards have
     _expression      a safe expression language over samples
     _field_choice    which fields to keep, and under which names
@@ -101,7 +102,7 @@ from ._simulate import ReaderShare, Simulation, simulate
 from ._sort import shuffle, sort
 from ._split import split
 from ._stored_versions import MISSING, version_of
-from ._target import exists, refuse_existing, series_members
+from ._target import existing, refuse_existing, series_members
 from ._transform import Failures
 from ._verb_options import DEFAULTS, Options
 
@@ -158,7 +159,7 @@ __all__ = [
     "dataset_stats",
     "diff",
     "doctor",
-    "exists",
+    "existing",
     "expand_inputs",
     "field_rows",
     "find_samples",

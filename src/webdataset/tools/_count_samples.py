@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +9,8 @@ from pathlib import Path
 from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.index import build_index, load_count
+
+from ._scratch import fetch, scratch_folder
 
 
 @contextmanager
@@ -28,8 +28,8 @@ def shard_counts(urls: Sequence[str], shards: int | None) -> Iterator[tuple[list
         return
     if shards < 1:
         raise SpecError(f"expected at least one shard, got {shards}")
-    with tempfile.TemporaryDirectory(prefix="wds-") as folder:
-        kept = [_kept(url, Path(folder) / f"{number}.tar") for number, url in enumerate(urls)]
+    with scratch_folder() as folder:
+        kept = [_kept(url, folder / f"{number}.tar") for number, url in enumerate(urls)]
         total = sum(count_samples(url) for url in kept)
         if total < shards:
             raise SpecError(f"{total} samples cannot fill {shards} shards", hint=f"ask for at most {total}")
@@ -56,8 +56,4 @@ def count_samples(url: str) -> int:
 
 
 def _kept(url: str, path: Path) -> str:
-    if url != "-" and not url.startswith("pipe:"):
-        return url
-    with stores.open_read(url) as stream, path.open("wb") as file:
-        shutil.copyfileobj(stream, file, 1 << 20)
-    return str(path)
+    return fetch(url, path) if url == "-" or url.startswith("pipe:") else url

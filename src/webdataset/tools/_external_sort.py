@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import heapq
 import marshal
-import tempfile
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from webdataset import stores
 from webdataset.errors import SpecError
 
 from ._read_inputs import Sample
+from ._scratch import scratch_folder
 
 # (sort key, tie-break by position, sample)
 Row = tuple[Any, int, Sample]
@@ -77,8 +78,7 @@ class _Runs:
 
     def _next(self) -> Path:
         if self._place is None:
-            temporary = tempfile.TemporaryDirectory(prefix="wds-sort-", dir=self._folder)
-            self._place = Path(self._stack.enter_context(temporary))
+            self._place = self._stack.enter_context(scratch_folder(self._folder))
         self._made += 1
         return self._place / f"{self._made}.run"
 
@@ -111,14 +111,14 @@ def _incomparable(error: TypeError) -> SpecError:
 
 def _store(rows: Iterable[Row], path: Path) -> Path:
     # marshal, not pickle: it knows plain values only, and is twice as fast. The file is ours and short-lived.
-    with path.open("wb", buffering=_BUFFER) as file:
+    with stores.system_errors(str(path)), path.open("wb", buffering=_BUFFER) as file:
         for row in rows:
             marshal.dump(row, file)
     return path
 
 
 def _load(path: Path) -> Iterator[Row]:
-    with path.open("rb", buffering=_BUFFER) as file:
+    with stores.system_errors(str(path)), path.open("rb", buffering=_BUFFER) as file:
         while True:
             try:
                 row: Row = marshal.load(file)  # noqa: S302 - written above

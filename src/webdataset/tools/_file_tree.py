@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from webdataset import stores, tar
 from webdataset.codecs import IMAGE_EXTENSIONS
 from webdataset.decompress import find_compression
-from webdataset.errors import FormatError, ShardNotFound, SpecError, Where
+from webdataset.errors import FormatError, ShardNotFound, SpecError, Where, located
 from webdataset.names import is_meta, split_name
 
 from ._entries import Entry, FileRange, Given, LocalFile, Source, ZipMember, group_entries
+from ._scratch import fetch, scratch_folder
 
 
 @dataclass(frozen=True)
@@ -112,25 +112,28 @@ def read_tar(url: str, stack: ExitStack) -> Files:
     path = _local_copy(url, stack)
     with stores.open_read(path) as stream:
         compressed = find_compression(stream.read(tar.BLOCK)) is not None
-    if compressed:
-        path = _unpacked(path, stack)
     members = []
-    with stores.open_read(path) as stream:
-        for run in tar.read_runs(stream):
+    with located(shard=url):
+        if compressed:
+            path = _unpacked(path, stack.enter_context(scratch_folder()) / "unpacked.tar")
+        for run in _runs(path):
             for name, start, stop in zip(run.names, run.starts, run.stops, strict=True):
                 members.append((name, FileRange(path, run.base + start, stop - start)))
     return _grouped(members, url)
 
 
-def _unpacked(path: str, stack: ExitStack) -> str:
-    """A plain archive with the files of a compressed one, in a temporary file."""
-    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="wds-", suffix=".tar"))  # noqa: SIM115 - the stack closes it
+def _runs(path: str) -> Iterator[tar.Run]:
     with stores.open_read(path) as stream:
+        yield from tar.read_runs(stream)
+
+
+def _unpacked(path: str, copy: Path) -> str:
+    """A plain archive with the files of a compressed one, in a temporary file."""
+    with stores.open_read(path) as stream, stores.open_write(str(copy)) as file:
         for member in tar.read_members(stream):
-            copy.write(tar.encode_header(member.name, len(member.data)) + member.data + tar.padding(len(member.data)))
-    copy.write(tar.END_OF_ARCHIVE)
-    copy.flush()
-    return copy.name
+            file.write(tar.encode_header(member.name, len(member.data)) + member.data + tar.padding(len(member.data)))
+        file.write(tar.END_OF_ARCHIVE)
+    return str(copy)
 
 
 def _local_copy(url: str, stack: ExitStack) -> str:
@@ -139,11 +142,7 @@ def _local_copy(url: str, stack: ExitStack) -> str:
         if not os.path.isfile(path):
             raise ShardNotFound("there is no such file", Where(shard=path), hint="check the name and the directory")
         return path
-    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="wds-"))  # noqa: SIM115 - the stack closes it
-    with stores.open_read(url) as stream:
-        shutil.copyfileobj(stream, copy, 1 << 20)
-    copy.flush()
-    return copy.name
+    return fetch(url, stack.enter_context(scratch_folder()) / "fetched")
 
 
 def _walk(folder: str, *, links: bool = False) -> Iterator[str]:

@@ -27,8 +27,7 @@ from webdataset.index import (
 
 from ._index_difference import index_difference
 from ._read_inputs import Inputs, expand_inputs
-from ._target import exists as _exists
-from ._target import make_folder, refuse_existing
+from ._target import existing, make_folder, refuse_existing
 
 Advance = Callable[[int], None]
 
@@ -85,7 +84,7 @@ def create_index(
     if not dali and description is None:
         raise SpecError("nothing is to be written", hint="give a description with -o, or leave out --no-dali")
     urls = expand_inputs(inputs)
-    refuse_existing([description] if description is not None and _exists(description) else [], force=force)
+    refuse_existing(existing([description]), force=force)
     entries: list[ShardEntry] = []
     for start in range(0, len(urls), workers):
         part = urls[start : start + workers]

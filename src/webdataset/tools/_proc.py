@@ -6,7 +6,6 @@ import importlib
 import os
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from webdataset import stores
 from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
 from webdataset.lifetime import run_shell
 
@@ -21,6 +21,7 @@ from ._failures import check_policy, note_failure
 from ._file_tree import read_folder
 from ._read_inputs import Inputs, Sample
 from ._report import Report
+from ._scratch import scratch_folder, write_scratch
 from ._target import PerShard, parse_target
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
@@ -65,14 +66,14 @@ class RunCommand:
             yield from _settled(sample, made, self.failed)
 
     def _processed(self, sample: Sample) -> list[Sample]:
-        with tempfile.TemporaryDirectory(prefix="wds-proc-", dir=self.folder) as name:
-            folder = Path(name)
+        with scratch_folder(self.folder) as folder:
             for field, data in sample.items():
                 if field[:1] != "_":
-                    (folder / f"{_BASE}.{field}").write_bytes(data)
-            (folder / _KEY).write_text(sample["__key__"], encoding="utf-8", errors="surrogateescape")
+                    write_scratch(folder / f"{_BASE}.{field}", data)
+            write_scratch(folder / _KEY, sample["__key__"].encode("utf-8", "surrogateescape"))
             run_command(self.command, folder, self.timeout)
-            return _collected(folder, sample)
+            with stores.system_errors(str(folder)):
+                return _collected(folder, sample)
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,15 @@ class RunOnShard:
 
     def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """The samples that the command makes: this is a stage."""
-        with tempfile.TemporaryDirectory(prefix="wds-proc-", dir=self.folder) as name:
+        with scratch_folder(self.folder) as folder:
             for sample in samples:
                 for field, data in sample.items():
                     if field[:1] != "_":
-                        path = inside(Path(name), f"{sample['__key__']}.{field}")
+                        path = inside(folder, f"{sample['__key__']}.{field}")
                         path.parent.mkdir(parents=True, exist_ok=True)
-                        path.write_bytes(data)
-            run_command(self.command, Path(name), self.timeout)
-            for entry in read_folder(name).entries:
+                        write_scratch(path, data)
+            run_command(self.command, folder, self.timeout)
+            for entry in read_folder(str(folder)).entries:
                 yield entry.sample()
 
 
@@ -204,6 +205,12 @@ def run_command(command: str, folder: Path, timeout: float | None = None) -> Non
             f"the command did not end in {timeout:g} seconds",
             Where(stage=f"{command!r}"),
             hint="allow more with --timeout",
+        ) from error
+    except OSError as error:
+        raise CommandFailed(
+            f"the command cannot be started: {error.strerror}",
+            Where(stage=f"{command!r}"),
+            hint="check the system's limits",
         ) from error
     if status:
         raise CommandFailed(f"the command ended with status {status}", Where(stage=f"{command!r}"))

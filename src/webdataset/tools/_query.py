@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
+from webdataset import stores
 from webdataset.errors import MissingDependency, SpecError
 from webdataset.index import ShardIndex, ShardReader
 from webdataset.samples import read_shard
 
 from ._list_samples import Listed, shard_index
 from ._read_inputs import Inputs, expand_inputs
+from ._scratch import scratch_folder
+from ._target import existing, refuse_existing
 
 _AT_A_TIME = 2000
 _JSON, _NUMBERS = frozenset({"json", "jsn"}), frozenset({"cls", "cls2", "index", "inx", "id"})
@@ -63,6 +65,7 @@ def query(
     *,
     index: str | None = None,
     parquet: str | None = None,
+    force: bool = False,
     advance: Callable[[int], None] | None = None,
 ) -> Iterator[Answer]:
     """Ask a question about a dataset in SQL.
@@ -77,12 +80,14 @@ def query(
         sql: a query about the table `samples`.
         inputs: shards, or a description.
         index: where indexes are kept; by default beside the shards.
-        parquet: write the answer to this file, and have no rows.
+        parquet: write the answer to this path or URL, and have no rows.
+        force: replace it if it exists.
         advance: called with 1 after each shard.
     """
     duckdb = _duckdb()
-    with tempfile.TemporaryDirectory(prefix="wds-query-") as folder:
-        connection = duckdb.connect(str(Path(folder) / "samples.duckdb"))
+    refuse_existing(existing([parquet]), force=force)
+    with scratch_folder() as folder:
+        connection, file = duckdb.connect(str(folder / "samples.duckdb")), folder / "answer.parquet"
         try:
             table = _Samples(connection, sql)
             for url in expand_inputs(inputs):
@@ -90,9 +95,12 @@ def query(
                 if advance is not None:
                     advance(1)
             try:
-                cursor = connection.execute(sql if parquet is None else _copy(sql, parquet))
+                cursor = connection.execute(sql if parquet is None else _copy(sql, str(file)))
             except duckdb.Error as error:
                 raise SpecError(f"DuckDB says: {error}", hint=f"the columns are {' '.join(table.columns)}") from error
+            if parquet is not None:
+                with file.open("rb") as stream, stores.open_write(parquet) as target:
+                    shutil.copyfileobj(stream, target, 1 << 20)
             yield Answer(tuple(column[0] for column in cursor.description or ()), cursor)
         finally:
             connection.close()

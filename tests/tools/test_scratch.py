@@ -1,0 +1,44 @@
+"""Temporary files: a disk or a folder that refuses them gives one clear error, and nothing half-written."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from tests.tools.datasets import write_numbers
+from webdataset import tools
+from webdataset.errors import StoreError
+from webdataset.tools import Options
+
+VERBS = {
+    "sort": lambda shard, output: tools.sort(shard, output, memory=1),
+    "shuffle": lambda shard, output: tools.shuffle(shard, output, memory=1),
+    "split": lambda shard, output: tools.split(f"pipe:cat {shard}", output, Options(shards=2)),
+    "create": lambda shard, output: tools.create(f"pipe:cat {shard}", output, making=tools.Making(format="tar")),
+    "proc": lambda shard, output: tools.proc(shard, output, command="true"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_full_disk(tmp_path, monkeypatch, verb):
+    (shard,) = write_numbers(tmp_path, shards=1)
+
+    def full(self, *_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    with monkeypatch.context() as patch:
+        for name in ("open", "write_bytes"):  # what temporary files are written with
+            patch.setattr(Path, name, full)
+        with pytest.raises(StoreError, match="the disk is full – .*wds-.* – free some space"):
+            VERBS[verb](shard, f"{tmp_path}/out-%d.tar")
+    assert [path.name for path in tmp_path.iterdir()] == ["train-0.tar"]
+    VERBS[verb](shard, f"{tmp_path}/out-%d.tar")
+
+
+@pytest.mark.parametrize("verb", ["sort", "shuffle", "proc"])
+def test_a_folder_for_temporary_files_that_is_not_there(tmp_path, verb):
+    (shard,) = write_numbers(tmp_path, shards=1)
+    options = {"proc": {"command": "true"}}.get(verb, {"memory": 1})
+    with pytest.raises(StoreError, match="/nowhere"):
+        getattr(tools, verb)(shard, str(tmp_path / "out.tar"), folder="/nowhere", **options)
+    assert not (tmp_path / "out.tar").exists()
