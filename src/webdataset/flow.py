@@ -277,6 +277,10 @@ class Progress:
         """Be as before the item that was handed on last: a function of it failed. False where only its origin helps."""
         return False
 
+    def settle(self, items: int) -> bool:
+        """Be as after so many items of this pass, wherever Ctrl-C came. False where that is not known."""
+        return False
+
 
 def _no_recall(origin: Json) -> Any:
     raise StateError(f"nothing is held between two passes, so {origin} cannot be asked for")

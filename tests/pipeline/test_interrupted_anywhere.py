@@ -13,7 +13,19 @@ from pathlib import Path
 import pytest
 
 import webdataset as wds
-from tests.golden.pipelines import LIMITS, PIPELINES, keys_of, write_shards
+from tests.golden.pipelines import (
+    LIMITS,
+    PIPELINES,
+    STREAMED_B,
+    drop_every_fourth,
+    indexed,
+    keys,
+    keys_of,
+    not_every_third,
+    number_of,
+    streamed,
+    write_shards,
+)
 
 PACKAGE = str(Path(wds.__file__).parent)
 EPOCHS = 2  # with interrupts; one more is read after that
@@ -21,6 +33,38 @@ STEP, SELDOM = 397, 311  # of points that are tried in `make test`; SELDOM where
 
 # A file that was just opened when the interrupt came is closed by the garbage collector, with a warning.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def fails(sample):
+    if number_of(sample) == 5:
+        raise ValueError(sample["__key__"])
+    return sample
+
+
+def on_threads(dataset):
+    """Functions of one item go to threads at once: tests/conftest.py says so."""
+    return wds.WebLoader(dataset, batch_size=None, num_workers=2, workers="threads")
+
+
+def with_functions(dataset):
+    return dataset.map(fails, handler=wds.ignore_and_continue).select(not_every_third).map(drop_every_fourth)
+
+
+# Functions of one item before and after batches, and batches by column; in place and on threads.
+MADE = {
+    "plan": lambda: with_functions(indexed(order="random")).batched(2, collation_fn=keys).map(list),
+    "plan_in_order": lambda: with_functions(indexed()).listed(2).map(list),
+    "plan_by_column": lambda: indexed(order="random").decode().batched(3),
+    "plan_by_column_and_not": lambda: (
+        indexed(order="random").map(fails, handler=wds.ignore_and_stop).decode().batched(2)
+    ),
+    "plan_replaced": lambda: with_functions(indexed(order="random", failed="replace")).batched(3, collation_fn=keys),
+    "stream": lambda: with_functions(streamed(shardshuffle=True)).shuffle(4).map(dict).batched(2, collation_fn=keys),
+    "stream_by_column": lambda: streamed(shardshuffle=True).shuffle(3).decode().batched(3),
+    "mix": lambda: wds.RoundRobin([streamed().decode().batched(2), streamed(STREAMED_B).map(dict)], longest=True),
+}
+MORE = {**MADE, **{f"{name}_on_threads": lambda make=make: on_threads(make()) for name, make in MADE.items()}}
+ALL = {**PIPELINES, **MORE}
 
 
 @pytest.fixture(autouse=True)
@@ -67,14 +111,14 @@ def read(dataset, epochs, limit, interrupt=None):
 def wrong(name, expected, point):
     """What is not as it would have been without the interrupt; None if all is."""
     limit = LIMITS.get(name)
-    dataset, interrupt = PIPELINES[name](), Interrupt(point)
+    dataset, interrupt = ALL[name](), Interrupt(point)
     (*complete, partial), came = read(dataset, len(expected) - 1, limit, interrupt)
     if not came:  # Python ignores an interrupt that comes while it frees an object
         dataset.close()
         return None
     state = json.dumps(dataset.state_dict())
     dataset.close()
-    resumed = PIPELINES[name]()
+    resumed = ALL[name]()
     if name == "stream_mcached" and complete:
         return None if _is_refused(resumed, state) else "a cache in memory is gone, and the checkpoint did not say so"
     resumed.load_state_dict(json.loads(state))
@@ -98,14 +142,14 @@ def _is_refused(resumed, state):
 
 def points(name, expected):
     """How many moments there are."""
-    dataset, count = PIPELINES[name](), Interrupt(None)
+    dataset, count = ALL[name](), Interrupt(None)
     read(dataset, len(expected) - 1, LIMITS.get(name), count)
     dataset.close()
     return count.seen
 
 
 def check(name, step):
-    dataset = PIPELINES[name]()
+    dataset = ALL[name]()
     expected, _ = read(dataset, 1 + (1 if name in LIMITS else EPOCHS), LIMITS.get(name))
     dataset.close()
     chosen = range(1, points(name, expected), step)
@@ -116,7 +160,7 @@ def check(name, step):
 IN_PROCESSES = [name for name in PIPELINES if "processes_1" in name or "processes_2" in name]
 
 
-@pytest.mark.parametrize("name", [name for name in PIPELINES if name not in IN_PROCESSES])
+@pytest.mark.parametrize("name", [name for name in ALL if name not in IN_PROCESSES])
 def test_a_checkpoint_after_ctrl_c_is_exact(name):
     """Mutation: let an interrupted pass ask its stages where they are; advance the epoch before a run exists."""
     check(name, STEP)
@@ -127,6 +171,32 @@ def test_a_checkpoint_after_ctrl_c_is_exact_with_processes():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", ALL)
 def test_a_checkpoint_after_ctrl_c_is_exact_at_more_points(name):
     check(name, 29 if name in IN_PROCESSES else 3)
+
+
+def planned_loader(workers, number):
+    dataset = indexed(order="random").batched(2, collation_fn=keys)
+    return wds.WebLoader(dataset, batch_size=None, workers=workers, num_workers=number)
+
+
+@pytest.mark.parametrize("workers", [("threads", 2), ("threads", 0), ("processes", 0)], ids=str)
+def test_a_loader_of_a_plan_goes_on_with_others_after_ctrl_c(workers):
+    """Mutation: count the items since the beginning of the pass."""
+    expected, _ = read(planned_loader("processes", 0), 2, None)
+    for point in itertools.count(100, 211):
+        loader = planned_loader(*workers)
+        (*complete, partial), came = read(loader, 2, None, Interrupt(point))
+        state = json.dumps(loader.state_dict())
+        loader.close()
+        if not came:
+            break
+        resumed = planned_loader("threads", 1)
+        resumed.load_state_dict(json.loads(state))
+        (rest,), _ = read(resumed, 1, None)
+        assert [*complete, partial + rest] == expected[: len(complete) + 1], point
+        with wds.world.pretend(wds.world.World(rank=0, ranks=2)):
+            elsewhere = planned_loader("threads", 0)
+            elsewhere.load_state_dict(json.loads(state))  # refused where a rank would have to count items
+            elsewhere.close()

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from webdataset.flow import DROP, EndOfStreamError, Pass, Progress, Resumable, fuse
+from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
 from webdataset.pipeline import InFlight, Loop
 
 from ._item_sizes import size_of, size_of_many
@@ -145,8 +145,7 @@ class Threaded(Resumable):
         with pool.executor(choice.threads) as executor, _Window(self, executor, items, at, choice) as window:
             while (chunk := window.next_chunk()) is not None:
                 for result in chunk.results:
-                    at.handed = at.origins[0]
-                    del at.origins[0]  # not by a call: Ctrl-C comes when a call ends, and would lose the item
+                    at.handed = at.origins.popleft()
                     if result is not DROP:
                         yield result
                 if isinstance(chunk.failure, EndOfStreamError):
@@ -285,28 +284,21 @@ class _Window:
         return not self.ended
 
     def _take(self, chunk: _Chunk) -> None:
-        at, items = self._at, chunk.items
+        at, items, upstream = self._at, chunk.items, self._at.upstream
         while at.again and len(items) < self._chunk_size:
             items.append(at.again.popleft())  # its origin has been loaded already
-        if len(items) < self._chunk_size:
-            self._take_new(items, at.origins, at.upstream)
+        most = self._chunk_size
+        while len(items) < most:
+            try:
+                items.append(next(self._items))
+            except StopIteration:
+                self.ended = True
+                break
+            at.origins.append(upstream.origin if upstream is not None else None)
+            if len(items) == 1:
+                most = self._fitting(most, size_of(items[0]))
         # What it will hold counts from now on: a hundred photos are small until they are decoded.
         chunk.size = max(size_of_many(items), len(items) * self._result_size)
-
-    def _take_new(self, items: list[Any], origins: deque[Any], upstream: Progress | None) -> None:
-        most, before = self._chunk_size, len(origins) - len(items)
-        try:
-            for item in self._items:
-                items.append(item)
-                origins.append(upstream.origin if upstream is not None else None)
-                if len(items) == 1:
-                    most = self._fitting(most, size_of(item))
-                if len(items) >= most:
-                    return
-            self.ended = True
-        finally:
-            if len(origins) - len(items) < before:  # Ctrl-C between the two
-                origins.append(upstream.origin if upstream is not None else None)
 
     def _fits(self) -> bool:
         if len(self._chunks) >= self._most:
