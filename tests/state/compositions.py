@@ -184,6 +184,12 @@ def parts_with_epochs(source):
     return wds.RoundRobin([source().with_epoch(3), part_b(source).with_epoch(2)], longest=True)
 
 
+def stages_with_epochs(source):
+    """Epochs that continue inside a part of a mix."""
+    parts = [(wds.DataPipeline(source().with_epoch(3)), 2), (part_b(source), 1)]
+    return wds.mix(parts, exhausted="drop")
+
+
 def stages_in_stages(source):
     return wds.DataPipeline(wds.DataPipeline(source(), wds.shuffle(3)), wds.listed(2))
 
@@ -207,6 +213,7 @@ NESTINGS = {  # the keys that come in addition, and what else changes
     by_shares: Promise(B),
     by_shares_repeated: Promise(B, epoch="some"),
     parts_with_epochs: Promise(B, epoch="some"),
+    stages_with_epochs: Promise(B, epoch="some"),
     stages_in_stages: Promise((), batches=True, shuffled=True),
     mix_in_mix: Promise(B + G, shuffled=True),
     mix_in_stages: Promise(B, shuffled=True),

@@ -159,7 +159,7 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
     def _next_run(self, here: int, meter: Meter) -> Run:
         """The iteration that the epoch comes from: as told, or, where epochs continue, the one before."""
         start, self.start, before = self.start, None, self._run
-        if start is None and before is not None and not before.over and self.dataset.continues:
+        if start is None and before is not None and before.can_go_on and self.dataset.continues:
             before.new_epoch()
             return before
         cursor = Cursor(self.told.peek()) if start is None else start[here]

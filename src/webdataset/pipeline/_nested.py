@@ -77,7 +77,7 @@ class NestedProgress(Progress):
 
     def restart(self) -> None:
         """Begin the dataset's next epoch in the same pass of the outer one."""
-        if self.run is None or self.run.over or not self.dataset.continues:
+        if self.run is None or not self.run.can_go_on or not self.dataset.continues:
             self.start, self.run = self.next_start(), None
 
     def load(self, saved: Json, recall: Recall) -> None:
@@ -90,7 +90,7 @@ class NestedProgress(Progress):
         """Go on with the run of the pass before, if epochs continue; else begin as it says."""
         assert isinstance(before, NestedProgress)
         run = before.run
-        if run is None or run.over or not self.dataset.continues:
+        if run is None or not run.can_go_on or not self.dataset.continues:
             super().follow(before)
             return
         run.new_epoch()

@@ -229,7 +229,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         if start is not None:
             self._epochs.go_on(start.epoch)
             return self._new_run(start)
-        if before is not None and self.continues and not before.over:
+        if before is not None and self.continues and before.can_go_on:
             before.new_epoch()
             return before
         epoch = self._epochs.next()

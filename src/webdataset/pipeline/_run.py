@@ -67,6 +67,7 @@ class Run:
         self.begun = False  # an item was asked for
         self.ended = False  # the epoch, by its last item and not by an error
         self.over = False  # all passes, or by an error
+        self._closed = False  # its stages, which does not change where the next epoch begins
         last = before._pass if before is not None else None
         self._pass: RunningPass = definition.start_pass(cursor.epoch, cursor.where, options, last)
         _runs.add(self)
@@ -78,7 +79,7 @@ class Run:
             self.new_epoch()
         size = self._definition.epoch_size
         try:
-            while not self.over and not self._is_full:
+            while self.can_go_on and not self._is_full:
                 this = self._pass
                 # No call from here to the `yield`: Ctrl-C comes when a call ends, and would lose the item.
                 for item in this.items:
@@ -90,7 +91,7 @@ class Run:
                         yield (item, item := None)[0]  # no name keeps a batch alive which the user has forgotten
                     if self._position == size and not self._skip:
                         break
-                if not self._is_full:
+                if not self._is_full and not self._closed:
                     self._end_pass()
         except GeneratorExit:
             raise
@@ -100,6 +101,11 @@ class Run:
             scrub(error)  # of a stage of the user's own, too: its text may contain an address
             raise
         self.ended = True
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether this run has more items, in this epoch or in the next one."""
+        return not self.over and not self._closed
 
     @property
     def _is_full(self) -> bool:
@@ -150,7 +156,7 @@ class Run:
 
     def close(self) -> None:
         """Close what the current pass holds open."""
-        self.over = True
+        self._closed = True
         self._pass.close()
 
 
