@@ -28,7 +28,7 @@ from webdataset.index import (
 )
 
 from ._indexed_tar import IndexedTarSamples, LRUShards
-from ._shard_location import Places
+from ._shard_location import ShardLocations
 from ._transforms import Sample, Transformation, find_transformations
 
 # From here on so many shards are open that a process may run out of mappings: 65,530 on Linux, other users included.
@@ -92,7 +92,7 @@ class ShardListDataset:
         self.lengths = description.counts
         self.cum_lengths = [0, *accumulate(self.lengths)]
         self.lru_size = lru_size
-        self._places = Places(_cache(cache_dir, -1 if keep else cache_size), localname)
+        self._locations = ShardLocations(_cache(cache_dir, -1 if keep else cache_size), localname)
         self._indexes = RecentIndexes()
         self._whole: LRUShards | None = None
         self._forget_open()
@@ -139,7 +139,7 @@ class ShardListDataset:
     def cache(self) -> LRUShards:
         """Whole shards on the local disk, for programs that want their paths."""
         if self._whole is None:
-            self._whole = LRUShards(self.lru_size, localname=self._places.localname)
+            self._whole = LRUShards(self.lru_size, localname=self._locations.localname)
         return self._whole
 
     def get_shard(self, index: int) -> tuple[IndexedTarSamples, int, ShardEntry]:
@@ -188,7 +188,7 @@ class ShardListDataset:
                 self._misses += 1
                 self._begun.add(shard)
                 self._warn_about_misses()
-                address = self._places.find(self.shards[shard])
+                address = self._locations.find(self.shards[shard])
                 reader = self._open[shard] = ShardReader(address, self._index(shard, address))
                 if len(self._open) > self.lru_size:
                     self._open.popitem(last=False)  # not closed: another thread may be reading from it

@@ -16,10 +16,10 @@ from webdataset.index import ShardEntry
 
 
 @dataclass(frozen=True)
-class Places:
+class ShardLocations:
     """From a described shard to an address that can be read from anywhere in it.
 
-    >>> Places().find(ShardEntry("memory://wids/none.tar", 1, filesize=10))
+    >>> ShardLocations().find(ShardEntry("memory://wids/none.tar", 1, filesize=10))
     Traceback (most recent call last):
     webdataset.errors.ShardNotFound: ...
 

@@ -31,7 +31,7 @@ def decode_all_gz(sample: Sample) -> Sample:
 
 
 def decode_basic(sample: Sample) -> Sample:
-    """Decode text, numbers, JSON, arrays, tensors and the like by the ending; pictures stay.
+    """Decode text, numbers, JSON, arrays, tensors and the like by the ending; images stay.
 
     >>> decode_basic({".cls": io.BytesIO(b"3"), ".json": io.BytesIO(b"[1]"), "__key__": "0"})
     {'.cls': 3, '.json': [1], '__key__': '0'}
@@ -40,7 +40,7 @@ def decode_basic(sample: Sample) -> Sample:
 
 
 def decode_images_to_pil(sample: Sample) -> Sample:
-    """Decode pictures to Pillow's images, in the mode that they are stored in.
+    """Decode images to Pillow images, in the mode that they are stored in.
 
     >>> sorted(decode_images_to_pil({".txt": io.BytesIO(b"no picture")}))
     ['.txt']
@@ -49,7 +49,7 @@ def decode_images_to_pil(sample: Sample) -> Sample:
 
 
 def decode_images_to_numpy(sample: Sample) -> Sample:
-    """Decode pictures to arrays of the depth and the channels that they are stored in.
+    """Decode images to arrays of the depth and the channels that they are stored in.
 
     >>> sorted(decode_images_to_numpy({".txt": io.BytesIO(b"no picture")}))
     ['.txt']

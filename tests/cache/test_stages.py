@@ -111,7 +111,7 @@ def test_D28_url_to_name_and_verbose_are_honoured(tmp_path, urls, monkeypatch, c
 
 def test_D17_secure_mode_holds_in_the_stages(tmp_path, monkeypatch):
     (tmp_path / "a.tar").write_bytes(empty_tar())
-    monkeypatch.setattr(config.safety, "_enforce", True)
+    monkeypatch.setitem(vars(config.safety), "enforce", True)
     for stage in (StreamingOpen(), FileCache(tmp_path / "c")):
         with pytest.raises(ValueError, match="cannot open local files"):
             contents(stage([str(tmp_path / "a.tar")]))

@@ -38,6 +38,6 @@ def test_chained_addresses(tmp_path):
 )
 def test_D17_secure_mode_is_not_bypassed_by_another_name(tmp_path, monkeypatch, disguise):
     (tmp_path / "a.txt").write_bytes(b"hello")
-    monkeypatch.setattr(config.safety, "_enforce", True)
+    monkeypatch.setitem(vars(config.safety), "enforce", True)
     with pytest.raises(UnsafeContent, match="cannot open local files"):
         stores.open_read(disguise.format(tmp_path / "a.txt"))

@@ -12,7 +12,7 @@ from webdataset.errors import ShardNotFound, SpecError, UnsafeContent
 
 @pytest.fixture
 def secure(monkeypatch):
-    monkeypatch.setattr(config.safety, "_enforce", True)
+    monkeypatch.setitem(vars(config.safety), "enforce", True)
 
 
 def test_D30_odd_names_are_just_names(tmp_path):

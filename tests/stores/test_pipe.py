@@ -143,7 +143,7 @@ def test_a_pipe_out_of_downloaded_data_is_refused(tmp_path):
 
 
 def test_D17_secure_mode(monkeypatch, tmp_path):
-    monkeypatch.setattr(config.safety, "_enforce", True)
+    monkeypatch.setitem(vars(config.safety), "enforce", True)
     with pytest.raises(ValueError, match="gopen_pipe: unsafe_gopen is False, cannot open pipe URLs"):
         stores.open_read(f"pipe:touch {tmp_path}/x")
     with pytest.raises(ValueError, match="gopen_pipe: unsafe_gopen is False, cannot open pipe URLs"):

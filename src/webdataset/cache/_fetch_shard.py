@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 
 
-class NoRoom(Exception):
+class DoesNotFit(Exception):
     """The shard does not fit into the cache: its readers then read from the origin."""
 
 
@@ -44,7 +44,7 @@ class CacheDirectory:
 
     records: Records
     locks: Locks
-    room: Quota
+    quota: Quota
     validator: Callable[[str], Any] | None
     opener: Callable[..., Any]
 
@@ -155,9 +155,9 @@ class Fill:
                 machine=machine(),
                 process=os.getpid(),
             )
-            token = self._directory.room.begin(self.name, claim)
+            token = self._directory.quota.begin(self.name, claim)
             if token is None:
-                raise NoRoom
+                raise DoesNotFit
             self._copy(stream, token, claim)
 
     def _copy(self, stream: Any, token: str, claim: Claim) -> None:
@@ -182,10 +182,10 @@ class Fill:
         self._publish(token, claim, checksum)
 
     def _grow(self, token: str, claim: Claim, needed: int) -> Claim:
-        larger = self._directory.room.grow(self.name, token, claim, max(needed, claim.reserved + STEP))
+        larger = self._directory.quota.grow(self.name, token, claim, max(needed, claim.reserved + STEP))
         if larger is None:
             self._directory.records.remove_part(self.name, token)
-            raise NoRoom
+            raise DoesNotFit
         return larger
 
     def _write(self, descriptor: int, piece: bytes, token: str) -> None:

@@ -14,7 +14,7 @@ from webdataset.read_methods import find_read1
 from webdataset.stores import BytesRead, Stream, counters, is_strong, pause
 
 from ._disk_errors import disk_errors
-from ._fetch_shard import NoRoom, Stopped
+from ._fetch_shard import DoesNotFit, Stopped
 
 if TYPE_CHECKING:
     from ._fetch_shard import Fill
@@ -151,7 +151,7 @@ class Follower(Stream):
         if self._fill.finished:
             error = self._fill.error
             self._leave()
-            if isinstance(error, NoRoom):
+            if isinstance(error, DoesNotFit):
                 self._go_to_origin()
             elif error is not None and not isinstance(error, Stopped):
                 raise error

@@ -16,7 +16,7 @@ from webdataset.errors import SpecError, StoreError, Where
 from webdataset.stores import Stream, counters, open_read, redacted
 
 from ._disk_errors import disk_errors
-from ._fetch_shard import CacheDirectory, Fill, NoRoom, Stopped, file_checksum
+from ._fetch_shard import CacheDirectory, DoesNotFit, Fill, Stopped, file_checksum
 from ._file_names import safe_name, url_hash, url_to_hashed_name
 from ._file_type import check_tar_format
 from ._follow_fetch import Follower, Wait
@@ -237,7 +237,7 @@ class ShardCache:
         return path
 
     def _raise(self, fill: Fill, url: str) -> None:
-        if isinstance(fill.error, NoRoom):
+        if isinstance(fill.error, DoesNotFit):
             raise StoreError(
                 "the shard does not fit into the cache",
                 Where(shard=redacted(url)),
@@ -270,19 +270,19 @@ class _Runtime:
     def __init__(self, folder: str, limit: int) -> None:
         self.records = Records(folder)
         self.locks = Locks(self.records.notes)
-        self.room = Quota(self.records, self.locks, limit)
-        self.room.sweep()
+        self.quota = Quota(self.records, self.locks, limit)
+        self.quota.sweep()
         self.swept = time.monotonic()
         self.mutex = threading.Lock()
         self.fills: dict[str, Fill] = {}
         self.origins = Revalidation()
 
     def directory(self, validator: Callable[[str], Any] | None, opener: Callable[..., Any]) -> CacheDirectory:
-        return CacheDirectory(self.records, self.locks, self.room, validator, opener)
+        return CacheDirectory(self.records, self.locks, self.quota, validator, opener)
 
     def maintain(self, interval: float) -> None:
         """Make a directory again that was removed, and remove now and then what killed processes left."""
         self.records.make_folder()
         if time.monotonic() - self.swept > interval:
             self.swept = time.monotonic()
-            self.room.sweep()
+            self.quota.sweep()

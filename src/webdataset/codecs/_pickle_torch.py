@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import UnsafeContent
@@ -43,7 +44,7 @@ def _make_tensor(budget: Budget, *args: Any) -> Any:
     itemsize = storage.dtype.itemsize
     if 0 not in size and (last + 1) * itemsize > storage._untyped_storage.nbytes():
         raise UnsafeContent("the pickle has a tensor that is larger than its storage")
-    budget.spend(itemsize * _count(size))
+    budget.spend(itemsize * math.prod(max(each, 1) for each in size))
     return _rebuild_tensor_v2(storage, offset, tuple(size), tuple(stride), requires_grad, {})
 
 
@@ -67,13 +68,6 @@ def _make_size(budget: Budget, *args: Any) -> Any:
 
 def _are_counts(values: Any) -> bool:
     return isinstance(values, tuple | list) and all(type(each) is int and 0 <= each < 2**62 for each in values)
-
-
-def _count(size: Any) -> int:
-    count = 1
-    for each in size:
-        count *= max(each, 1)
-    return count
 
 
 def _unusual() -> UnsafeContent:

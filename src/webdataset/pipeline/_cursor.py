@@ -78,8 +78,6 @@ class Cursor:
     >>> cursor = Cursor(epoch=3, position=2, where=InStages(progress=({"taken": 2},)))
     >>> Cursor.from_json(cursor.to_json()) == cursor
     True
-    >>> cursor.next_pass()
-    Cursor(epoch=4, passes=0, position=0, where=Beginning(starts=()), skip=0, world=None)
 
     Attributes:
         epoch: the number of the pass, which decides every order together with the seed.
@@ -118,10 +116,6 @@ class Cursor:
             return True
         first, *others = self.where.progress
         return not self.where.stopped and (first is None or _is_portable(first)) and not any(others)
-
-    def next_pass(self, starts: Sequence[Json] = ()) -> Cursor:
-        """The beginning of the pass after this one."""
-        return Cursor(self.epoch + 1, where=beginning(starts))
 
     def next_epoch(self) -> Cursor:
         """The same place when the epoch around it is over: the next one has all its items."""

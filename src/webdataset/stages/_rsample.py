@@ -17,7 +17,7 @@ from ._random_draws import Draws
 _FINE = 2**53
 
 
-class Drawn(Progress):
+class DrawsMade(Progress):
     """How many items were drawn for."""
 
     def __init__(self, seed: int) -> None:
@@ -51,11 +51,11 @@ class RSample(Described, Resumable):
         if isinstance(self.p, bool) or not isinstance(self.p, int | float) or not 0 <= self.p <= 1:
             raise SpecError(f"rsample(p={self.p!r}): p must be a number from 0 to 1")
 
-    def start(self, during: Pass) -> Drawn:
+    def start(self, during: Pass) -> DrawsMade:
         """This pass's draws."""
-        return Drawn(digest("rsample", during.seed, during.epoch, during.stage, *during.world.part))
+        return DrawsMade(digest("rsample", during.seed, during.epoch, during.stage, *during.world.part))
 
-    def run(self, items: Iterator[Any], at: Drawn, /) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], at: DrawsMade, /) -> Iterator[Any]:
         """Draw for each item."""
         limit = self.p * _FINE
         for item in items:

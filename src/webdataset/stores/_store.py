@@ -16,7 +16,7 @@ from webdataset.redact import redacted
 from ._globs import matches, prefix_of
 from ._same_object import BytesRead
 
-# A kilobyte less would do; a megabyte amortises the calls and stays inside a core's cache.
+# Large enough that calls cost little, small enough for a core's cache.
 PIECE = 1 << 20
 
 

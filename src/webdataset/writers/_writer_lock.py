@@ -12,7 +12,7 @@ from webdataset.stores import is_local, redacted
 
 
 class WriterLock:
-    """Buffer from the first byte of an archive to its publication. A second writer of the same name is refused.
+    """Held from the first byte of an archive until it is published. A second writer of the same name is refused.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/a.tar"
