@@ -1,8 +1,9 @@
 """Every test must leave the process as it found it: descriptors, threads, children, shared memory, temporary files."""
 
-import atexit
 import gc
+import multiprocessing.forkserver
 import multiprocessing.resource_tracker
+import multiprocessing.util
 import os
 import shutil
 import signal
@@ -31,13 +32,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
 _TEMPORARY = tempfile.mkdtemp(prefix="wds-", dir=os.environ["PYTEST_DEBUG_TEMPROOT"])
 os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY
-atexit.register(shutil.rmtree, _TEMPORARY, ignore_errors=True)
+# After the directories that multiprocessing makes in it, which it removes with priority -100.
+multiprocessing.util.Finalize(None, shutil.rmtree, args=(_TEMPORARY, True), exitpriority=-200)
 
 # Functions of one item run on a loader's threads, however cheap they are: in place is what a loader without them does.
 _thread_choice._EXPENSIVE = 0.0
 
-# Python's own helper for spawned processes lives as long as the interpreter: start it before anybody counts.
+# Python's own helpers for spawned processes live as long as the interpreter: start them before anybody counts.
 multiprocessing.resource_tracker.ensure_running()
+if multiprocessing.get_all_start_methods()[0] == "forkserver":  # the default since Python 3.14
+    multiprocessing.forkserver.ensure_running()
 
 
 def _descriptors():
