@@ -51,6 +51,7 @@ def test_large_arrays_over_a_slow_connection(few):
 CUTS = [1, 63, 64, 65, 90, 100, 200, 400, 800, 1600, 3200, 6400, 9000]
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("direction", ["down", "up"])
 @pytest.mark.parametrize("at", [*CUTS, pytest.param(range(1, 12000, 23), marks=pytest.mark.long)], ids=str)
 def test_a_connection_that_is_cut_at_any_byte(few, at, direction):

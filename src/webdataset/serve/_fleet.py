@@ -108,8 +108,7 @@ class Fleet(Roster):
         return len(self._slots) < max(1, most) and (len(self._slots) < 2 or held < self._options.buffer)
 
     def _bytes_of_a_step(self) -> float:
-        sizes, steps = zip(*self._sizes, strict=True) if self._sizes else ((), ())
-        return sum(sizes) / max(1, sum(steps))
+        return sum(size for size, _ in self._sizes) / max(1, sum(steps for _, steps in self._sizes))
 
     # --- who is asked ---------------------------------------------------------------------------------------------
 

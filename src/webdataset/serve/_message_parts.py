@@ -97,4 +97,5 @@ def _is_size(value: Any, frames: int) -> bool:
     """Whether this is the number of a frame and its size."""
     if not isinstance(value, list) or [type(each) for each in value] != [int, int]:
         return False
-    return 0 <= value[0] < frames and value[1] > 0
+    number, size = value
+    return bool(0 <= number < frames and size > 0)

@@ -143,12 +143,12 @@ class Roster(ABC):
             raise FormatError(f"the kind {answer.kind!r} is not known")
 
     def _welcome(self, worker: RemoteWorker, answer: Answer) -> None:
-        (digest,) = checked(answer.header, digest=str)
         try:
             offer = Offer.from_json(answer.header)
         except SpecError as error:  # of another version
             worker.refuse(error.what)
             return
+        (digest,) = checked(answer.header, digest=str)
         if self._expects is not None and digest != self._digest:
             difference = self._expects.difference(offer) or "its code or options differ"
             worker.offer = offer
