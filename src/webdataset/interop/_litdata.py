@@ -236,7 +236,7 @@ def _rows_of(data: bytes, at: int, count: int) -> tuple[list[Any], int]:
     keys, at = _list_of(1, data, at + 4, *struct.unpack_from("<I", data, at))
     rows = []
     for _ in range(count):
-        row = {}
+        row: Record = {}
         for key in keys:
             tag = data[at] - 16
             (row[key],), at = ([None], at + 1) if tag == 0 else _list_of(tag, data, at + 1, 1)
