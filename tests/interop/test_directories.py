@@ -171,6 +171,33 @@ def test_litdata_of_its_own_package_is_read():
     assert same(first["img"], PIXELS)
 
 
+def test_lists_in_litdata_are_read():
+    first, second, third = records_of(GOLDEN / "litdata-lists", LitData())
+    assert (first["li"], third["lf"], second["ls"]) == ([0, 0, 2**62], [1.0, 1.5], ["ü", "b"])
+    assert (third["lb"], third["mix"], third["empty"], third["nest"]) == (
+        [True, False],
+        [2, "a", 0.5],
+        [],
+        [[2], [2, 2]],
+    )
+    assert (third["ld"], third["lnone"], third["tup"], third["bigint"]) == ([{"a": 2}], [None, 1], (2, 3), 2**63 - 1)
+    _, row = records_of(GOLDEN / "litdata-dicts", LitData())
+    assert row["s"] == [{"k": "ü", "m": "b"}, {"k": "cc", "m": ""}]
+    assert (row["f"], row["b"], row["nul"]) == ([{"x": 0.5, "y": 1.5}], [{"x": True, "n": 3}], [{"a": None}])
+    assert (row["mixt"], row["fi"], row["miss"]) == (
+        [{"a": 1}, {"a": "x"}],
+        [{"a": 1}, {"a": 0.5}],
+        [{"a": 1}, {"b": 2}],
+    )
+
+
+def test_a_mapping_of_litdata_names_its_fields(tmp_path):
+    root, target = str(GOLDEN / "litdata-dicts"), str(tmp_path / "a.tar")
+    assert interop.convert(root, target, source_format="litdata", mapping="tail:cls,s:s.json").samples_out == 2
+    with pytest.raises(wds.SpecError, match="'tali', and there is no such field"):
+        interop.read(root, "litdata", mapping="tali:cls")
+
+
 def test_compressed_litdata_is_read():
     records = records_of(GOLDEN / "litdata-zstd", LitData())
     assert [record["x"] for record in records] == [0, 1, 2]

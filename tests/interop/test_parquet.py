@@ -304,3 +304,21 @@ def test_two_columns_of_one_name_are_an_error(tmp_path, name, write):
             writer.write_table(table)
     with pytest.raises(wds.FormatError, match=f"there are two columns 'a' – .*{name}"):
         records_of(tmp_path / name, None)
+
+
+def test_a_dataset_without_rows_or_with_an_unknown_column_is_refused(datasets):
+    def nothing():
+        yield from ()
+
+    for empty in (datasets.Dataset.from_dict({"a": []}), datasets.IterableDataset.from_generator(nothing)):
+        with pytest.raises(wds.SpecError, match="no record to guess a mapping from"):
+            wds.from_hf(empty)
+    with pytest.raises(wds.SpecError, match="'b', and there is no such field – Dataset – there are a"):
+        wds.from_hf(datasets.Dataset.from_dict({"a": [1]}), mapping="b:cls")
+
+
+def test_features_come_from_the_first_shard_that_has_samples(datasets, tmp_path):
+    wds.TarWriter(str(tmp_path / "0.tar")).close()
+    with wds.TarWriter(str(tmp_path / "1.tar")) as sink:
+        sink.write({"__key__": "a", "txt": "x", "cls": 1})
+    assert list(wds.to_hf(str(tmp_path / "{0..1}.tar"))) == [{"__key__": "a", "cls": 1, "txt": "x"}]

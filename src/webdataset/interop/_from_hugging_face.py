@@ -18,7 +18,7 @@ from ._guess_mapping import guess_mapping
 from ._parquet import rows_of
 from ._record_dataset import TypedPipeline
 from ._record_format import Record
-from ._sample_of_record import LOOK_AT, counter_key
+from ._sample_of_record import LOOK_AT, counter_key, refuse_unknown
 
 logger = logging.getLogger(__name__)
 
@@ -176,12 +176,14 @@ def from_hf(
     if mapping is False:
         return HuggingFaceDataset(ReadHuggingFace(rows))
     if mapping is None:
-        table = rows[:LOOK_AT] if hasattr(rows, "__len__") else next(iter(rows.iter(LOOK_AT)))
-        fields = guess_mapping(list(_table_rows(table)))
+        tables = iter([rows[:LOOK_AT]]) if hasattr(rows, "__len__") else iter(rows.iter(LOOK_AT))
+        fields = guess_mapping([row for table in islice(tables, 1) for row in _table_rows(table)])
         logger.info("no mapping was given, this one is used: %s", fields)
     else:
         fields = FieldMapping.of(mapping)
-    return HuggingFaceDataset(ReadHuggingFace(rows, fields.with_key(key)))
+    fields = fields.with_key(key)
+    refuse_unknown(fields, rows.column_names, type(dataset).__name__)
+    return HuggingFaceDataset(ReadHuggingFace(rows, fields))
 
 
 def _table_rows(table: Any) -> Iterator[Record]:

@@ -30,6 +30,7 @@ _TENSORS = {
     1: "float32", 3: "float64", 5: "complex64", 7: "complex128", 9: "float16", 11: "uint8", 12: "int8",
     14: "int16", 16: "int32", 18: "int64", 19: "bool", 20: "uint16",
 }  # fmt: skip
+_LISTS = {2: "<i8", 3: "<f8", 4: "?"}  # 1 is text, 6 are dicts
 _BLOCKS = b"LDFZ01\0\0"
 
 
@@ -203,10 +204,44 @@ def _tensor(data: bytes) -> np.ndarray[Any, Any]:
 
 
 def _json(data: bytes) -> Any:
+    """JSON, or a list of values of one type: a tag, the number of bytes or values, and these."""
     tag, size = struct.unpack_from("<BI", data)
-    if tag or len(data) != 5 + size:
-        raise FormatError(f"JSON with the tag {tag} is not known")
-    return json.loads(data[5:])
+    if tag == 0:
+        return json.loads(data[5 : 5 + size])
+    values, end = _list_of(tag, data, 5, size)
+    if end != len(data):
+        raise FormatError(f"it has {len(data)} bytes, and {end} are needed")
+    return values
+
+
+def _list_of(tag: int, data: bytes, at: int, count: int) -> tuple[list[Any], int]:
+    """(values, where they end)."""
+    if tag == 1:
+        values = []
+        for _ in range(count):
+            (size,) = struct.unpack_from("<I", data, at)
+            values.append(str(data[at + 4 : at + 4 + size], "utf-8"))
+            at += 4 + size
+        return values, at
+    if tag == 6:
+        return _rows_of(data, at, count)
+    if tag not in _LISTS:
+        raise FormatError(f"a list with the tag {tag} is not known")
+    array = np.frombuffer(data, _LISTS[tag], count, at)
+    return array.tolist(), at + array.nbytes
+
+
+def _rows_of(data: bytes, at: int, count: int) -> tuple[list[Any], int]:
+    """(dicts, where they end): the keys that all of them have, then value after value with a tag each."""
+    keys, at = _list_of(1, data, at + 4, *struct.unpack_from("<I", data, at))
+    rows = []
+    for _ in range(count):
+        row: Record = {}
+        for key in keys:
+            tag = data[at] - 16
+            (row[key],), at = ([None], at + 1) if tag == 0 else _list_of(tag, data, at + 1, 1)
+        rows.append(row)
+    return rows, at
 
 
 _DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {

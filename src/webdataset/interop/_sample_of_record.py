@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -41,7 +42,7 @@ def find_mapping(
     """The mapping that was asked for, or a guess from the first records. `schema` is that of the first file."""
     if mapping is not None:
         fields = FieldMapping.of(mapping).with_key(key)
-        _refuse_unknown(fields, schema, parts[0].url)
+        refuse_unknown(fields, schema, parts[0].url)
         return fields
     with located(shard=parts[0].url):
         guess = guess_mapping(
@@ -49,18 +50,19 @@ def find_mapping(
         )
     logger.info("no mapping was given, this one is used: %s", guess)
     fields = guess.with_key(key)
-    _refuse_unknown(fields, schema, parts[0].url)
+    refuse_unknown(fields, schema, parts[0].url)
     return fields
 
 
-def _refuse_unknown(fields: FieldMapping, schema: Schema | None, url: str) -> None:
-    """Refuse a name that is in no record, where the file tells all names."""
-    unknown = [pair.source for pair in fields.pairs if schema is not None and pair.source not in schema]
+def refuse_unknown(fields: FieldMapping, names: Iterable[str] | None, url: str) -> None:
+    """Refuse a mapping of a name that no record has, where all `names` are known."""
+    known = None if names is None else sorted(names)
+    unknown = [pair.source for pair in fields.pairs if known is not None and pair.source not in known]
     if unknown:
         raise SpecError(
             f"the mapping names {unknown[0]!r}, and there is no such field",
             Where(shard=url),
-            hint=f"there are {', '.join(sorted(schema or ()))}",
+            hint=f"there are {', '.join(known or ())}",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from webdataset import shards
@@ -37,14 +37,15 @@ def to_hf(urls: Any, *, features: Any = None, streaming: bool = True) -> Any:
     """
     datasets = require_datasets()
     files = shards.expand(urls)
-    known = datasets.Features(features) if features is not None else _features(files[0], datasets)
+    known = datasets.Features(features) if features is not None else _features(files, datasets)
     kind = datasets.IterableDataset if streaming else datasets.Dataset
     options = {} if streaming else {"keep_in_memory": False}
     return kind.from_generator(_samples, features=known, gen_kwargs={"urls": files, "fields": tuple(known)}, **options)
 
 
-def _features(url: str, datasets: Any) -> Any:
-    names = dict.fromkeys(name for sample in islice(read_shard(url), _LOOK_AT) for name in sample if name[:2] != "__")
+def _features(urls: list[str], datasets: Any) -> Any:
+    first = islice(chain.from_iterable(map(read_shard, urls)), _LOOK_AT)
+    names = dict.fromkeys(name for sample in first for name in sample if name[:2] != "__")
     return datasets.Features({KEY: datasets.Value("string"), **{name: _feature(name, datasets) for name in names}})
 
 
