@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 Facts = dict[str, Json]
 _HINTS = {
     "seed": "give the dataset the same seed= on every rank",
-    "shards": "give every rank all shards, each takes its own part; nodesplitter=None reads all of them on every rank",
+    "shards": "give every rank all shards, each takes its own part; nodesplitter=None reads all of them on every rank; "
+    "iterate the same datasets in the same order on all ranks",
     "epoch": "call set_epoch with the same number on every rank, and load the same checkpoint",
     "position": "load the checkpoint of the same step on every rank",
     "ranks": "check RANK and WORLD_SIZE",
@@ -60,6 +61,8 @@ def check_ranks(pipeline: Any, cursor: Cursor) -> None:
     _begun[1] += 1
     found = _exchange(store, name, group.rank(), group.size(), _facts(sources, cursor), seconds)
     _compare(found)
+    if len(found) == group.size():
+        _check_sum(found)
 
 
 def _facts(sources: list[Any], cursor: Cursor) -> Facts:
@@ -111,11 +114,15 @@ def _compare(found: dict[int, Facts]) -> None:
         if len({json.dumps(value) for value in values.values()}) > 1:
             told = "; ".join(f"rank {rank} has {_plain(value)}" for rank, value in values.items())
             raise SpecError(f"the ranks disagree on the {name}: {told:.2000}", hint=hint)
-    ranks = next(iter(found.values()))["ranks"]
+
+
+def _check_sum(found: dict[int, Facts]) -> None:
+    """Every rank is read by as many processes as the others: by one, or by all those that share a model."""
     claims = Counter(facts["rank"] for facts in found.values())
-    if len(found) >= ranks and len({claims[rank] for rank in range(ranks)}) > 1:
-        told = ", ".join(f"rank {rank} in {claims[rank]}" for rank in range(ranks))
-        raise SpecError(f"the ranks do not add up, counted in processes: {told}", hint=_HINTS["ranks"])
+    ranks = range(next(iter(found.values()))["ranks"])
+    if len({claims[rank] for rank in ranks}) > 1:
+        told = ", ".join(f"rank {rank} in {claims[rank]}" for rank in ranks)
+        raise SpecError(f"the ranks do not add up, counted in processes: {told:.2000}", hint=_HINTS["ranks"])
 
 
 def _plain(value: Json) -> Json:

@@ -156,6 +156,15 @@ def other_world(workers):
         os.environ["RANK"] = str(dist.get_rank())
 
 
+def larger_world(workers):
+    """A number of ranks that is not that of the process group: half of the samples would not be read."""
+    known, os.environ["WORLD_SIZE"] = os.environ["WORLD_SIZE"], "4"
+    try:
+        return error_of(lambda: next(iter(loader_of(workers))))
+    finally:
+        os.environ["WORLD_SIZE"] = known
+
+
 def one_rank_reads(workers):
     """Rank 0 reads alone: it goes on after the time, and says that samples are missing."""
     os.environ["WDS_COMPARE_RANKS"] = "0.2"
@@ -171,12 +180,12 @@ def one_rank_reads(workers):
 
 def one_rank_looks(workers):
     """Rank 0 looks at a batch before the training, and is then an epoch ahead of rank 1."""
-    loader = loader_of(workers)
+    loader, model = loader_of(workers), DistributedDataParallel(torch.nn.Linear(4, 1))
     if dist.get_rank() == 0:
         next(iter(loader))  # compared with the first epoch of rank 1, which then waits for the first step of rank 0
         os.environ["WDS_COMPARE_RANKS"] = "0.2"
     try:
-        return train(loader, steps=2)
+        return train(loader, model, steps=2)
     finally:
         os.environ.pop("WDS_COMPARE_RANKS", None)
 
