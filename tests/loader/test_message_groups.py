@@ -1,13 +1,15 @@
 """Messages travel in groups of any size: what the loader hands on, and its state, are the same."""
 
 import json
+import pickle
 from itertools import islice, product
 
 import pytest
 
 from webdataset.loader import _message_groups
 from webdataset.loader._message_groups import GroupSize, in_turns
-from webdataset.loader._transfer import Transfer
+from webdataset.loader._shared_memory import Blocks
+from webdataset.loader._transfer import Transfer, pack
 from webdataset.loader._worker import Message, Unpacked
 
 from .sources import numbers
@@ -142,3 +144,11 @@ def test_items_that_become_slow_or_large_travel_alone_for_good(monkeypatch, size
     for _ in range(60):
         together.note(group_of(1), 0.0)
     assert int(together) == 1
+
+
+@pytest.mark.parametrize("value", [["text " * 20_000] * 3, [bytes(range(256)) * 1000], {"a": ["b" * 70_000, 1]}])
+def test_large_objects_that_are_not_arrays_travel_in_shared_memory(value):
+    blocks = Blocks(2)
+    transfer = pack(value, blocks)
+    assert len(pickle.dumps(transfer)) < 1000
+    assert pickle.loads(pickle.dumps(transfer)).unpack() == value

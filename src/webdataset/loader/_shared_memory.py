@@ -130,7 +130,7 @@ class Blocks:
     """
 
     def __init__(self, keep: int) -> None:
-        self._keep = keep
+        self.keep = keep
         self._blocks: list[Block] = []
         self._maker = _this_thread()  # the thread whose batches are allocated here
         self._last = 0  # the size of the batch before: the next one will be like it
@@ -173,7 +173,7 @@ class Blocks:
 
     def _forget(self) -> None:
         """Close surplus blocks: a consumer that keeps many batches must not make the worker keep them too."""
-        spare = len(self._blocks) + 1 - self._keep
+        spare = len(self._blocks) + 1 - self.keep
         for block in [block for block in self._blocks if block.received and block is not self._open][: max(0, spare)]:
             self._blocks.remove(block)
             block.close()

@@ -29,7 +29,7 @@ _LEAST_BLOCK = 1 << 16
 class Transfer:
     """A value on its way: the message, and where its buffers are."""
 
-    message: bytes
+    message: bytes  # empty if it is the last of the buffers
     spans: list[tuple[int, int]]
     buffers: Any  # the arguments of `receive` for the block that was sent; or the bytes themselves
 
@@ -42,7 +42,8 @@ class Transfer:
         """The value, once; its arrays are views, and the block goes back when the last of them is gone."""
         block, self.buffers = self.buffers, None
         views = [block[start : start + length] for start, length in self.spans]
-        return pickle.loads(self.message, buffers=views)  # noqa: S301  # from a process that we started ourselves
+        message = self.message or views.pop()
+        return pickle.loads(message, buffers=views)  # noqa: S301  # from a process that we started ourselves
 
     def __reduce__(self) -> tuple[Callable[..., Transfer], tuple[Any, ...]]:
         return _arrive, (self.message, self.spans, self.buffers)
@@ -68,6 +69,9 @@ def pack(value: Any, blocks: Blocks | None) -> Transfer:
     """
     found: list[memoryview] = []
     message = _pickled(value, found)
+    if blocks is not None and len(message) >= _LEAST_BLOCK:  # strings, bytes and other objects
+        found.append(memoryview(message))
+        message = b""
     size = sum(aligned(buffer.nbytes) for buffer in found)
     if blocks is None or size < _LEAST_BLOCK:
         spans, flat = [], bytearray()

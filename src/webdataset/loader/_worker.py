@@ -126,6 +126,8 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
         before, log = counters.snapshot(), SkipLog()
         try:
             for message in self.messages(here):
+                if self._blocks is not None:
+                    self._blocks.keep = self.blocks * int(self.together)  # all of a group are in use at the same time
                 self._pack(message)
                 now = counters.snapshot()
                 message.moved, before = growth(before, now), now
