@@ -64,47 +64,51 @@ Parallel work:
     _stored_versions which version of an object is stored at an address
 """
 
-from ._bench import Bench, Pace, bench
-from ._cat import cat
-from ._check import CheckReport, check
-from ._check_shard import check_shard
-from ._create import FORMATS, Making, create
-from ._dataset_stats import DatasetStats, Distribution, dataset_stats
-from ._diff import Change, Difference, diff
-from ._doctor import Diagnosis, State, doctor
-from ._engines import open_engine
-from ._expression import Expression
-from ._field_table import field_rows
-from ._findings import RULES, Finding, Kind, Severity, Target
-from ._get_field import PICTURES, Got, find_samples, first_field, get_field
-from ._grep import Match, grep
-from ._index_files import Indexed, IndexInfo, create_index, index_info, indexed_sample, update_index
-from ._join import join
-from ._list_samples import Listed, list_samples
-from ._map_shards import map_shards
-from ._mix_inputs import MixSource, mix, parse_mix_source, read_mix_sources
-from ._partition import Parts, partition, read_lists
-from ._proc import proc
-from ._query import Answer, query
-from ._read_inputs import expand_inputs, read_list, read_samples
-from ._recode import recode
-from ._rename_fields import rename
-from ._repair import Repair, repair, repair_shard
-from ._repair_plan import Action, Deed
-from ._report import Failure, Report
-from ._run_tasks import run_tasks
-from ._select_samples import select
-from ._shard_report import CheckOptions, ShardReport
-from ._shard_task import ShardResult
-from ._shares import Shares, parse_shares
-from ._show_samples import ShownField, ShownSample, show_samples
-from ._simulate import ReaderShare, Simulation, simulate
-from ._sort import shuffle, sort
-from ._split import split
-from ._stored_versions import MISSING, version_of
-from ._target import existing, refuse_existing, series_members
-from ._transform import Failures
-from ._verb_options import DEFAULTS, Options
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._bench import Bench, Pace, bench
+    from ._cat import cat
+    from ._check import CheckReport, check
+    from ._check_shard import check_shard
+    from ._create import FORMATS, Making, create
+    from ._dataset_stats import DatasetStats, Distribution, dataset_stats
+    from ._diff import Change, Difference, diff
+    from ._doctor import Diagnosis, State, doctor
+    from ._engines import open_engine
+    from ._expression import Expression
+    from ._field_table import field_rows
+    from ._findings import RULES, Finding, Kind, Severity, Target
+    from ._get_field import PICTURES, Got, find_samples, first_field, get_field
+    from ._grep import Match, grep
+    from ._index_files import Indexed, IndexInfo, create_index, index_info, indexed_sample, update_index
+    from ._join import join
+    from ._list_samples import Listed, list_samples
+    from ._map_shards import map_shards
+    from ._mix_inputs import MixSource, mix, parse_mix_source, read_mix_sources
+    from ._partition import Parts, partition, read_lists
+    from ._proc import proc
+    from ._query import Answer, query
+    from ._read_inputs import expand_inputs, read_list, read_samples
+    from ._recode import recode
+    from ._rename_fields import rename
+    from ._repair import Repair, repair, repair_shard
+    from ._repair_plan import Action, Deed
+    from ._report import Failure, Report
+    from ._run_tasks import run_tasks
+    from ._select_samples import select
+    from ._shard_report import CheckOptions, ShardReport
+    from ._shard_task import ShardResult
+    from ._shares import Shares, parse_shares
+    from ._show_samples import ShownField, ShownSample, show_samples
+    from ._simulate import ReaderShare, Simulation, simulate
+    from ._sort import shuffle, sort
+    from ._split import split
+    from ._stored_versions import MISSING, version_of
+    from ._target import existing, refuse_existing, series_members
+    from ._transform import Failures
+    from ._verb_options import DEFAULTS, Options
 
 __all__ = [
     "DEFAULTS",
@@ -198,3 +202,58 @@ __all__ = [
     "update_index",
     "version_of",
 ]
+
+# Where each name lives. A command needs one verb, and loading all of them takes 0.1 s.
+_HOME = {
+    "_bench": "Bench Pace bench",
+    "_cat": "cat",
+    "_check": "CheckReport check",
+    "_check_shard": "check_shard",
+    "_create": "FORMATS Making create",
+    "_dataset_stats": "DatasetStats Distribution dataset_stats",
+    "_diff": "Change Difference diff",
+    "_doctor": "Diagnosis State doctor",
+    "_engines": "open_engine",
+    "_expression": "Expression",
+    "_field_table": "field_rows",
+    "_findings": "RULES Finding Kind Severity Target",
+    "_get_field": "PICTURES Got find_samples first_field get_field",
+    "_grep": "Match grep",
+    "_index_files": "Indexed IndexInfo create_index index_info indexed_sample update_index",
+    "_join": "join",
+    "_list_samples": "Listed list_samples",
+    "_map_shards": "map_shards",
+    "_mix_inputs": "MixSource mix parse_mix_source read_mix_sources",
+    "_partition": "Parts partition read_lists",
+    "_proc": "proc",
+    "_query": "Answer query",
+    "_read_inputs": "expand_inputs read_list read_samples",
+    "_recode": "recode",
+    "_rename_fields": "rename",
+    "_repair": "Repair repair repair_shard",
+    "_repair_plan": "Action Deed",
+    "_report": "Failure Report",
+    "_run_tasks": "run_tasks",
+    "_select_samples": "select",
+    "_shard_report": "CheckOptions ShardReport",
+    "_shard_task": "ShardResult",
+    "_shares": "Shares parse_shares",
+    "_show_samples": "ShownField ShownSample show_samples",
+    "_simulate": "ReaderShare Simulation simulate",
+    "_sort": "shuffle sort",
+    "_split": "split",
+    "_stored_versions": "MISSING version_of",
+    "_target": "existing refuse_existing series_members",
+    "_transform": "Failures",
+    "_verb_options": "DEFAULTS Options",
+}
+_LAZY = {name: module for module, names in _HOME.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        globals()[name] = value
+        return value

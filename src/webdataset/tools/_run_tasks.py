@@ -7,9 +7,11 @@ ledger. So the outputs are the same bytes for any number of workers, any engine,
 from __future__ import annotations
 
 import concurrent.futures as cf
+import gc
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,11 +72,14 @@ def run_tasks(
         if not Path(path).exists():
             _refuse_existing(names, options)
         return Report(outputs=tuple(names))
-    with Ledger(path, job, restart=options.force) as book:
+    with _no_collection():
+        book = Ledger(path, job, restart=options.force)
+    with book:
         if book.fresh:
             _refuse_existing(names, options)
         book.begin()
-        todo = [make_task(*pair) for pair in _unfinished(pairs, book, retry=options.retry)]
+        with _no_collection():
+            todo = [make_task(*pair) for pair in _unfinished(pairs, book, retry=options.retry)]
         run = _Run(book, options.errors, options.advance or _ignore)
         if todo:
             with open_engine(options.engine, options.workers, options.address) as engine:
@@ -83,6 +88,18 @@ def run_tasks(
         if options.description is not None and not run.failed:
             _describe(options.description, [book.finished[url] for url in urls if url in book.finished])
     return _report(urls, book, run)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """100,000 finished shards are many objects and no garbage: looking for some takes a fifth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _report(urls: Sequence[str], book: Ledger, run: _Run) -> Report:
