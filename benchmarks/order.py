@@ -28,7 +28,8 @@ from functools import partial
 from pathlib import Path
 
 import webdataset as wds
-from webdataset.index import IndexedDataset, build_index, save_index
+from webdataset import IndexedDataset
+from webdataset.index import build_index, save_index
 from webdataset.testing import LoopbackServer
 from webdataset.testing._web_server import wanted_range
 
