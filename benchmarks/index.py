@@ -128,7 +128,7 @@ def side_by_side(folder, path, shards=4):
         seconds = best({
             "raw": lambda: list(map(read_raw, paths)), "raw_2": lambda: list(pool.map(read_raw, paths)),
             "build": lambda: list(map(index.build_index, paths)),
-            "build_2": lambda: list(index.build_indexes(paths, workers=2)),
+            "build_2": lambda: list(pool.map(index.build_index, paths)),
         }, clock=time.perf_counter)  # fmt: skip
     return {
         "share_of_raw_1_thread": seconds["raw"] / seconds["build"],
@@ -166,7 +166,7 @@ def cache_claims(folder, samples, shards=4):
 
 
 def stream(path, store_index=False):
-    return sum(1 for _ in ReadSamples(store_index=index.StoreIndexes() if learn else None)([{"url": path}]))
+    return sum(1 for _ in ReadSamples(store_index=index.StoreIndexes() if store_index else None)([{"url": path}]))
 
 
 def write_rows(folder, rows, indexed):
