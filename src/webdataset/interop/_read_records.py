@@ -62,7 +62,7 @@ class ReadRecords(Source):
                         at.taken = number + 1
                         if number % step == first:
                             yield sample
-                at.close()
+                at.finish()
         except EndOfStreamError:
             at.stopped = True
 
@@ -122,7 +122,7 @@ class InFile(Progress):
         """Begin with a file."""
         self.shard, self.taken = shard, 0
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Nothing of this file is left."""
         self.shard, self.taken = None, 0
 

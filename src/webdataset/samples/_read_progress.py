@@ -45,7 +45,7 @@ class InShard(Progress):
         last = self._offsets[self.taken - self._before - 1] if self.taken else UNKNOWN
         self._offsets, self._before = [last, *offsets], self.taken - 1
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Nothing of this shard is left."""
         self.shard, self.taken = None, 0
 

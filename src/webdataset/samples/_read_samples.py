@@ -113,7 +113,7 @@ class ReadSamples(Source):
                         for at.taken, sample in _turns(shard, enumerate(batch.samples, at.taken + 1)):  # noqa: B020 - read once
                             yield sample
                         at.taken = end
-                at.close()
+                at.finish()
         except EndOfStreamError:
             at.stopped = True
 

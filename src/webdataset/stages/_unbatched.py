@@ -27,7 +27,7 @@ class Opened(LastOrigin):
         """A batch was taken."""
         self.batch, self.source, self.is_open = batch, self.above(), True
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Its last row is about to be handed on."""
         self.batch, self.source, self.row, self.is_open = None, None, 0, False
 
@@ -63,9 +63,9 @@ class _TakesApart(Described, Resumable):
                 at.handed = None if at.source is None else [at.source, row]
                 at.row = row + 1
                 if at.row == len(parts):
-                    at.close()
+                    at.finish()
                 yield parts[row]
-            at.close()
+            at.finish()
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """That part of that item."""
