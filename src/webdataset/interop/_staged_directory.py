@@ -18,7 +18,7 @@ class StagedDirectory:
     >>> staged = StagedDirectory(str(place))
     >>> (staged.work / "a.txt").write_text("a")
     1
-    >>> place.exists(), staged.publish(), os.listdir(place)
+    >>> os.path.exists(place), staged.publish(), os.listdir(place)
     (False, None, ['a.txt'])
 
     Args:
@@ -28,9 +28,8 @@ class StagedDirectory:
 
     def __init__(self, path: str, replaceable: Callable[[list[str]], bool] = lambda names: not names) -> None:
         self._target = Path(os.path.realpath(path))
-        if self._target.exists() and not (
-            self._target.is_dir() and replaceable([each.name for each in self._target.iterdir()])
-        ):
+        names = [each.name for each in self._target.iterdir()] if os.path.isdir(self._target) else None
+        if os.path.exists(self._target) and (names is None or not replaceable(names)):
             raise StoreError("the directory exists already", Where(shard=path), hint="remove it, or name another")
         self._target.parent.mkdir(parents=True, exist_ok=True)
         self.work = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=self._target.parent))
@@ -38,7 +37,7 @@ class StagedDirectory:
     def publish(self) -> None:
         """Put the directory in its place; what was there is removed."""
         self.work.chmod(0o777 & ~_umask())
-        if self._target.exists():
+        if os.path.exists(self._target):
             aside = self.work.with_name(f"{self.work.name}.old")
             self._target.rename(aside)
             self.work.rename(self._target)
