@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from webdataset import stores
@@ -69,7 +68,7 @@ def run_tasks(
     urls, names = [url for url, _ in pairs], [name for _, name in pairs]
     path = options.ledger or _beside(names, pattern)
     if options.dry_run:
-        if not Path(path).exists():
+        if not os.path.exists(path):
             _refuse_existing(names, options)
         return Report(outputs=tuple(names))
     with _no_collection():
