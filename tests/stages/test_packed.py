@@ -93,3 +93,9 @@ def test_packed_contract():
 def test_bad_packing_arguments_fail_at_once(arguments):
     with pytest.raises(SpecError):
         packed(*arguments)
+
+
+def test_the_call_that_an_error_proposes_works():
+    with pytest.raises(SpecError) as caught:
+        packed(8, ())
+    assert eval(caught.value.hint.removeprefix("for example "), {"packed": packed}).size == 2048

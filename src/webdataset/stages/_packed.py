@@ -84,7 +84,7 @@ class Packed(Described, Resumable):
     def __post_init__(self) -> None:
         fields = (self.fields,) if isinstance(self.fields, str) else tuple(self.fields)
         if not fields:
-            raise SpecError("packed() was given no fields", hint='for example packed("tokens", size=2048)')
+            raise SpecError("packed() was given no fields", hint='for example packed(2048, "tokens")')
         self._set(fields=fields)
         self._set(size=require_count("packed", "size", self.size, least=1))
         self._set(rows=require_count("packed", "rows", self.rows, least=1))

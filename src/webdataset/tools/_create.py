@@ -109,7 +109,7 @@ def create(
 
 
 def _notes(ignored: Sequence[str]) -> tuple[str, ...]:
-    return (f"{len(ignored)} files belong to no sample, for example {ignored[0]}",) if ignored else ()
+    return (f"files that belong to no sample: {len(ignored)}, for example {ignored[0]}",) if ignored else ()
 
 
 @dataclass

@@ -125,7 +125,7 @@ class Planner:
         for draft in drafts:
             missing = sorted((usual if draft.key in beside else self._required()) - draft.fields.keys())
             lost = [name for name in self._lost_fields(draft.key) if name not in draft.fields]
-            reason = f"the fields {' '.join(missing or lost)} are missing" if missing or lost else None
+            reason = f"missing fields: {' '.join(missing or lost)}" if missing or lost else None
             self._plan.samples.append(replace(draft, reason=reason))
         if self._options.in_order:
             self._plan.samples.sort(key=lambda draft: draft.key)
