@@ -7,7 +7,6 @@ keys of the samples that may come out before it.
 """
 
 import gzip
-import io
 import sys
 import tarfile
 from pathlib import Path

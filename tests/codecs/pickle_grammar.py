@@ -4,7 +4,6 @@ As a program: `pickle_grammar.py FIRST COUNT` unpickles the pickles of these see
 It ends with status 0, or dies, and the last seed it printed is the one that killed it.
 """
 
-import pickle
 import random
 import resource
 import signal

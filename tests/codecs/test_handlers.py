@@ -1,7 +1,6 @@
 """Compressed members and the limit."""
 
 import gzip
-import zlib
 
 import pytest
 

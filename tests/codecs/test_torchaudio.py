@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from webdataset.codecs import decode_field, encode_field, torch_audio
+from webdataset.codecs import decode_field, torch_audio
 from webdataset.codecs._require import find_package
 from webdataset.errors import DecodingError, MissingDependency
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import webdataset as wds
 from tests.interop.conftest import jpeg, records_of, same
 from webdataset import interop
-from webdataset.interop import MDS, Beton, ImageOptions, LitData, Part
+from webdataset.interop import MDS, Beton, ImageOptions, LitData
 
 GOLDEN = Path(__file__).parent / "golden"
 PIXELS = np.arange(27, dtype=np.uint8).reshape(3, 3, 3)

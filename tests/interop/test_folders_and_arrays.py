@@ -13,7 +13,7 @@ import pytest
 import webdataset as wds
 from tests.interop.conftest import jpeg, records_of, same, tar_samples
 from webdataset import interop
-from webdataset.interop import Cifar, ImageFolder, Npz, Part
+from webdataset.interop import Cifar, Part
 
 
 @pytest.fixture

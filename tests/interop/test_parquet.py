@@ -14,7 +14,7 @@ import webdataset as wds
 from tests.interop.conftest import jpeg, records_of, same, tar_samples
 from webdataset import interop
 from webdataset.tools import Options
-from webdataset.interop import Arrow, Parquet, Part
+from webdataset.interop import Arrow, Parquet
 from webdataset.world import World, pretend
 
 pa = pytest.importorskip("pyarrow")

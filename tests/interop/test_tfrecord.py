@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webdataset as wds
-from tests.interop.conftest import records_of, same, tar_samples
+from tests.interop.conftest import records_of, same
 from webdataset import interop
 from webdataset.interop import Part, Steps, TFRecord
 from webdataset.testing import FaultServer

@@ -5,9 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 

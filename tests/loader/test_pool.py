@@ -1,12 +1,11 @@
 import threading
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import webdataset as wds
-from webdataset.loader import WebLoader, _thread_pool
+from webdataset.loader import WebLoader
 from webdataset.loader._thread_pool import Pool
 from webdataset.pipeline import DataPipeline
 

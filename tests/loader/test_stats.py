@@ -3,7 +3,6 @@
 import io
 import time
 
-import numpy as np
 import pytest
 
 import webdataset as wds

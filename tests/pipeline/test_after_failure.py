@@ -7,7 +7,6 @@ import pytest
 from tests.pipeline.indexed import write_shards
 
 import webdataset as wds
-from webdataset.errors import StateError
 from webdataset.flow import Pass, Progress
 
 BATCH, BAD = 8, 13

@@ -19,7 +19,7 @@ from webdataset.errors import (
     TruncatedShard,
 )
 from webdataset.flow import Origin, Pass
-from webdataset.handlers import ignore_and_continue, ignore_and_stop, reraise_exception
+from webdataset.handlers import ignore_and_continue, ignore_and_stop
 from webdataset.samples import ReadSamples, read_shard
 from webdataset.samples._read_progress import as_shard
 

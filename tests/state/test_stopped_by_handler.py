@@ -4,19 +4,16 @@ Every kind of stage that asks a handler, in pipelines that hand on something aft
 buffer. A checkpoint taken then must not go on after the item that failed.
 """
 
-import functools
-import json
 import shutil
-from contextlib import closing
 
 import pytest
 
 import webdataset as wds
-from tests.golden.pipelines import STREAMED_B, indexed, keys, keys_of, number_of, streamed, write_shards
+from tests.golden.pipelines import STREAMED_B, indexed, keys, number_of, streamed, write_shards
 from tests.state import compositions as c
-from tests.state.reference import Reference, epoch_of, flat
+from tests.state.reference import Reference, flat
 from tests.state.stopping import Recording, a_few
-from webdataset import interop, world
+from webdataset import interop
 
 BAD = 4  # the sample that fails
 STOP = wds.ignore_and_stop

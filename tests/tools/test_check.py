@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import webdataset as wds
-from tests.tools.faults import AROUND, END, Planted, faults, good, sample
+from tests.tools.faults import AROUND, END, faults, good, sample
 from webdataset.tools import RULES, CheckOptions, Kind, Severity, Target, check
 from webdataset.tools._findings import MOST_OF_A_KIND, Finding
 
