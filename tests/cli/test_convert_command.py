@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import pytest
 from click.testing import CliRunner
@@ -30,7 +31,7 @@ def invoke(*arguments, code=0):
 
 def test_the_mapping_that_is_printed_can_be_pasted_back(here):
     out = invoke("in-{0..2}.tfrecord", "a-%d.tar")
-    text = re.search(r"--mapping '(.*)'", out.output)[1]
+    (text,) = shlex.split(re.search(r"--mapping (.*)", out.output)[1])
     assert text == "image/class/label:cls,image/encoded:jpg,name:name.txt"
     assert "3 shards written" in out.output
     out = invoke("in-{0..2}.tfrecord", "b-%d.tar", "--mapping", text, "-j", 2)

@@ -114,6 +114,8 @@ def exact(left, right):
         if left.dtype == object:
             return type(right) is np.ndarray and alike and exact(left.tolist(), right.tolist())
         return type(right) is np.ndarray and alike and left.tobytes() == right.tobytes()
+    if isinstance(left, str):  # the address of a resumed shard knows where it was read
+        return isinstance(right, str) and left == right
     return type(left) is type(right) and repr(left) == repr(right)  # NaN is not equal to itself
 
 
