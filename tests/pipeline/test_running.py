@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webdataset import stages
-from webdataset.errors import SpecError, StateError
+from webdataset.errors import SpecError, StageError, StateError
 from webdataset.flow import DROP, PerItem
 from webdataset.pipeline import DataPipeline, PipelineStage
 from webdataset.testing import assert_resumes_everywhere
@@ -156,6 +156,22 @@ def test_every_stage_of_a_class_is_run_without_upstream_in_first_place():
 def test_what_cannot_run_is_refused_where_it_is_written(stage):
     with pytest.raises(SpecError, match="not a valid pipeline stage"):
         DataPipeline([1], stage)
+
+
+@pytest.mark.parametrize("returned", [None, 3])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_stage_that_returns_no_iterator_is_an_error_that_names_it(returned, first):
+    def forgets_to_yield(*items):
+        return returned
+
+    class Forgets(PipelineStage):
+        def run(self, *items):
+            return returned
+
+    for stage in (forgets_to_yield, Forgets()):
+        before = [] if first else [[1, 2]]
+        with pytest.raises(StageError, match=r"[Ff]orgets.* returned .*yield"):
+            list(DataPipeline(*before, stage))
 
 
 def test_a_checkpoint_of_another_pipeline_is_refused_with_what_differs():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from typing import Any
 
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, StageError
 from webdataset.flow import PerItem, Resumable
 
 
@@ -55,8 +55,13 @@ def is_opaque(stage: Any) -> bool:
 
 def invoke(stage: Any, items: Iterator[Any] | None) -> Iterator[Any]:
     """Start a stage of a foreign kind on the stream before it (None for the first)."""
-    if isinstance(stage, PipelineStage):
-        return iter(stage.run(items) if items is not None else stage.run())  # type: ignore[call-arg]  # by contract
-    if items is None:
-        return iter(stage if isinstance(stage, Iterable) else stage())
-    return iter(stage(items))
+    if items is None and isinstance(stage, Iterable) and not isinstance(stage, PipelineStage):
+        return iter(stage)
+    run: Callable[..., Any] = stage.run if isinstance(stage, PipelineStage) else stage
+    stream = run() if items is None else run(items)
+    if not hasattr(stream, "__iter__") and not hasattr(stream, "__getitem__"):
+        raise StageError(
+            f"the stage {stage!r:.200} returned {stream!r:.80}, not an iterator",
+            hint="a stage takes all samples and yields: is there a `yield`? For a function of one sample use map",
+        )
+    return iter(stream)
