@@ -153,6 +153,130 @@ REMEDIES = {
 }
 
 
+# The pages run: a name without an example of its own in its docstring has one here.
+ERROR_EXAMPLES = """\
+## Examples
+
+Each of these calls raises the error that its name says. ([The data](../howto/index.md#the-data-of-these-pages).)
+
+```python
+import io
+import os
+import socket
+import tarfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import webdataset as wds
+
+
+class Forbidden(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_error(403)
+
+    def log_message(self, *args):
+        pass
+
+
+def shard(name, *members, kind=tarfile.REGTYPE):
+    with tarfile.open(name, "w") as archive:
+        for member in members:
+            info = tarfile.TarInfo(member)
+            info.type = kind
+            archive.addfile(info, io.BytesIO())
+    return name
+
+
+def not_a_shard():
+    with open("page.tar", "w") as file:
+        file.write("<html>Please log in</html>" * 100)
+    return "page.tar"
+
+
+def stale():
+    wds.index_shards([shard("old.tar", "a.txt")])
+    shard("old.tar", "a.txt", *(f"{number}.txt" for number in range(40)))  # written again, its index was not
+    return read("old.tar", index=True)
+
+
+def write(**fields):
+    with wds.TarWriter("out.tar") as sink:
+        sink.write({"__key__": "a", **fields})
+
+
+def read(url, **options):
+    return list(wds.WebDataset(url, shardshuffle=False, **options))
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Forbidden)
+Thread(target=server.serve_forever, daemon=True).start()
+silent = socket.create_server(("127.0.0.1", 0))  # takes connections and never answers
+os.environ |= {"WDS_TIMEOUT": "0.2", "WDS_RETRIES": "0"}
+
+causes = {
+    wds.SpecError: lambda: read("data/train-000000.tar", seed="seven"),
+    wds.ShardNotFound: lambda: read("data/train-999999.tar"),
+    wds.UnknownScheme: lambda: read("nothing://host/a.tar"),
+    wds.AccessDenied: lambda: read(f"http://127.0.0.1:{server.server_port}/a.tar"),
+    wds.StoreTimeout: lambda: read(f"http://127.0.0.1:{silent.getsockname()[1]}/a.tar"),
+    wds.CommandFailed: lambda: read("pipe:cat data/train-000000.tar; exit 3"),
+    wds.BadHeader: lambda: read(not_a_shard()),
+    wds.UnsupportedMember: lambda: read(shard("sparse.tar", "a.txt", kind=tarfile.GNUTYPE_SPARSE)),
+    wds.DuplicateField: lambda: read(shard("twice.tar", "a.txt", "a.txt")),
+    wds.SplitSample: lambda: read(shard("split.tar", "a.txt", "b.txt", "a.json")),
+    wds.StaleIndex: stale,
+    wds.EncodingError: lambda: write(png=3),
+    wds.StageError: lambda: list(wds.DataPipeline([1, 2], lambda items: None)),  # no yield
+}
+for expected, cause in causes.items():
+    try:
+        cause()
+    except wds.WebDatasetError as error:
+        assert type(error) is expected, error
+    else:
+        raise AssertionError(expected)
+server.shutdown()
+server.server_close()
+silent.close()
+```
+
+`StoreError` and `FormatError` are base classes: `except wds.StoreError` catches what is wrong with a server, a file or a command, and
+`except wds.FormatError` what is wrong with the bytes.
+
+```python
+assert issubclass(wds.AccessDenied, wds.StoreError) and issubclass(wds.BadHeader, wds.FormatError)
+```
+
+"""
+
+MODULE_EXAMPLE = """\
+Most names of the modules are also names of `webdataset`. ([The data](../howto/index.md#the-data-of-these-pages).)
+
+```python
+import numpy as np
+
+import webdataset as wds
+from webdataset import autodecode, compat, extradatasets, filters, gopen, pytorch, shardlists, tariterators, tenbin
+
+shards = shardlists.SimpleShardList("data/train-{000000..000001}.tar")
+samples = list(tariterators.tarfile_samples(shards))
+assert len(samples) == 20
+assert next(filters.to_tuple("cls")(iter(samples))) == (b"0",)
+decoder = autodecode.Decoder([autodecode.imagehandler("rgb8")])
+assert decoder(samples[0])["jpg"].shape == (16, 20, 3)
+with gopen("data/train-000000.tar") as stream:
+    assert stream.read(8) == b"0000.cls"
+assert tenbin.decode_buffer(tenbin.encode_buffer([np.arange(3)]))[0].tolist() == [0, 1, 2]
+
+assert compat.WebDataset is wds.WebDataset and extradatasets.with_length is wds.with_length
+assert isinstance(wds.WebDataset("data/train-000000.tar"), pytorch.IterableDataset)
+assert {"http", "s3", "pipe"} <= wds.gopen_schemes.keys()
+assert wds.__version__.count(".") == 2 and wds.pytorch_weights_only
+```
+
+"""
+
+
 def names_of(page: str) -> list[str]:
     return PAGES[page][2].split()
 
@@ -211,7 +335,8 @@ def members(cls: type) -> str:
 
 def api_page(page: str) -> str:
     title, about, _ = PAGES[page]
-    return f"# {title}\n\n{NOTE}\n{about}\n\n" + "\n".join(directive(name) for name in names_of(page))
+    example = MODULE_EXAMPLE if page == "modules" else ""
+    return f"# {title}\n\n{NOTE}\n{about}\n\n{example}" + "\n".join(directive(name) for name in names_of(page))
 
 
 def module_page(page: str) -> str:
@@ -232,8 +357,11 @@ def errors_page() -> str:
         "Everything that this package raises on purpose is one of these classes. Each is also the builtin exception in the\n"
         "second column, so code that catches the builtin works. A message says what happened, where (shard, byte, sample,\n"
         "field, stage), and what to do; the parts are in `.what`, `.where` and `.hint`. Secrets are removed from messages.\n\n"
-        "| class | is also a | meaning | what to do |\n|---|---|---|---|\n" + "\n".join(rows) + "\n\n"
-        "## Classes\n\n"
+        "| class | is also a | meaning | what to do |\n|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n\n"
+        + ERROR_EXAMPLES
+        + "## Classes\n\n"
         + "\n".join(f"```{{eval-rst}}\n.. autoexception:: webdataset.errors.{name}\n```\n" for name in error_names())
     )
 

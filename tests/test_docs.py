@@ -136,6 +136,14 @@ def test_every_public_name_is_in_the_reference_once():
     )
 
 
+def test_every_public_name_has_an_example_that_runs():
+    """In its docstring, or in a block of a page."""
+    ran = "\n".join(block.source for path in DOCUMENTS for block in run_page.blocks(path.read_text()) if block.runs)
+    used = set(re.findall(r"\w+", ran))
+    missing = [name for name in wds.__all__ if name not in used and ">>>" not in (getattr(wds, name).__doc__ or "")]
+    assert missing == []
+
+
 def test_every_error_has_a_remedy():
     assert sorted(generate_reference.REMEDIES) == sorted(generate_reference.error_names())
 
