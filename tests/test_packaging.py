@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,27 @@ def test_the_bill_of_materials_is_up_to_date():
     """`python release/sbom.py` writes it anew."""
     sbom = load("sbom")
     assert sbom.STORED.read_text() == sbom.text()
+
+
+def test_the_groups_and_extras_name_what_is_pinned():
+    project = PROJECT["project"]
+    extras = chain.from_iterable(project["optional-dependencies"].values())
+    groups = (entry for entry in chain.from_iterable(PROJECT["dependency-groups"].values()) if isinstance(entry, str))
+    named = {distribution(line) for line in chain(project["dependencies"], extras, groups, ["hatchling"])}
+    pinned = (ROOT / "requirements").glob("*.txt")
+    lines = (line for path in pinned for line in path.read_text().splitlines() if re.match(r"\w", line))
+    assert {distribution(line) for line in lines} <= named
+
+
+def distribution(requirement):
+    """The name of a package, as all installers compare it."""
+    return re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-").replace(".", "-")
+
+
+def test_the_readme_names_every_extra():
+    install = (ROOT / "README.md").read_text().split("## Install")[1].split("## ")[0]
+    named = set(re.findall(r"\w+", install))
+    assert set(PROJECT["project"]["optional-dependencies"]) - named == set()
 
 
 def test_versions_agree():
