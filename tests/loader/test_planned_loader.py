@@ -218,6 +218,25 @@ def test_seek_skip_and_where(shards):
         wds.WebLoader([1, 2], batch_size=None, workers="threads").seek(1)
 
 
+def test_another_batch_size_on_other_ranks_goes_on_at_the_same_step(shards):
+    """The global batch stays: 8 ranks of 3 become 6 of 4."""
+
+    def steps(ranks, batch_size, first):
+        parts = []
+        for rank in range(ranks):
+            with world.pretend(World(rank=rank, ranks=ranks)):
+                loader = loader_of(shards, 2, "threads", batch_size=batch_size)
+                loader.set_epoch(2)
+                loader.seek(first)
+                parts.append(list(loader))
+        return [keys_of(step) for step in zip(*parts, strict=True)]
+
+    before, after = steps(8, 3, 0), steps(6, 4, 7)
+    expected = expected_of(shards, epoch=2)
+    seen = [key for step in before[:7] + after for key in step]
+    assert seen[:N] == expected and len(before) == 7 + len(after)
+
+
 def test_the_epoch_is_that_of_the_dataset_the_user_holds(shards):
     dataset = dataset_of(shards)
     loader = wds.WebLoader(dataset, batch_size=BATCH, num_workers=2)
