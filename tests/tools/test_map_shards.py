@@ -183,6 +183,16 @@ def test_a_lost_worker_costs_only_its_shard(inputs, out):
         map_shards(die_on_two, inputs, out, workers=2)
 
 
+def test_a_program_that_starts_itself_again_in_its_workers_is_told_so(tmp_path):
+    for name in "ab":
+        write_shard(tmp_path / f"{name}.tar", [{"__key__": name, "txt": name}])
+    program = tmp_path / "program.py"
+    program.write_text("import webdataset as wds\nwds.map_shards(list, '{a,b}.tar', 'out/', workers=2)\n")
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert 'if __name__ == "__main__":' in done.stderr.splitlines()[-1]
+
+
 def test_an_executor_that_lost_a_worker_is_an_error(inputs, out):
     with cf.ProcessPoolExecutor(2) as pool, pytest.raises(StoreError, match="run again"):
         map_shards(die_on_two, inputs, out, executor=pool)

@@ -32,6 +32,11 @@ ERRORS = ("stop", "skip", "quarantine")
 
 _log = logging.getLogger(__name__)
 
+_DIED = (
+    "look for a lack of memory, and test the shard with one worker; workers import a Python program again: put its "
+    'start under `if __name__ == "__main__":` and its functions above it'
+)
+
 
 class Task(Protocol):
     """The work on one input. It is sent to a worker, so it must pickle."""
@@ -150,7 +155,7 @@ class _Run:
             raise _lost_worker(suspects[0], "run again with a working executor; finished shards are skipped")
         for task in suspects:
             if self._is_lost(engine.submit(_run, task), task):
-                self._fail(task, _lost_worker(task, "look for a lack of memory, and test the shard with -j 1"))
+                self._fail(task, _lost_worker(task, _DIED))
                 engine.restart()
 
     def _is_lost(self, future: Any, task: Task) -> bool:
