@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -72,11 +73,26 @@ def _temporary_files():
     return {name for name in os.listdir(_TEMPORARY) if not name.startswith(("pymp-", "torch", "dask", "ray"))}
 
 
+def _children():
+    """The processes that this one and its children started; looking through all processes takes 25 times as long."""
+    if not os.path.exists("/proc/self/task"):
+        return {child.pid for child in psutil.Process().children(recursive=True)}
+    found, parents = set(), [os.getpid()]
+    while parents:
+        here = f"/proc/{parents.pop()}/task"
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            for thread in os.listdir(here):
+                children = Path(here, thread, "children").read_text().split()
+                found.update(children)
+                parents += children
+    return found
+
+
 def _observe():
     return {
         "descriptors": _descriptors(),
         "threads": {thread for thread in threading.enumerate() if thread.is_alive()},
-        "children": set(psutil.Process().children(recursive=True)),
+        "children": _children(),
         "shared memory": _shared_memory(),
         "temporary files": _temporary_files(),
     }

@@ -27,7 +27,7 @@ SOURCES = {
     "stages after a loader": "wds.WebLoader(dataset, num_workers=1, batch_size=None).unbatched().shuffle(3).batched(2)",
 }
 
-SHORT = {"dataset", "no workers", "threads", "stages after a loader"}
+SHORT = {"threads", "stages after a loader"}
 
 
 @pytest.mark.parametrize(

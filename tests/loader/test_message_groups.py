@@ -81,7 +81,7 @@ def with_groups_of(size, loader):
     return loader
 
 
-@pytest.mark.parametrize("size", [2, 5, 50])
+@pytest.mark.parametrize("size", [5, *(pytest.param(size, marks=pytest.mark.long) for size in (2, 50))])
 def test_a_loader_hands_on_and_resumes_the_same(size):
     reference = processes(batches(), 3)
     expected = plain(reference), plain(reference)

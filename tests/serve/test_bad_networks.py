@@ -13,6 +13,11 @@ from tests.serve.proxy import Proxy
 from webdataset.serve import Worker
 from webdataset.serve._message_parts import PART
 
+
+def also_long(*values):
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
 LARGE = PART + 1000  # bytes of an item that comes in parts
 
 
@@ -36,7 +41,9 @@ def connect(proxies, **options):
     return wds.connect([proxy.address for proxy in proxies], **{"patience": 0.5, "timeout": 60, **options})
 
 
-@pytest.mark.parametrize("settings", [{"delay": 0.05}, {"rate": 100_000}, {"delay": 0.2, "rate": 50_000}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"delay": 0.05}, *also_long({"rate": 100_000}, {"delay": 0.2, "rate": 50_000})], ids=str
+)
 def test_latency_and_a_low_rate_change_nothing(few, settings):
     with served(lambda: batches(few), 2, **settings) as proxies:
         assert stream(connect(proxies, patience=2)) == stream(batches(few))
@@ -64,7 +71,7 @@ def test_a_connection_that_is_cut_at_any_byte(few, at, direction):
             assert proxy.tell(cuts=[]) >= 2
 
 
-@pytest.mark.parametrize("cut", [PART - 1, PART, PART + 600, 2 * PART])
+@pytest.mark.parametrize("cut", [PART + 600, *also_long(PART - 1, PART, 2 * PART)])
 def test_a_large_array_that_is_cut(few, cut):
     """Every connection to one worker is cut within the parts of an item; what came of it is thrown away."""
     with served(lambda: large(few), 2) as proxies:
@@ -75,7 +82,7 @@ def test_a_large_array_that_is_cut(few, cut):
 STOPS = [["down"], ["up"], ["up", "down"]]
 
 
-@pytest.mark.parametrize("stopped", STOPS, ids=str)
+@pytest.mark.parametrize("stopped", [STOPS[0], *also_long(*STOPS[1:])], ids=str)
 def test_a_worker_that_accepts_and_never_answers(few, stopped):
     with served(lambda: batches(few), 2) as proxies:
         proxies[0].tell(stopped=stopped)
@@ -84,8 +91,8 @@ def test_a_worker_that_accepts_and_never_answers(few, stopped):
         assert stream(connect(proxies)) == stream(batches(few))
 
 
-@pytest.mark.parametrize("cut", [[0], [0, 1]], ids=["one", "both"])
-@pytest.mark.parametrize("stopped", STOPS, ids=str)
+@pytest.mark.parametrize("cut", [[0], *also_long([0, 1])], ids=["one", "both"])
+@pytest.mark.parametrize("stopped", [STOPS[0], *also_long(*STOPS[1:])], ids=str)
 def test_a_partition_in_the_middle_and_its_end(shards, caplog, stopped, cut):
     """Nothing is closed, nothing comes. The trainer says that a worker is gone; then the network heals."""
     gone, heal = set(), threading.Event()

@@ -193,7 +193,9 @@ def test_stays_stopped(source, workers):
     assert_exact(recording)
 
 
-@pytest.mark.parametrize("cut", [c.with_epoch, c.repeated], ids=lambda cut: cut.__name__)
+@pytest.mark.parametrize(
+    "cut", [c.with_epoch, pytest.param(c.repeated, marks=pytest.mark.long)], ids=lambda cut: cut.__name__
+)
 @pytest.mark.parametrize("nesting", NESTINGS, ids=lambda nesting: nesting.__name__)
 @pytest.mark.parametrize(
     "source",
