@@ -22,6 +22,14 @@ def test_padding():
     assert batch["__key__"] == ["x", "y"]
 
 
+def test_lengths_are_there_also_where_nothing_is_padded():
+    collate = padded_collation(lengths=True)
+    for sizes in [(3,), (3, 3), (3, 5), (0, 0)]:  # the last batch of an epoch may have one sample
+        ((array, lengths), scalars, names) = collate([(np.ones(size), np.array(size), "a") for size in sizes])
+        assert array.shape == (len(sizes), max(sizes)) and lengths.tolist() == list(sizes)
+        assert scalars.tolist() == list(sizes) and names == ["a"] * len(sizes)
+
+
 def test_padding_only_where_shapes_differ():
     images = [(np.ones((2, n, 3)), n) for n in (4, 6)]
     padded, numbers = padded_collation()(images)

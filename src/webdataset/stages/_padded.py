@@ -30,7 +30,8 @@ class PaddedCollation(Described):
     Args:
         value: what to fill with; a dict gives each field (or position) its own, 0 for the others.
         multiple: lengths are rounded up to a multiple of this, along each axis that differs.
-        lengths: True makes each padded column a pair of the array and the lengths along its first axis.
+        lengths: True makes each column of arrays a pair of the array and the lengths along its first axis, also in a
+            batch whose arrays are equally long.
     """
 
     verb: ClassVar[str] = "padded_collation"
@@ -49,7 +50,13 @@ class PaddedCollation(Described):
         return tuple([self._combine(column, position) for position, column in enumerate(columns)])
 
     def _combine(self, column: list[Any], name: Any) -> Any:
-        if not all(_is_array(value) for value in column) or len({tuple(value.shape) for value in column}) == 1:
+        if not all(_is_array(value) for value in column):
+            return combine_values(column)
+        filled = self._filled(column, name)
+        return (filled, np.array([len(value) for value in column])) if self.lengths and column[0].ndim else filled
+
+    def _filled(self, column: list[Any], name: Any) -> Any:
+        if len({tuple(value.shape) for value in column}) == 1:
             return combine_values(column)
         if len({value.ndim for value in column}) > 1:
             shapes = ", ".join(sorted({str(tuple(value.shape)) for value in column}))
@@ -57,8 +64,7 @@ class PaddedCollation(Described):
                 f"arrays with different numbers of axes cannot be padded: {shapes} in {name!r}",
                 hint="make them equal in a .map before",
             )
-        padded = self._pad(column, self.value.get(name, 0) if isinstance(self.value, Mapping) else self.value)
-        return (padded, np.array([len(value) for value in column])) if self.lengths else padded
+        return self._pad(column, self.value.get(name, 0) if isinstance(self.value, Mapping) else self.value)
 
     def _pad(self, column: list[Any], value: Any) -> Any:
         shapes = [tuple(array.shape) for array in column]
