@@ -168,6 +168,7 @@ def test_D39_errors_name_field_key_shard_cause_and_the_first_bytes():
         "wds get 0001 x.jpg a.tar",
     ):
         assert word in str(error)
+    assert "0x" not in str(error)  # an address in memory differs from run to run
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error)
     with pytest.raises(DecodingError, match="the field is empty"):

@@ -43,7 +43,10 @@ def open_image(data: bytes) -> Image:
     """
     images = require("PIL.Image", extra="images", why="to decode images")
     own = [name for name in images.ID if name not in _WANTED and name not in _UNWANTED]  # plugins of the user's
-    image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])
+    try:
+        image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])
+    except images.UnidentifiedImageError:  # Pillow's own message has an address in memory, another one in each run
+        raise images.UnidentifiedImageError("cannot identify image file") from None
     check_size(image.width * image.height * max(3, len(image.getbands())))  # palettes become colours
     return image
 
