@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-SHOWN = ("wds create", "tar tf", "wds check", "python train.py 40", "python train.py", "torchrun")
+SHOWN = ("wds create", "tar tf", "wds check", "python train.py 40", "python train.py", "torchrun", "sort")
 WIDTH, LINE, SIZE = 900, 18, 13
 
 
