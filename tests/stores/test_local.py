@@ -174,3 +174,16 @@ def test_killed_writers_publish_nothing_broken_and_the_next_one_cleans_up(tmp_pa
 @pytest.mark.timeout(1800)
 def test_1000_killed_writers(tmp_path):
     killed_writers(tmp_path, 1000, 2)
+
+
+def test_a_file_whose_write_failed_is_not_published(tmp_path, monkeypatch):
+    """Also if the caller goes on after the error and the disk has space again."""
+    upload = stores.open_write(tmp_path / "a.tar")
+    with monkeypatch.context() as full:
+        full.setattr(os, "writev", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StoreError):
+            upload.write(bytes(2 << 20))
+    upload.write(b"more")
+    with pytest.raises(StoreError, match="an earlier write failed"):
+        upload.close()
+    assert list(tmp_path.iterdir()) == []

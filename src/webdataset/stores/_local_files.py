@@ -123,6 +123,7 @@ class _LocalUpload(Upload):
         self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._blocks: list[bytes | memoryview] = []
         self._gathered = 0
+        self._incomplete = False
         with suppress(OSError):  # a file system without locks: the sweep then relies on process ids alone
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._finished = False
@@ -137,7 +138,10 @@ class _LocalUpload(Upload):
         return len(block)
 
     def _write_gathered(self) -> None:
+        if self._incomplete:
+            raise StoreError("an earlier write failed", Where(shard=self._path), hint="write the file again")
         blocks, self._blocks, self._gathered = self._blocks, [], 0
+        self._incomplete = True  # until all is written: what a failure left out must never be published
         with system_errors(self._path):
             while blocks:
                 written = os.writev(self._descriptor, blocks)
@@ -145,6 +149,7 @@ class _LocalUpload(Upload):
                     written -= len(blocks.pop(0))
                 if written:  # a disk that is nearly full takes a part
                     blocks[0] = memoryview(blocks[0])[written:]
+        self._incomplete = False
 
     def publish(self) -> None:
         try:
