@@ -8,6 +8,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DataLoaderConfiguration
 from common import BATCH, PHASE, STOP, WORKERS, Model, dataset_of, loader_of, tell
+from leaving import leave
 from torch.utils.data import DataLoader
 
 SPLITTER = sys.argv[4]  # "dispatch", "shard" or "ours"
@@ -35,6 +36,7 @@ def main():
             break
     tell(model.seen, kind=type(loader).__name__)
     accelerator.end_training()
+    leave()
 
 
 main()

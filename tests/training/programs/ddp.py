@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from leaving import leave
 from torch.nn.parallel import DistributedDataParallel
 
 import webdataset as wds
@@ -238,7 +239,7 @@ def main():
         results[case] = globals()[name](int(workers or 0))
         Path(f"rank-{dist.get_rank()}.json").write_text(json.dumps(results))
         dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

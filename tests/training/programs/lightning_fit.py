@@ -10,6 +10,7 @@ import sys
 import lightning as L
 import torch
 from common import BATCH, PHASE, STOP, URLS, Model, loader_of, tell
+from leaving import leave
 
 import webdataset as wds
 
@@ -46,7 +47,7 @@ class Kill(L.Callback):
         if PHASE == "first" and number + 1 == STOP:
             trainer.save_checkpoint("first.ckpt")
             tell(module.model.seen)
-            os._exit(0)
+            leave()
 
 
 def main():
@@ -64,6 +65,7 @@ def main():
     )
     trainer.fit(module, make_loader(), ckpt_path="first.ckpt" if PHASE == "rest" else None, weights_only=False)
     tell(module.model.seen)
+    leave()
 
 
 main()

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import torch.distributed as dist
 from common import BATCH, PHASE, RANK, STOP, WORKERS, Model, dataset_of, start_group, tell
+from leaving import leave
 from torch.nn.parallel import DistributedDataParallel
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -23,7 +23,7 @@ def main():
             state.write_text(json.dumps(loader.state_dict()))
             break
     tell(model.seen)
-    dist.destroy_process_group()
+    leave()
 
 
 main()
