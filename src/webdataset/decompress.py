@@ -140,27 +140,40 @@ class Unpacked:
         self._taken = 0  # bytes read from below
         self._given = 0  # bytes decompressed
         self._limit = limit
-        self._ready: list[bytes] = []
+        self._ready = memoryview(b"")  # decompressed, not handed on yet
         self._unpacker: _Unpacker | None = kind.unpacker()
         self._failure: Exception | None = None
 
     def read(self, size: int, /) -> bytes:
         """Exactly `size` bytes; fewer before a failure, which the next call raises; none only at the verified end."""
-        have = sum(map(len, self._ready))
-        while have < size and self._unpacker is not None:
-            if self._failure is None:
-                try:
-                    self._ready.append(self._step(self._unpacker))
-                    have += len(self._ready[-1])
-                except Exception as error:
-                    self._failure = error
-            elif have:
-                break
-            else:
-                raise self._failure
-        joined = b"".join(self._ready)
-        self._ready = [joined[size:]] if len(joined) > size else []
-        return joined[:size]
+        pieces, missing = [], size
+        try:
+            while missing and (piece := self._next(missing)):
+                pieces.append(piece)
+                missing -= len(piece)
+        except Exception:
+            if not pieces:
+                raise
+        return b"".join(pieces)
+
+    def readinto(self, view: memoryview, /) -> int:
+        """Some bytes into memory of the caller, without a copy in between; how many, 0 only at the verified end."""
+        piece = self._next(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
+
+    def _next(self, most: int) -> memoryview:
+        """The next bytes, no more than `most`. A failure is raised when the bytes before it are used up, and again."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            while not self._ready and self._unpacker is not None:
+                self._ready = memoryview(self._step(self._unpacker))
+        except Exception as error:
+            self._failure = error
+            raise
+        piece, self._ready = self._ready[:most], self._ready[most:]
+        return piece
 
     def _step(self, unpacker: _Unpacker) -> bytes:
         if unpacker.eof:

@@ -3,6 +3,7 @@ import io
 import json
 import os
 import pickle
+import sys
 import tarfile
 
 import pytest
@@ -34,6 +35,24 @@ def members(count, first=0):
 
 def keys(samples):
     return [sample["__key__"] for sample in samples]
+
+
+def test_a_sample_that_was_handed_on_is_not_held(shard):
+    samples = iter(read_shard(str(shard(members(50)))))
+    first = next(samples)
+    for _ in range(3):
+        next(samples)
+    assert sys.getrefcount(first) == 2  # by this function, and by the call
+
+
+@pytest.mark.parametrize("readers", [1, 2, 3, 7, 60])
+def test_readers_that_share_a_shard_take_turns(shard, readers):
+    """A window holds some dozens of these samples; the turns go on from one window to the next."""
+    path = str(shard(members(500)))
+    alone = keys(read_shard(path))
+    for first in range(readers):
+        item = as_shard(path) | {"first": first, "step": readers}
+        assert keys(read_shard(item)) == alone[first::readers]
 
 
 def test_a_sample(shard):

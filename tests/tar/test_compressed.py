@@ -100,6 +100,23 @@ def test_what_stands_before_something_wrong_behind_the_end_comes_first(kind, tri
             unpacked.read(1 << 20)
 
 
+@KINDS
+@pytest.mark.parametrize("step", [1000, 1 << 20])
+def test_bytes_come_into_memory_of_the_caller_in_the_same_order(kind, step):
+    """Mutation: fill from the beginning of what is left over twice."""
+    packed = PACK[kind](CONTENT) + PACK[kind](CONTENT)
+    unpacked = Unpacked(io.BytesIO(packed + b"garbage here"), find_compression(packed), limit=2**30)
+    found, memory = bytearray(), memoryview(bytearray(step))
+    with pytest.raises(BadHeader) as failure:
+        while count := unpacked.readinto(memory):
+            found += memory[:count]
+            found += unpacked.read(7)
+    assert found == CONTENT + CONTENT
+    with pytest.raises(BadHeader) as again:
+        unpacked.readinto(memory)
+    assert again.value is failure.value
+
+
 def test_a_bomb_does_not_explode():
     """64 MB of zeros in 64 kB are unpacked as they are asked for."""
     import tracemalloc

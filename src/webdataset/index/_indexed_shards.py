@@ -25,7 +25,7 @@ from ._description import Description
 from ._index_location import load_count, load_index
 from ._recent_indexes import RecentIndexes
 from ._shard_index import Extent, ShardIndex
-from ._shard_reader import ShardReader
+from ._shard_reader import ShardReader, StoredRun
 from ._store_index import StoreIndexes
 
 # How many readers of shards are kept.
@@ -129,6 +129,18 @@ class IndexedShards(Sequence[Any]):
             for (place, _), sample in zip(wanted, samples, strict=True):
                 result[place] = sample
         return result
+
+    def stored(self, numbers: Sequence[int], most: int) -> StoredRun | None:
+        """Samples as they are stored, if they follow each other in one shard, in at most `most` bytes; else None."""
+        first = numbers[0]
+        as_stored = (self._numbers.step, self._fields, self._transform, self._lazy) == (1, None, None, False)
+        if not as_stored or numbers != [*range(first, first + len(numbers))]:
+            return None
+        shard, inside = self._locate(first)
+        index, end = self._shards.index(shard), inside + len(numbers)
+        if end > len(index.keys) or index.start(end) - index.start(inside) > most:
+            return None
+        return self._shards.reader(shard).stored(inside, end)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[number] for number in range(len(self)))

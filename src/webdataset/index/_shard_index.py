@@ -167,6 +167,14 @@ class Keys(Sequence[str]):
     def __getitem__(self, number: int) -> str:  # type: ignore[override]  # slices of keys are never needed
         return self._text[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogateescape")
 
+    def joined(self, first: int, stop: int) -> str:
+        """The keys from `first` up to `stop`, one after the other.
+
+        >>> Keys(["a", "bc", "d"]).joined(1, 3)
+        'bcd'
+        """
+        return self._text[self._ends[first] : self._ends[stop]].decode("utf-8", "surrogateescape")
+
     def __iter__(self) -> Iterator[str]:
         text = self._text
         return (text[start:stop].decode("utf-8", "surrogateescape") for start, stop in pairwise(self._ends.tolist()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,22 @@ from ._fetch_ranges import LocalFile, Member, Ranged, open_bytes
 from ._shard_index import Extent, ShardIndex
 
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
+
+
+class StoredRun(NamedTuple):
+    """Samples that follow each other, as they are stored.
+
+    Attributes:
+        url: the address of their shard.
+        local_path: its path, if it is a local file.
+        keys: what the index says that their keys are, joined.
+        data: their members, with headers.
+    """
+
+    url: str
+    local_path: str | None
+    keys: str
+    data: bytes
 
 
 class ShardReader:
@@ -70,6 +86,12 @@ class ShardReader:
             self._assemble(number, list(islice(members, len(extents))), opened)
             for number, extents in zip(numbers, wanted, strict=True)
         ]
+
+    def stored(self, first: int, stop: int) -> StoredRun:
+        """The samples from `first` up to `stop`, as they are stored."""
+        opened = self._bytes or self._open()
+        start, end = self.index.start(first), self.index.start(stop)
+        return StoredRun(self.url, opened.path, self.index.keys.joined(first, stop), opened.read(start, end - start))
 
     def column(self, numbers: NDArray[np.int64], field: str) -> NDArray[np.uint8]:
         """The bytes of one field of several samples as a matrix; all have to be of one size.

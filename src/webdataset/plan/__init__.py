@@ -1,6 +1,7 @@
 """Plan: indexed shards come in, their samples go out in the computed order of an epoch, this process's part of them.
 
 * `_read_planned`    the source: reads the positions of this process
+* `_read_run`        samples that follow each other, read together
 * `_fetch_ahead`     fetches the shards that are needed next into a cache
 * `_plan_progress`   how far a reader is in its part of an epoch
 * `_plan_state`      how far all readers are: the typed value of a checkpoint

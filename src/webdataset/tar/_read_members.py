@@ -160,6 +160,19 @@ def read_runs(
     return reader.runs(concatenated=concatenated)
 
 
+def plain_run(data: bytes) -> Run | None:
+    """The members of a part of an archive that begins and ends between two members; None if not all of them are plain.
+
+    >>> import tarfile
+    >>> archive = b"".join(tarfile.TarInfo(name).tobuf() for name in ("a.txt", "b.txt"))
+    >>> plain_run(archive).names, plain_run(archive[:700])
+    (['a.txt', 'b.txt'], None)
+    """
+    names, offsets, starts, stops = Table(data).run_from(0)
+    ended = bool(stops) and stops[-1] + -(stops[-1] - starts[-1]) % BLOCK == len(data)
+    return Run(0, True, data, names, offsets, starts, stops) if ended else None
+
+
 def read_headers(data: bytes, start: int = 0) -> Iterator[tuple[Header, int]]:
     """The headers of all members in a part of an archive, and where the payload of each begins.
 
