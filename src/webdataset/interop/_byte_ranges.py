@@ -15,7 +15,8 @@ from typing import IO, Any, Self
 
 from webdataset import stores
 from webdataset.decompress import load_zstd
-from webdataset.errors import FormatError, MissingDependency, SpecError, StoreError, TruncatedShard, Where
+from webdataset.errors import FormatError, SpecError, StoreError, TruncatedShard, Where
+from webdataset.optional import require
 
 _PIECE = 1 << 20
 
@@ -159,10 +160,7 @@ def _zstd_reader(stream: Any) -> Any:
 def _new_hash(algorithm: str) -> Any:
     if algorithm in hashlib.algorithms_available:
         return hashlib.new(algorithm, usedforsecurity=False)
-    try:
-        import xxhash
-    except ImportError as error:
-        raise MissingDependency("xxhash", extra="mds", why=f"to check {algorithm!r} checksums") from error
+    xxhash = require("xxhash", extra="mds", why=f"to check {algorithm!r} checksums")
     kinds = {"xxh32": xxhash.xxh32, "xxh64": xxhash.xxh64, "xxh128": xxhash.xxh128, "xxh3_64": xxhash.xxh3_64}
     if algorithm not in kinds:
         raise SpecError(f"the checksum {algorithm!r} is not known", hint="pass check=False to read without checking")

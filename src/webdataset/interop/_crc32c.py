@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from webdataset.errors import MissingDependency
+from webdataset.optional import require
 
 
 def crc32c_function() -> Any:
     """CRC-32C of bytes, by the package that computes it in hardware."""
-    try:
-        from google_crc32c import value
-    except ImportError as error:
-        raise MissingDependency("google_crc32c", extra="tfrecord", why="to check and write TFRecord files") from error
-    return value
+    return require("google_crc32c", extra="tfrecord", why="to check and write TFRecord files").value
 
 
 def masked(crc: int) -> int:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from webdataset.errors import MissingDependency
+from webdataset.optional import require
 
 
 def require_pyarrow() -> Any:
     """The package pyarrow."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingDependency("pyarrow", extra="parquet", why="to read and write parquet") from error
-    return pa
+    require("pyarrow.parquet", extra="parquet", why="to read and write parquet")
+    return sys.modules["pyarrow"]

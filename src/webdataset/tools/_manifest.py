@@ -11,7 +11,8 @@ from typing import Any
 
 from webdataset import stores
 from webdataset.address import Address, Birth
-from webdataset.errors import FormatError, MissingDependency, SpecError, Where
+from webdataset.errors import FormatError, SpecError, Where
+from webdataset.optional import require
 
 from ._entries import Entry, Given, LocalFile, Source, StoredFile, as_bytes
 
@@ -144,11 +145,8 @@ def _read_jsonl(url: str, _kind: str, _columns: Sequence[str] | None) -> Iterato
 
 
 def _read_parquet(url: str, _kind: str, _columns: Sequence[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingDependency("pyarrow", extra="parquet", why="to read Parquet files") from error
+    pq = require("pyarrow.parquet", extra="parquet", why="to read Parquet files")
+    pa = require("pyarrow", extra="parquet", why="to read Parquet files")
     path = stores.is_local(url)
     try:
         file = pq.ParquetFile(path if path is not None else pa.BufferReader(StoredFile(url).load()))
