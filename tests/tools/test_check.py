@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import webdataset as wds
 from tests.tools.faults import AROUND, END, faults, good, sample
-from webdataset.tools import RULES, CheckOptions, Kind, Severity, Target, check
+from webdataset.tools import CheckOptions, Kind, Severity, Target, check
 from webdataset.tools._findings import MOST_OF_A_KIND, Finding
 
 FAULTS = faults()
@@ -42,7 +42,7 @@ def test_a_planted_fault_is_found(tmp_path, name):
     for finding in report.findings:
         if finding.kind is fault.kind:
             assert finding.what
-            assert finding.remedy == RULES[finding.kind].remedy
+            assert finding.remedy == finding.kind.remedy
 
 
 @pytest.mark.parametrize("name", AROUND)

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from ._engines import open_engine
     from ._expression import Expression
     from ._field_table import field_rows
-    from ._findings import RULES, Finding, Kind, Severity, Target
+    from ._findings import Finding, Kind, Severity, Target
     from ._get_field import PICTURES, Got, find_samples, first_field, get_field
     from ._grep import Match, grep
     from ._index_files import Indexed, IndexInfo, create_index, index_info, indexed_sample, update_index
@@ -115,7 +115,6 @@ __all__ = [
     "FORMATS",
     "MISSING",
     "PICTURES",
-    "RULES",
     "Action",
     "Answer",
     "Bench",
@@ -216,7 +215,7 @@ _HOME = {
     "_engines": "open_engine",
     "_expression": "Expression",
     "_field_table": "field_rows",
-    "_findings": "RULES Finding Kind Severity Target",
+    "_findings": "Finding Kind Severity Target",
     "_get_field": "PICTURES Got find_samples first_field get_field",
     "_grep": "Match grep",
     "_index_files": "Indexed IndexInfo create_index index_info indexed_sample update_index",

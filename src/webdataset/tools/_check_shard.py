@@ -72,7 +72,7 @@ class _ShardCheck:
                 for found in tar.survey(_Watched(stream, self)):
                     if isinstance(found, tar.Damage):
                         self._damaged = True
-                        kind = Kind(found.kind.value)
+                        kind = Kind(found.kind.value)  # type: ignore[call-arg]  # by its value
                         self._findings.add(kind, found.what, offset=found.offset, member=found.name)
                     else:
                         self._member(found)

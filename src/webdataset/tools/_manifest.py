@@ -14,7 +14,7 @@ from webdataset.address import Address, Birth
 from webdataset.errors import FormatError, SpecError, Where
 from webdataset.optional import require
 
-from ._entries import Entry, Given, LocalFile, Source, StoredFile, as_bytes
+from ._entries import Entry, LocalFile, Source, StoredFile, as_bytes
 
 DEFAULT_KEY = "{record:09d}"
 
@@ -81,7 +81,7 @@ def _entry(row: Mapping[str, Any], place: str, key: str, folder: str | None) -> 
         elif column.startswith("@"):
             fields[name] = _file(str(value), folder)
         else:
-            fields[name] = Given(data)
+            fields[name] = data
     if not key:
         raise FormatError("the key is empty", Where(shard=place), hint="give every row a key")
     if not fields:
@@ -149,7 +149,7 @@ def _read_parquet(url: str, _kind: str, _columns: Sequence[str] | None) -> Itera
     pa = require("pyarrow", extra="parquet", why="to read Parquet files")
     path = stores.is_local(url)
     try:
-        file = pq.ParquetFile(path if path is not None else pa.BufferReader(StoredFile(url).load()))
+        file = pq.ParquetFile(path if path is not None else pa.BufferReader(StoredFile(url)()))
     except pa.ArrowInvalid as error:
         raise FormatError(f"this is not a Parquet file: {error}", Where(shard=url)) from error
     with file:
