@@ -3,6 +3,7 @@
 import io
 import subprocess
 import tarfile
+from webdataset.tar import DamageKind
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,8 +59,9 @@ def test_every_kind_is_planted_or_named_here():
     assert set(Kind) - planted == {Kind.NOT_CHECKED}  # needs a machine without a package; tested below
 
 
-def test_every_kind_has_a_rule():
-    assert set(RULES) == set(Kind)
+def test_every_kind_has_a_remedy_and_every_damage_a_kind():
+    assert all(kind.remedy for kind in Kind)
+    assert {damage.value for damage in DamageKind} < set(Kind)
 
 
 def test_a_finding_says_where(tmp_path):

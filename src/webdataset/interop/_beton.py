@@ -36,8 +36,8 @@ from ._beton_fields import (
     parse_field,
     row_type,
 )
-from ._byte_ranges import ByteRanges
-from ._record_format import Format, IndexedFile, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
+from ._byte_ranges import RangeFile
+from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
 
 _ROWS = 4096  # rows of the table that are read at once
 
@@ -73,16 +73,7 @@ class Beton(Format):
         return BetonSink(url, self.page_size, self.images, self.image, self.seed)
 
 
-class _BetonFile(IndexedFile):
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._data = ByteRanges(url)
-        try:
-            self._read_header()
-        except BaseException:
-            self._data.close()
-            raise
-
+class _BetonFile(RangeFile):
     def _read_header(self) -> None:
         version, count, self._page, self._count, table = HEADER.unpack(self._data.read(0, HEADER.size))
         if version != VERSION:
@@ -169,6 +160,3 @@ class _BetonFile(IndexedFile):
         if place == len(self._addresses) or self._addresses[place] != at:
             raise FormatError(f"nothing is allocated at byte {at}")
         return self._data.read(at, int(self._lengths[place]))
-
-    def close(self) -> None:
-        self._data.close()

@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import tempfile
+from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Self
@@ -17,6 +18,8 @@ from webdataset import stores
 from webdataset.decompress import load_zstd
 from webdataset.errors import FormatError, SpecError, StoreError, TruncatedShard, Where
 from webdataset.optional import require
+
+from ._record_format import IndexedFile
 
 _PIECE = 1 << 20
 
@@ -100,6 +103,27 @@ class ByteRanges:
                 hint="copy it to a file first",
             )
         return size
+
+
+class RangeFile(IndexedFile):
+    """A part of a dataset that is read by position: its header when it is opened, then its records."""
+
+    def __init__(self, url: str, compression: str | None = None) -> None:
+        self._url = url
+        self._data = ByteRanges(url, compression)
+        try:
+            self._read_header()
+        except BaseException:
+            self._data.close()
+            raise
+
+    @abstractmethod
+    def _read_header(self) -> None:
+        """Read what all records need."""
+
+    def close(self) -> None:
+        """Release the file."""
+        self._data.close()
 
 
 class _Seekable(io.RawIOBase):
