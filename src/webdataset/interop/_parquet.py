@@ -16,7 +16,7 @@ import numpy as np
 from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges
-from ._pyarrow import require_pyarrow
+from ._parquet_writer import ArrowSink, ipc_writer, parquet_writer, require_pyarrow
 from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record
 
 _AT_A_TIME = 1 << 20  # bytes of rows that are made at once, about; more would leave the heap after each batch
@@ -48,8 +48,6 @@ class Parquet(Format):
 
     def create(self, url: str) -> RecordSink:
         """Begin to write one file."""
-        from ._parquet_writer import ArrowSink, parquet_writer
-
         return ArrowSink(url, parquet_writer(self.compression), self.row_group_size)
 
 
@@ -67,8 +65,6 @@ class Arrow(Format):
 
     def create(self, url: str) -> RecordSink:
         """Begin to write one file."""
-        from ._parquet_writer import ArrowSink, ipc_writer
-
         return ArrowSink(url, ipc_writer, 8 << 20)
 
 

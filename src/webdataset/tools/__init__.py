@@ -5,7 +5,6 @@ Verbs:
     _repair          damaged shards, written again
     _list_samples    keys, fields, sizes, places
     _show_samples    samples as a person wants to see them
-    _field_table     fields of samples as rows
     _get_field       one field of one sample
     _grep            samples whose text matches
     _dataset_stats   how many samples, how large, which fields
@@ -34,8 +33,6 @@ What they share:
     _check_decoding  fields that cannot be decoded
     _hugging_face_types  types that Hugging Face refuses or changes
     _portable_names  names that some readers trip over
-    _shard_names     the same for all names of a shard
-    _index_difference  how an index differs from its shard
     _key_table       keys of any number of samples, compared with little memory
     _repair_plan     what becomes of each member of a damaged shard
     _verb_options    how a verb writes and runs
@@ -43,13 +40,10 @@ What they share:
     _read_inputs     input addresses → a stream of samples
     _target          what `-o` means, and which outputs exist
     _write_samples   a stream of samples → one archive or a series
-    _report          what a verb that writes shards returns
+    _report          what a verb that writes shards returns, and samples whose processing failed
     _scratch         temporary files
     _count_samples   how many samples shards have
     _expression      a safe expression language over samples
-    _field_choice    which fields to keep, and under which names
-    _external_sort   more samples than fit into memory, in order
-    _failures        samples whose processing failed, for the report
     _shares          random shares that depend on keys alone
 What datasets are made of:
     _entries         samples whose fields are still somewhere else
@@ -78,7 +72,6 @@ if TYPE_CHECKING:
     from ._doctor import Diagnosis, State, doctor
     from ._engines import open_engine
     from ._expression import Expression
-    from ._field_table import field_rows
     from ._findings import Finding, Kind, Severity, Target
     from ._get_field import PICTURES, Got, find_samples, first_field, get_field
     from ._grep import Match, grep
@@ -101,7 +94,7 @@ if TYPE_CHECKING:
     from ._shard_report import CheckOptions, ShardReport
     from ._shard_task import ShardResult
     from ._shares import Shares, parse_shares
-    from ._show_samples import ShownField, ShownSample, show_samples
+    from ._show_samples import ShownField, ShownSample, field_rows, show_samples
     from ._simulate import ReaderShare, Simulation, simulate
     from ._sort import shuffle, sort
     from ._split import split
@@ -214,7 +207,6 @@ _HOME = {
     "_doctor": "Diagnosis State doctor",
     "_engines": "open_engine",
     "_expression": "Expression",
-    "_field_table": "field_rows",
     "_findings": "Finding Kind Severity Target",
     "_get_field": "PICTURES Got find_samples first_field get_field",
     "_grep": "Match grep",
@@ -237,7 +229,7 @@ _HOME = {
     "_shard_report": "CheckOptions ShardReport",
     "_shard_task": "ShardResult",
     "_shares": "Shares parse_shares",
-    "_show_samples": "ShownField ShownSample show_samples",
+    "_show_samples": "ShownField ShownSample field_rows show_samples",
     "_simulate": "ReaderShare Simulation simulate",
     "_sort": "shuffle sort",
     "_split": "split",

@@ -12,9 +12,8 @@ from webdataset.codecs import IMAGE_EXTENSIONS, IMAGE_FORMATS, encode_field, ima
 from webdataset.errors import DecodingError, SpecError, WebDatasetError, add_where
 from webdataset.optional import require
 
-from ._failures import check_policy, note_failure
 from ._read_inputs import Inputs, Sample
-from ._report import Report
+from ._report import Report, check_policy, note_failure
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
 
