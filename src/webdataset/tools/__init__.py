@@ -65,15 +65,13 @@ if TYPE_CHECKING:
     from ._bench import Bench, Pace, bench
     from ._cat import cat
     from ._check import CheckReport, check
-    from ._check_shard import check_shard
     from ._create import FORMATS, Making, create
     from ._dataset_stats import DatasetStats, Distribution, dataset_stats
     from ._diff import Change, Difference, diff
     from ._doctor import Diagnosis, State, doctor
-    from ._engines import open_engine
     from ._expression import Expression
     from ._findings import Finding, Kind, Severity, Target
-    from ._get_field import PICTURES, Got, find_samples, first_field, get_field
+    from ._get_field import PICTURES, Got, first_field, get_field
     from ._grep import Match, grep
     from ._index_files import Indexed, IndexInfo, create_index, index_info, indexed_sample, update_index
     from ._join import join
@@ -83,10 +81,10 @@ if TYPE_CHECKING:
     from ._partition import Parts, partition, read_lists
     from ._proc import proc
     from ._query import Answer, query
-    from ._read_inputs import expand_inputs, read_list, read_samples
+    from ._read_inputs import expand_inputs, read_list
     from ._recode import recode
     from ._rename_fields import rename
-    from ._repair import Repair, repair, repair_shard
+    from ._repair import Repair, repair
     from ._repair_plan import Action, Deed
     from ._report import Failure, Report
     from ._run_tasks import run_tasks
@@ -149,7 +147,6 @@ __all__ = [
     "bench",
     "cat",
     "check",
-    "check_shard",
     "create",
     "create_index",
     "dataset_stats",
@@ -158,7 +155,6 @@ __all__ = [
     "existing",
     "expand_inputs",
     "field_rows",
-    "find_samples",
     "first_field",
     "get_field",
     "grep",
@@ -168,7 +164,6 @@ __all__ = [
     "list_samples",
     "map_shards",
     "mix",
-    "open_engine",
     "parse_mix_source",
     "parse_shares",
     "partition",
@@ -177,12 +172,10 @@ __all__ = [
     "read_list",
     "read_lists",
     "read_mix_sources",
-    "read_samples",
     "recode",
     "refuse_existing",
     "rename",
     "repair",
-    "repair_shard",
     "run_tasks",
     "select",
     "series_members",
@@ -200,15 +193,13 @@ _HOME = {
     "_bench": "Bench Pace bench",
     "_cat": "cat",
     "_check": "CheckReport check",
-    "_check_shard": "check_shard",
     "_create": "FORMATS Making create",
     "_dataset_stats": "DatasetStats Distribution dataset_stats",
     "_diff": "Change Difference diff",
     "_doctor": "Diagnosis State doctor",
-    "_engines": "open_engine",
     "_expression": "Expression",
     "_findings": "Finding Kind Severity Target",
-    "_get_field": "PICTURES Got find_samples first_field get_field",
+    "_get_field": "PICTURES Got first_field get_field",
     "_grep": "Match grep",
     "_index_files": "Indexed IndexInfo create_index index_info indexed_sample update_index",
     "_join": "join",
@@ -218,10 +209,10 @@ _HOME = {
     "_partition": "Parts partition read_lists",
     "_proc": "proc",
     "_query": "Answer query",
-    "_read_inputs": "expand_inputs read_list read_samples",
+    "_read_inputs": "expand_inputs read_list",
     "_recode": "recode",
     "_rename_fields": "rename",
-    "_repair": "Repair repair repair_shard",
+    "_repair": "Repair repair",
     "_repair_plan": "Action Deed",
     "_report": "Failure Report",
     "_run_tasks": "run_tasks",
