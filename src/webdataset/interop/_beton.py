@@ -21,17 +21,15 @@ import numpy as np
 from webdataset.errors import FormatError, Where
 
 from ._beton_fields import (
-    BYTES,
     DESCRIPTION,
-    FLOAT,
     HEADER,
-    IMAGE,
-    INT,
     JPEG,
-    JSON,
+    NUMBERS,
     RAW,
+    SIZED,
     VERSION,
     BetonField,
+    FieldType,
     ImageOptions,
     parse_field,
     row_type,
@@ -60,7 +58,6 @@ class Beton(Format):
 
     name: ClassVar[str] = "beton"
     suffixes: ClassVar[tuple[str, ...]] = (".beton",)
-    writes: ClassVar[bool] = True
 
     def open(self, part: Part) -> RecordFile:
         """Open one file."""
@@ -104,7 +101,7 @@ class _BetonFile(RangeFile):
 
     def _allocations(self, table: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """(addresses, sizes) of what lies in the pages; the table of samples does not tell how long a JPEG is."""
-        if not any(each.kind == IMAGE for each in self._fields):
+        if not any(each.kind == FieldType.IMAGE for each in self._fields):
             return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
         raw = np.frombuffer(self._data.read(table, self._data.size - table), "<u8").reshape(-1, 3)
         order = np.argsort(raw[:, 1], kind="stable")
@@ -140,12 +137,12 @@ class _BetonFile(RangeFile):
         return record
 
     def _value(self, each: BetonField, cell: Any) -> Any:
-        if each.kind in {INT, FLOAT}:
+        if each.kind in NUMBERS:
             return cell.item()
-        if each.kind in {BYTES, JSON}:
+        if each.kind in SIZED:
             data = self._data.read(int(cell["ptr"]), int(cell["size"]))
-            return data if each.kind == BYTES else json.loads(data.rstrip(b"\0"))
-        if each.kind == IMAGE:
+            return data if each.kind == FieldType.BYTES else json.loads(data.rstrip(b"\0"))
+        if each.kind == FieldType.IMAGE:
             return self._image(cell)
         assert each.dtype is not None
         return np.frombuffer(self._data.read(int(cell), each.nbytes), each.dtype).reshape(each.shape)

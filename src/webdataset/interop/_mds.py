@@ -49,7 +49,6 @@ class MDS(Format):
 
     name: ClassVar[str] = "mds"
     suffixes: ClassVar[tuple[str, ...]] = (".mds",)
-    writes: ClassVar[bool] = True
     directory: ClassVar[bool] = True
 
     def parts(self, source: Any) -> list[Part]:

@@ -40,7 +40,6 @@ class Parquet(Format):
 
     name: ClassVar[str] = "parquet"
     suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
-    writes: ClassVar[bool] = True
 
     def open(self, part: Part) -> RecordFile:
         """Open one file."""
@@ -57,7 +56,6 @@ class Arrow(Format):
 
     name: ClassVar[str] = "arrow"
     suffixes: ClassVar[tuple[str, ...]] = (".arrow", ".feather")
-    writes: ClassVar[bool] = True
 
     def open(self, part: Part) -> RecordFile:
         """Open one file."""

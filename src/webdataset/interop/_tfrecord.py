@@ -47,7 +47,6 @@ class TFRecord(Format):
 
     name: ClassVar[str] = "tfrecord"
     suffixes: ClassVar[tuple[str, ...]] = (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrec")
-    writes: ClassVar[bool] = True
     repeated: ClassVar[bool] = True
 
     def open(self, part: Part) -> RecordFile:
