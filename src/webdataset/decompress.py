@@ -48,11 +48,11 @@ class _Unpacker:
         return bytes(self._theirs.unused_data)
 
 
-class _GzipUnpacker(_Unpacker):
+class _ZlibUnpacker(_Unpacker):
     """The same for an object of zlib, which returns what it was not asked for yet."""
 
-    def __init__(self) -> None:
-        super().__init__(zlib.decompressobj(wbits=31))
+    def __init__(self, wbits: int) -> None:
+        super().__init__(zlib.decompressobj(wbits))
 
     def unpack(self, data: bytes) -> bytes:
         return super().unpack(self._theirs.unconsumed_tail + data)
@@ -90,11 +90,13 @@ _BZIP2 = tuple(b"BZh%d%s" % (level, root) for level in range(1, 10) for root in 
 _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([kind]) + b"\x2a\x4d\x18" for kind in range(0x50, 0x60)))
 
 COMPRESSIONS = (
-    Compression("gzip", (b"\x1f\x8b\x08",), _GzipUnpacker),
+    Compression("gzip", (b"\x1f\x8b\x08",), lambda: _ZlibUnpacker(31)),
     Compression("bzip2", _BZIP2, lambda: _Unpacker(bz2.BZ2Decompressor())),
     Compression("xz", (b"\xfd7zXZ\0",), lambda: _Unpacker(lzma.LZMADecompressor(lzma.FORMAT_XZ))),
     Compression("zstd", _ZSTD, _zstd_unpacker),
 )
+# Not one of those that an archive is recognised by: two bytes say too little.
+ZLIB = Compression("zlib", tuple(bytes((0x78, flags)) for flags in range(1, 256, 31)), lambda: _ZlibUnpacker(15))
 
 
 def too_large(what: str, offset: int | None = None, member: str | None = None) -> FormatError:

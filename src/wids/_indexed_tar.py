@@ -77,7 +77,7 @@ class IndexedTarSamples:
             raise SpecError("IndexedTarSamples needs path= or stream=", hint="give one of them")
         self._members = TarMembers(path if stream is None else stream)
         self.path = self._members.path
-        self.groups = group_by_key([row.name for row in self._members.rows])
+        self.groups = group_by_key(self._members.names())
         try:
             self._check(md5sum, expected_size)
         except StaleIndex:
@@ -183,4 +183,4 @@ def compute_num_samples(path: str) -> int:
     """How many samples a local tar file has."""
     members = TarMembers(path)
     members.close()
-    return len(group_by_key([row.name for row in members.rows]))
+    return len(group_by_key(members.names()))

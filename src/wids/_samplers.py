@@ -20,6 +20,9 @@ from webdataset.errors import SpecError, StateError
 _EPOCH_STRIDE = 1289738273
 
 
+Range = tuple[int, int]
+
+
 class _Sampler(ABC):
     """What the samplers share: seed, epoch, the rule for the first epoch, and where the pass is."""
 
@@ -108,8 +111,7 @@ class ShardListSampler(_Sampler):
 
     def __iter__(self) -> Iterator[int]:
         rng, mixed = self._begin()
-        ranges = list(pairwise(accumulate(self.lengths, initial=0)))
-        return self._counted(_chunk_by_chunk(ranges, rng, mixed=mixed))
+        return self._counted(iterate_ranges(lengths_to_ranges(self.lengths), rng, shardshuffle=mixed))
 
 
 ShardedSampler = ShardListSampler
@@ -158,7 +160,7 @@ class ChunkedSampler(_Sampler):
         rng, mixed = self._begin()
         if not self.shuffle:
             return self._counted(iter(range(self.lo, self.hi)))
-        return self._counted(_chunk_by_chunk(_chunks(self.lo, self.hi, self.chunksize), rng, mixed=mixed))
+        return self._counted(iterate_ranges(_chunks(self.lo, self.hi, self.chunksize), rng, shardshuffle=mixed))
 
 
 class DistributedChunkedSampler(_Sampler):
@@ -215,21 +217,39 @@ class DistributedChunkedSampler(_Sampler):
         rng, mixed = self._begin()
         lo, hi = self.rank * len(self), (self.rank + 1) * len(self)
         chunks = _chunks(lo, hi, self.chunksize)
-        numbers = _chunk_by_chunk(chunks, rng, mixed=mixed) if self.shuffle else iter(range(lo, hi))
+        numbers = iterate_ranges(chunks, rng, shardshuffle=mixed) if self.shuffle else iter(range(lo, hi))
         return self._counted(number % self.total for number in numbers)
 
 
-def _chunks(lo: int, hi: int, size: int) -> list[tuple[int, int]]:
+def _chunks(lo: int, hi: int, size: int) -> list[Range]:
     return [(start, min(start + size, hi)) for start in range(lo, hi, size)]
 
 
-def _chunk_by_chunk(ranges: list[tuple[int, int]], rng: random.Random, *, mixed: bool) -> Iterator[int]:
-    if mixed:
-        rng.shuffle(ranges)
-    for start, stop in ranges:
-        numbers = list(range(start, stop))
+def lengths_to_ranges(lengths: Sequence[int]) -> list[Range]:
+    """Half-open ranges that follow each other.
+
+    >>> lengths_to_ranges([3, 2])
+    [(0, 3), (3, 5)]
+    """
+    return list(pairwise([0, *accumulate(lengths)]))
+
+
+def iterate_ranges(
+    ranges: Sequence[Range], rng: random.Random, indexshuffle: bool = True, shardshuffle: bool = True
+) -> Iterator[int]:
+    """All integers of the ranges: the ranges in random order, then the integers of each.
+
+    >>> sorted(iterate_ranges([(0, 3), (5, 6)], random.Random(0)))
+    [0, 1, 2, 5]
+    """
+    numbers = list(range(len(ranges)))
+    if shardshuffle:
         rng.shuffle(numbers)
-        yield from numbers
+    for number in numbers:
+        inside = list(range(*ranges[number]))
+        if indexshuffle:
+            rng.shuffle(inside)
+        yield from inside
 
 
 def _at_least_one(name: str, value: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from pathlib import Path
@@ -46,7 +47,7 @@ class TarMembers:
             with located(shard=self.path):
                 self._read_headers()
         except BaseException:
-            self.close()
+            self._stream.close()
             raise
 
     def _read_headers(self) -> None:
@@ -58,6 +59,14 @@ class TarMembers:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def names(self) -> list[str]:
+        """The names of all members, in their order."""
+        return [row.name for row in self.rows]
+
+    def get_file(self, i: int) -> tuple[str, io.BytesIO]:
+        """Name and content of a member, as a stream."""
+        return self.rows[i].name, io.BytesIO(self.read(i))
 
     def read(self, number: int) -> bytes:
         """The content of a member."""

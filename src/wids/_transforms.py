@@ -12,6 +12,7 @@ from typing import Any
 
 from webdataset.codecs import IMAGE_EXTENSIONS, Decoder, gunzip
 from webdataset.errors import DecodingError, MissingDependency, SpecError
+from webdataset.optional import require
 
 Sample = dict[str, Any]
 Transformation = Callable[[Sample], Sample]
@@ -112,11 +113,8 @@ def _basic(name: str, data: bytes) -> Any:
 def _picture(name: str, data: bytes) -> Any:
     if name.rpartition(".")[2].lower() not in IMAGE_EXTENSIONS:
         return None
-    try:
-        import PIL.Image
-    except ImportError as error:
-        raise MissingDependency("PIL", extra="images", why=f"to decode {name!r}") from error
-    image = PIL.Image.open(io.BytesIO(data))
+    images = require("PIL.Image", extra="images", why=f"to decode {name!r}")
+    image = images.open(io.BytesIO(data))
     image.load()
     return image
 

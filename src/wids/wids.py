@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Sequence
 
 from ._indexed_tar import (
     IndexedTarSamples,
@@ -16,7 +14,15 @@ from ._indexed_tar import (
     group_by_key,
     splitname,
 )
-from ._samplers import ChunkedSampler, DistributedChunkedSampler, ShardedSampler, ShardListSampler
+from ._samplers import (
+    ChunkedSampler,
+    DistributedChunkedSampler,
+    Range,
+    ShardedSampler,
+    ShardListSampler,
+    iterate_ranges,
+    lengths_to_ranges,
+)
 from ._shard_list_dataset import ShardListDataset
 from .wids_decode import default_decoder, interpret_transformations
 
@@ -42,17 +48,6 @@ __all__ = [
     "splitname",
 ]
 
-Range = tuple[int, int]
-
-
-def lengths_to_ranges(lengths: Sequence[int]) -> list[Range]:
-    """Half-open ranges that follow each other.
-
-    >>> lengths_to_ranges([3, 2])
-    [(0, 3), (3, 5)]
-    """
-    return list(pairwise([0, *accumulate(lengths)]))
-
 
 def intersect_range(a: Range, b: Range) -> Range | None:
     """What two ranges have in common, if anything.
@@ -71,21 +66,3 @@ def intersect_ranges(rangelist: Sequence[Range], r: Range) -> list[Range]:
     [(2, 3), (3, 5)]
     """
     return [found for each in rangelist if (found := intersect_range(each, r)) is not None]
-
-
-def iterate_ranges(
-    ranges: Sequence[Range], rng: random.Random, indexshuffle: bool = True, shardshuffle: bool = True
-) -> Iterator[int]:
-    """All integers of the ranges: the ranges in random order, then the integers of each.
-
-    >>> sorted(iterate_ranges([(0, 3), (5, 6)], random.Random(0)))
-    [0, 1, 2, 5]
-    """
-    numbers = list(range(len(ranges)))
-    if shardshuffle:
-        rng.shuffle(numbers)
-    for number in numbers:
-        inside = list(range(*ranges[number]))
-        if indexshuffle:
-            rng.shuffle(inside)
-        yield from inside

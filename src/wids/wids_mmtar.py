@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from ._tar_members import TarMembers
 Callback = Callable[[Any, int, str], object]
 
 
-class MMIndexedTar:
+class MMIndexedTar(TarMembers):
     """The members of a tar file.
 
     Args:
@@ -29,16 +28,12 @@ class MMIndexedTar:
     def __init__(
         self, fname: Any, index_file: Any = None, verbose: bool = True, cleanup_callback: Callback | None = None
     ) -> None:
-        self._members = TarMembers(fname)
-        self.path = self._members.path
+        super().__init__(fname)
         self.cleanup_callback = cleanup_callback
-        self.by_index = [tuple(row) for row in self._members.rows]
-        self.by_name = {row.name: row.offset for row in self._members.rows}
-        self._at_offset = {row.offset: number for number, row in enumerate(self._members.rows)}
+        self.by_index = [tuple(row) for row in self.rows]
+        self.by_name = {row.name: row.offset for row in self.rows}
+        self._at_offset = {row.offset: number for number, row in enumerate(self.rows)}
         self._tell("start")
-
-    def __len__(self) -> int:
-        return len(self.by_index)
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         return (self.get_at_index(number) for number in range(len(self)))
@@ -46,13 +41,9 @@ class MMIndexedTar:
     def __getitem__(self, key: int | str) -> tuple[str, bytes]:
         return self.get_by_name(key) if isinstance(key, str) else self.get_at_index(key)
 
-    def names(self) -> list[str]:
-        """The names of all members, in their order."""
-        return [row.name for row in self._members.rows]
-
     def get_at_index(self, index: int) -> tuple[str, bytes]:
         """Name and content of a member."""
-        return self._members.rows[index].name, self._members.read(index)
+        return self.rows[index].name, self.read(index)
 
     def get_at_offset(self, offset: int) -> tuple[str, bytes]:
         """The member whose header is at this byte."""
@@ -62,19 +53,14 @@ class MMIndexedTar:
         """The member of this name; the last one, if there are several."""
         return self.get_at_offset(self.by_name[name])
 
-    def get_file(self, i: int) -> tuple[str, io.BytesIO]:
-        """Name and content, as a stream."""
-        name, data = self.get_at_index(i)
-        return name, io.BytesIO(data)
-
     def close(self, dispose: bool = False) -> None:
         """Close the file."""
         self._tell("end")
-        self._members.close()
+        super().close()
 
     def _tell(self, phase: str) -> None:
         if self.cleanup_callback is not None:
-            self.cleanup_callback(self.path, self._members.fileno(), phase)
+            self.cleanup_callback(self.path, self.fileno(), phase)
 
 
 def keep_while_reading(fname: str | None, fd: int, phase: str, delay: float = 0.0) -> None:

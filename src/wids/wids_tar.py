@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 from ._tar_members import TarMembers
@@ -17,7 +16,7 @@ def find_index_file(file: str) -> str:
     return file.removesuffix(".tar") + ".index"
 
 
-class TarFileReader:
+class TarFileReader(TarMembers):
     """The members of a tar file.
 
     Args:
@@ -27,20 +26,4 @@ class TarFileReader:
     """
 
     def __init__(self, file: Any, index_file: Any = find_index_file, verbose: bool = True) -> None:
-        self._members = TarMembers(file)
-        self.path = self._members.path
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def names(self) -> list[str]:
-        """The names of all members, in their order."""
-        return [row.name for row in self._members.rows]
-
-    def get_file(self, i: int) -> tuple[str, io.BytesIO]:
-        """Name and content of a member, as a stream."""
-        return self._members.rows[i].name, io.BytesIO(self._members.read(i))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._members.close()
+        super().__init__(file)

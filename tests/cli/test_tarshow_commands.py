@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.tools.caption_shards import captions, picture, write
-from webdataset.cli import _tarshow_commands
+from webdataset.cli import _tarproc_commands
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def shard(tmp_path):
 
 def run(name, *arguments, input=None):
     result = CliRunner().invoke(
-        getattr(_tarshow_commands, name), [str(argument) for argument in arguments], input=input
+        getattr(_tarproc_commands, name), [str(argument) for argument in arguments], input=input
     )
     assert result.exit_code == 0, (result.stdout, result.stderr)
     return result

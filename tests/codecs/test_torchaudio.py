@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from webdataset.codecs import decode_field, torch_audio
-from webdataset.codecs._require import find_package
+from webdataset.optional import find_package
 from webdataset.errors import DecodingError, MissingDependency
 
 

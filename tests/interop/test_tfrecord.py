@@ -145,7 +145,7 @@ def test_an_unknown_feature_kind_is_an_error_with_file_record_and_byte(tmp_path)
 def write_frames(path, payloads):
     from google_crc32c import value
 
-    from webdataset.interop._crc32c import masked
+    from webdataset.interop._tfrecord_frames import masked
 
     with open(path, "wb") as stream:
         for payload in payloads:

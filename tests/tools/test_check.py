@@ -3,6 +3,7 @@
 import io
 import subprocess
 import tarfile
+from webdataset.tar import DamageKind
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import webdataset as wds
 from tests.tools.faults import AROUND, END, faults, good, sample
-from webdataset.tools import RULES, CheckOptions, Kind, Severity, Target, check
+from webdataset.tools import CheckOptions, Kind, Severity, Target, check
 from webdataset.tools._findings import MOST_OF_A_KIND, Finding
 
 FAULTS = faults()
@@ -42,7 +43,7 @@ def test_a_planted_fault_is_found(tmp_path, name):
     for finding in report.findings:
         if finding.kind is fault.kind:
             assert finding.what
-            assert finding.remedy == RULES[finding.kind].remedy
+            assert finding.remedy == finding.kind.remedy
 
 
 @pytest.mark.parametrize("name", AROUND)
@@ -58,8 +59,9 @@ def test_every_kind_is_planted_or_named_here():
     assert set(Kind) - planted == {Kind.NOT_CHECKED}  # needs a machine without a package; tested below
 
 
-def test_every_kind_has_a_rule():
-    assert set(RULES) == set(Kind)
+def test_every_kind_has_a_remedy_and_every_damage_a_kind():
+    assert all(kind.remedy for kind in Kind)
+    assert {damage.value for damage in DamageKind} < set(Kind)
 
 
 def test_a_finding_says_where(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.tools.caption_shards import write
-from webdataset.tools import RULES
+from webdataset.tools import Kind
 
 PAGE = Path(__file__).parents[2] / "docs" / "checking.md"
 TABLE = re.compile(r"(<!-- findings -->\n).*?(<!-- end of findings -->)", re.S)
@@ -22,7 +22,7 @@ BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\s*)?^```sh\n(.*?)^```", re.S | re
 def table():
     rows = ["| kind | severity | which program is affected | what to do |", "|---|---|---|---|"]
     names = {"hf": "Hugging Face", "dali": "DALI", "gnu": "GNU tar", "windows": "Windows", None: "every reader"}
-    rows += [f"| `{kind}` | {rule.severity} | {names[rule.target]} | {rule.remedy} |" for kind, rule in RULES.items()]
+    rows += [f"| `{kind}` | {kind.severity} | {names[kind.target]} | {kind.remedy} |" for kind in Kind]
     return "\n".join(rows) + "\n"
 
 

@@ -7,8 +7,8 @@ quick.
     _output           what all verbs share: reports, progress bars, errors, exit codes
     _options          options that several verbs have, and how a report reads
     _half_blocks      pictures, bars and tables out of characters
-    _tarproc_commands `tarcats`, `tarsplit`, `tarsort`, `tarproc`, `tarmix`, `tsv2tar`, `lines2tar`
-    _tarshow_commands `tarshow`, `tarfirst`, `tar2tsv`, `tar2json`
+    _tarproc_commands `tarcats`, `tarsplit`, `tarsort`, `tarproc`, `tarmix`, `tsv2tar`, `lines2tar`, `tarshow`,
+                      `tarfirst`, `tar2tsv`, `tar2json`
     _tarp_commands    `tarp`
 One verb each:
     _create_command  _cat_command  _split_command  _select_command  _partition_command  _sort_command

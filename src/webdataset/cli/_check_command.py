@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ import click
 from webdataset.describe import counted
 
 from . import _options
-from ._output import console, verb
+from ._half_blocks import printable
+from ._output import as_jsonable, console, verb
 
 if TYPE_CHECKING:
     from webdataset.tools import CheckOptions, CheckReport, Finding, Repair
@@ -81,20 +81,20 @@ def _show(report: CheckReport, repairs: list[Repair]) -> None:
 
     out = console()
     if out.as_json:
-        out.result({**_as_dict(report), "ok": report.ok, "repairs": repairs})
+        out.result({**as_jsonable(report), "ok": report.ok, "repairs": repairs})
         return
     _show_findings(report)
     for repair in repairs:
         for action in repair.actions:
-            click.echo(_printable(f"{repair.shard}: {action}"))
+            click.echo(printable(f"{repair.shard}: {action}"))
         where = (
             f"{counted(repair.saved, 'sample')} saved in {repair.output}" if repair.output else "nothing could be saved"
         )
         aside = f", {repair.aside} set aside" if repair.aside else ""
         more = f" ({repair.quarantine})" if repair.quarantine else ""
-        click.echo(_printable(f"{repair.shard}: {where}{aside}{more}"))
+        click.echo(printable(f"{repair.shard}: {where}{aside}{more}"))
         for finding in repair.remaining:
-            click.echo(_printable(f"still wrong: {finding}"))
+            click.echo(printable(f"still wrong: {finding}"))
     words = [counted(len(report.of(severity)), severity) for severity in Severity]
     out.say(
         f"{counted(report.shards, 'shard')}, {counted(report.samples, 'sample')}, {counted(report.size, 'byte')}: "
@@ -111,16 +111,7 @@ def _show_findings(report: CheckReport) -> None:
         if severity == "note" and not console().verbose:
             continue
         for finding in found[:_SHOWN]:
-            click.echo(_printable(str(finding)))
+            click.echo(printable(str(finding)))
         left = report.counts[kind] - len(found[:_SHOWN])
         more = f"… and {left:,} more; " if left > 0 else ""
         click.echo(f"  {more}{found[0].remedy}")
-
-
-def _as_dict(report: CheckReport) -> dict[str, Any]:
-    return {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
-
-
-def _printable(text: str) -> str:
-    """Names that are not UTF-8, as text that a terminal takes."""
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -21,16 +22,7 @@ _LONGEST = 400
 @click.option("-l", "--keys", is_flag=True, help="Print each key once: a list for `wds select --keys`.")
 @click.option("-c", "--count", is_flag=True, help="Print the number of samples that match.")
 @click.option("--in-keys", is_flag=True, help="Search the keys instead of fields.")
-def command(
-    pattern: str,
-    inputs: tuple[str, ...],
-    fields: str | None,
-    ignore_case: bool,
-    fixed: bool,
-    keys: bool,
-    count: bool,
-    in_keys: bool,
-) -> None:
+def command(pattern: str, inputs: tuple[str, ...], fields: str | None, keys: bool, count: bool, **options: Any) -> None:
     """Print the lines of text fields that match the regular expression PATTERN; the exit code is 1 if none does.
 
     Example: wds grep -l 'text 3' train-*.tar
@@ -39,7 +31,7 @@ def command(
 
     wanted = None if fields is None else fields.replace(",", " ").split()
     samples, last = 0, None
-    for match in grep(pattern, inputs, fields=wanted, ignore_case=ignore_case, fixed=fixed, in_keys=in_keys):
+    for match in grep(pattern, inputs, fields=wanted, **options):
         fresh = (match.shard, match.key) != last
         samples, last = samples + fresh, (match.shard, match.key)
         if count:

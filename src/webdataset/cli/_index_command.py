@@ -32,15 +32,7 @@ def command() -> None:
 @_place
 @_workers
 @_options.force
-def create(
-    inputs: tuple[str, ...],
-    output: str | None,
-    name: str | None,
-    dali: bool,
-    place: str | None,
-    workers: int,
-    force: bool,
-) -> None:
+def create(inputs: tuple[str, ...], output: str | None, **options: Any) -> None:
     """Read all INPUTs once and write their index files, and a description with -o.
 
     Example: wds index create -o train.json train-*.tar
@@ -48,9 +40,7 @@ def create(
     from webdataset.tools import create_index
 
     with console().progress("shards") as advance:
-        made = create_index(
-            inputs, description=output, name=name, dali=dali, place=place, workers=workers, force=force, advance=advance
-        )
+        made = create_index(inputs, description=output, advance=advance, **options)
     console().result(made, f"{_totals(made)}, {counted(made.size, 'byte')}")
 
 

@@ -21,19 +21,16 @@ packages are imported by the codec that needs them, when it needs them.
     _decode_image         decode, crop, resize and flip   _crop            crop boxes
     _resize               pixels → other pixels           _field_limit     how large a field may become
     _audio                audio                           _video           video
-    _compressed_fields    .gz and .zst fields             _require         optional packages
+    _compressed_fields    .gz and .zst fields
 """
 
 from . import tenbin
 from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, stack_npy
-from ._audio import AUDIO_EXTENSIONS, AudioHandler, encode_audio, torch_audio
+from ._audio import AUDIO_EXTENSIONS, AudioHandler, torch_audio
 from ._codec_tables import add_handlers, decoders, default_handlers, make_handlers
-from ._compressed_fields import gunzip, pack_gz, pack_zst, unzstd
+from ._compressed_fields import gunzip, pack_gz, unzstd
 from ._decode_handlers import (
-    BasicHandlers,
     Continue,
-    ExtensionHandler,
-    SuffixFilter,
     as_handler,
     basichandlers,
     call_extension_handler,
@@ -41,19 +38,18 @@ from ._decode_handlers import (
     default_pre_handlers,
     gzfilter,
     handle_extension,
-    zstfilter,
 )
 from ._decode_image import DecodeImage, decode_image
 from ._decoder import Decoder, decode_field, default_decoder
 from ._encode_image import IMAGE_FORMATS, imageencoder
 from ._encoders import encode_based_on_extension, encode_based_on_extension1, encode_field
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
-from ._json import decode_json, decode_jsonl, encode_json, encode_jsonl
+from ._json import decode_json, decode_jsonl
 from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
-from ._pickle import PickleLoader, pickle_dumps, unpickle_loads, unsafe_pickle
-from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_loads
-from ._text import bytestr, decode_int, decode_text, encode_int, encode_text
-from ._video import VIDEO_EXTENSIONS, VideoHandler, encode_video, torch_video
+from ._pickle import PickleLoader, unpickle_loads, unsafe_pickle
+from ._tensors import torch_dumps, torch_loads
+from ._text import bytestr, decode_text
+from ._video import VIDEO_EXTENSIONS, VideoHandler, torch_video
 from .tenbin import tenbin_dumps, tenbin_loads
 
 __all__ = [
@@ -62,14 +58,11 @@ __all__ = [
     "IMAGE_FORMATS",
     "VIDEO_EXTENSIONS",
     "AudioHandler",
-    "BasicHandlers",
     "Continue",
     "DecodeImage",
     "Decoder",
-    "ExtensionHandler",
     "ImageHandler",
     "PickleLoader",
-    "SuffixFilter",
     "VideoHandler",
     "add_handlers",
     "as_handler",
@@ -80,7 +73,6 @@ __all__ = [
     "cbor_loads",
     "decode_field",
     "decode_image",
-    "decode_int",
     "decode_json",
     "decode_jsonl",
     "decode_text",
@@ -89,15 +81,9 @@ __all__ = [
     "default_handlers",
     "default_post_handlers",
     "default_pre_handlers",
-    "encode_audio",
     "encode_based_on_extension",
     "encode_based_on_extension1",
     "encode_field",
-    "encode_int",
-    "encode_json",
-    "encode_jsonl",
-    "encode_text",
-    "encode_video",
     "gunzip",
     "gzfilter",
     "handle_extension",
@@ -112,10 +98,6 @@ __all__ = [
     "numpy_dumps",
     "numpy_npz_dumps",
     "pack_gz",
-    "pack_zst",
-    "pickle_dumps",
-    "safetensors_dumps",
-    "safetensors_loads",
     "stack_npy",
     "tenbin",
     "tenbin_dumps",
@@ -127,5 +109,4 @@ __all__ = [
     "unpickle_loads",
     "unsafe_pickle",
     "unzstd",
-    "zstfilter",
 ]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from webdataset.errors import EncodingError
+from webdataset.optional import find_package, require
 
 from ._field_limit import check_size
-from ._require import find_package, require
 
 _FLOAT = 4  # bytes
 _SOUNDFILE = ("flac", "mp3", "ogg", "opus", "wav")

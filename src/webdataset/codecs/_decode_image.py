@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 
 from webdataset.errors import SpecError
+from webdataset.optional import require
 
 from ._crop import Box, central_box, covering, random_box, random_window
 from ._decode_pixels import as_float, other_pixels
 from ._image_specs import IMAGE_EXTENSIONS, ends_with_one_of, find_imagespec
 from ._jpeg import jpeg_size, upper_pixels
-from ._require import require
 from ._resize import copied, cut, flip, nearest, planes_of, resize, scaled
 from ._scratch_buffer import Scratch
 

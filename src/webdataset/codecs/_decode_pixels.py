@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from webdataset import recycle
+from webdataset.optional import require
 
 from ._field_limit import check_size
 from ._opencv import plain_pixels
-from ._require import require
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from webdataset.errors import EncodingError
-
-from ._require import require
+from webdataset.optional import require
 
 if TYPE_CHECKING:
     from PIL.Image import Image

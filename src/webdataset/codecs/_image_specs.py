@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from webdataset.errors import SpecError
+from webdataset.optional import require
 
 from ._decode_pixels import as_float, deep_pixels, is_deep, open_image, over, pillow_pixels
 from ._jpeg import jpeg_pixels
 from ._opencv import plain_pixels
-from ._require import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

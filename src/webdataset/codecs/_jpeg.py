@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from webdataset.optional import find_package
+
 from ._field_limit import check_size
-from ._require import find_package
 from ._scratch_buffer import Scratch
 
 Pixels = np.ndarray[Any, Any]

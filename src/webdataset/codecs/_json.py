@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from webdataset.errors import EncodingError
-
-from ._require import find_package
+from webdataset.optional import find_package
 
 # orjson turns integers beyond 64 bits into floats without a word. Such a number has at least 19 digits in a row;
 # translating and searching takes 1 µs per kB, a regular expression 8 µs (json.loads itself: 6 µs, orjson: 1 µs).

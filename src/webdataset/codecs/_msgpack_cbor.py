@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from webdataset.errors import EncodingError
-
-from ._require import require
+from webdataset.optional import require
 
 
 def msgpack_loads(data: bytes) -> Any:

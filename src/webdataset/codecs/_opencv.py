@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from webdataset.optional import find_package
+
 from ._field_limit import check_size
 from ._jpeg import MOST_PIXELS
-from ._require import find_package
 
 Pixels = np.ndarray[Any, Any]
 

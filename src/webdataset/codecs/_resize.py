@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from webdataset import recycle
+from webdataset.optional import find_package, require
 
-from ._require import find_package, require
 from ._scratch_buffer import Scratch
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Any
 
 from webdataset.config import safety
 from webdataset.errors import EncodingError, FormatError, UnsafeContent
+from webdataset.optional import require
 
 from ._field_limit import check_zip
-from ._require import require
 
 
 def torch_loads(data: bytes) -> Any:

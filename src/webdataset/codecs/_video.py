@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from webdataset.errors import EncodingError, FormatError, SpecError
+from webdataset.optional import require
 
 from ._audio import limited, read_waveform
-from ._require import require
 
 VIDEO_EXTENSIONS = ("avi", "h264", "m4v", "mjpeg", "mkv", "mov", "mp4", "mpeg", "mpg", "ogv", "webm", "wmv")
 

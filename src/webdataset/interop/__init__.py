@@ -15,10 +15,9 @@ runs (`pipeline`).
     _byte_ranges        bytes at any place of an object           _staged_directory   a directory, whole or not at all
     _tar_format         tar shards
     _tfrecord           TFRecord files, read                      _tfrecord_writer    and written
-    _tfrecord_frames    the frames in them, with checksums        _crc32c             the checksum
-    _tfrecord_index     their index files                         _tf_example         the protobuf messages in them
+    _tfrecord_frames    the frames in them, with checksums        _tf_example         the protobuf messages in them
+    _tfrecord_index     their index files
     _parquet            parquet and Arrow, read                   _parquet_writer     and written
-    _pyarrow            the package that both need
     _from_hugging_face  `from_hf`                                 _to_hugging_face    `to_hf`
     _mds                MosaicML MDS, read                        _mds_writer         and written
     _mds_values         the values in MDS

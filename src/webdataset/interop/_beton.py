@@ -21,23 +21,21 @@ import numpy as np
 from webdataset.errors import FormatError, Where
 
 from ._beton_fields import (
-    BYTES,
     DESCRIPTION,
-    FLOAT,
     HEADER,
-    IMAGE,
-    INT,
     JPEG,
-    JSON,
+    NUMBERS,
     RAW,
+    SIZED,
     VERSION,
     BetonField,
+    FieldType,
     ImageOptions,
     parse_field,
     row_type,
 )
-from ._byte_ranges import ByteRanges
-from ._record_format import Format, IndexedFile, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
+from ._byte_ranges import RangeFile
+from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
 
 _ROWS = 4096  # rows of the table that are read at once
 
@@ -60,7 +58,6 @@ class Beton(Format):
 
     name: ClassVar[str] = "beton"
     suffixes: ClassVar[tuple[str, ...]] = (".beton",)
-    writes: ClassVar[bool] = True
 
     def open(self, part: Part) -> RecordFile:
         """Open one file."""
@@ -73,16 +70,7 @@ class Beton(Format):
         return BetonSink(url, self.page_size, self.images, self.image, self.seed)
 
 
-class _BetonFile(IndexedFile):
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._data = ByteRanges(url)
-        try:
-            self._read_header()
-        except BaseException:
-            self._data.close()
-            raise
-
+class _BetonFile(RangeFile):
     def _read_header(self) -> None:
         version, count, self._page, self._count, table = HEADER.unpack(self._data.read(0, HEADER.size))
         if version != VERSION:
@@ -113,7 +101,7 @@ class _BetonFile(IndexedFile):
 
     def _allocations(self, table: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """(addresses, sizes) of what lies in the pages; the table of samples does not tell how long a JPEG is."""
-        if not any(each.kind == IMAGE for each in self._fields):
+        if not any(each.kind == FieldType.IMAGE for each in self._fields):
             return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
         raw = np.frombuffer(self._data.read(table, self._data.size - table), "<u8").reshape(-1, 3)
         order = np.argsort(raw[:, 1], kind="stable")
@@ -149,12 +137,12 @@ class _BetonFile(IndexedFile):
         return record
 
     def _value(self, each: BetonField, cell: Any) -> Any:
-        if each.kind in {INT, FLOAT}:
+        if each.kind in NUMBERS:
             return cell.item()
-        if each.kind in {BYTES, JSON}:
+        if each.kind in SIZED:
             data = self._data.read(int(cell["ptr"]), int(cell["size"]))
-            return data if each.kind == BYTES else json.loads(data.rstrip(b"\0"))
-        if each.kind == IMAGE:
+            return data if each.kind == FieldType.BYTES else json.loads(data.rstrip(b"\0"))
+        if each.kind == FieldType.IMAGE:
             return self._image(cell)
         assert each.dtype is not None
         return np.frombuffer(self._data.read(int(cell), each.nbytes), each.dtype).reshape(each.shape)
@@ -169,6 +157,3 @@ class _BetonFile(IndexedFile):
         if place == len(self._addresses) or self._addresses[place] != at:
             raise FormatError(f"nothing is allocated at byte {at}")
         return self._data.read(at, int(self._lengths[place]))
-
-    def close(self) -> None:
-        self._data.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,15 @@ import numpy as np
 from webdataset.codecs import encode_field
 from webdataset.errors import EncodingError, FormatError, SpecError
 
-FLOAT, INT, IMAGE, BYTES, NDARRAY, JSON, TENSOR = range(7)
+
+class FieldType(IntEnum):
+    """What a field holds."""
+
+    FLOAT, INT, IMAGE, BYTES, NDARRAY, JSON, TENSOR = range(7)
+
+
+NUMBERS: Final = frozenset({FieldType.INT, FieldType.FLOAT})
+SIZED: Final = frozenset({FieldType.BYTES, FieldType.JSON})
 JPEG, RAW = 0, 1
 ARGUMENTS = 1024  # bytes that describe a field
 _MOST_DIMENSIONS = 32
@@ -27,15 +36,14 @@ VERSION: Final = 2
 _SIZED = np.dtype([("ptr", "<u8"), ("size", "<u8")])
 _PICTURE = np.dtype([("mode", "<u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8")])
 CELLS: Final = {
-    FLOAT: np.dtype("<f8"),
-    INT: np.dtype("<i8"),
-    IMAGE: _PICTURE,
-    BYTES: _SIZED,
-    NDARRAY: np.dtype("<u8"),
-    JSON: _SIZED,
-    TENSOR: np.dtype("<u8"),
+    FieldType.FLOAT: np.dtype("<f8"),
+    FieldType.INT: np.dtype("<i8"),
+    FieldType.IMAGE: _PICTURE,
+    FieldType.BYTES: _SIZED,
+    FieldType.NDARRAY: np.dtype("<u8"),
+    FieldType.JSON: _SIZED,
+    FieldType.TENSOR: np.dtype("<u8"),
 }
-NAMES: Final = ("float", "int", "image", "bytes", "ndarray", "json", "tensor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +51,13 @@ class BetonField:
     """One field of the file: its type, and for arrays what they hold."""
 
     name: str
-    kind: int
+    kind: FieldType
     dtype: np.dtype[Any] | None = None
     shape: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return NAMES[self.kind] if self.dtype is None else f"{NAMES[self.kind]}:{self.dtype.name}{list(self.shape)}"
+        name = self.kind.name.lower()
+        return name if self.dtype is None else f"{name}:{self.dtype.name}{list(self.shape)}"
 
     @property
     def nbytes(self) -> int:
@@ -70,7 +79,7 @@ class BetonField:
 def row_type(fields: list[BetonField]) -> np.dtype[Any]:
     """A row of the table of samples.
 
-    >>> row_type([BetonField("a", IMAGE), BetonField("b", INT)]).itemsize
+    >>> row_type([BetonField("a", FieldType.IMAGE), BetonField("b", FieldType.INT)]).itemsize
     24
     """
     return np.dtype([(f"f{number}", CELLS[each.kind]) for number, each in enumerate(fields)], align=True)
@@ -80,8 +89,8 @@ def parse_field(name: str, kind: int, arguments: bytes) -> BetonField:
     """A field out of its description in the file."""
     if kind not in CELLS:
         raise FormatError(f"the field {name} has type {kind}, which is not known", hint="custom fields cannot be read")
-    if kind not in {NDARRAY, TENSOR}:
-        return BetonField(name, kind)
+    if kind not in {FieldType.NDARRAY, FieldType.TENSOR}:
+        return BetonField(name, FieldType(kind))
     numbers = np.frombuffer(arguments, "<u8", _MOST_DIMENSIONS + 1).tolist()
     text = arguments[8 * (_MOST_DIMENSIONS + 1) :][: numbers[-1]]
     try:
@@ -91,7 +100,7 @@ def parse_field(name: str, kind: int, arguments: bytes) -> BetonField:
         raise FormatError(f"the type of the field {name} is damaged: {error}") from error
     if dtype.hasobject:
         raise FormatError(f"the field {name} holds Python objects")
-    return BetonField(name, kind, dtype, tuple(size for size in numbers[:-1] if size))
+    return BetonField(name, FieldType(kind), dtype, tuple(size for size in numbers[:-1] if size))
 
 
 def field_for(name: str, value: Any) -> BetonField:
@@ -101,17 +110,17 @@ def field_for(name: str, value: Any) -> BetonField:
     ('int', 'ndarray:int16[2, 3]', 'json')
     """
     if isinstance(value, bytes | str):
-        return BetonField(name, BYTES)
+        return BetonField(name, FieldType.BYTES)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return BetonField(name, INT)
+        return BetonField(name, FieldType.INT)
     if isinstance(value, float | np.floating):
-        return BetonField(name, FLOAT)
+        return BetonField(name, FieldType.FLOAT)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         if not value.ndim or not value.size:
             raise EncodingError(f"a beton has no arrays of shape {value.shape}", hint="map it to a name in .npy")
-        return BetonField(name, NDARRAY, value.dtype.newbyteorder("<"), value.shape)
+        return BetonField(name, FieldType.NDARRAY, value.dtype.newbyteorder("<"), value.shape)
     if isinstance(value, dict | list | bool | None):
-        return BetonField(name, JSON)
+        return BetonField(name, FieldType.JSON)
     raise EncodingError(f"a beton cannot hold {type(value).__name__}")
 
 

@@ -15,15 +15,13 @@ from webdataset.codecs import IMAGE_EXTENSIONS
 from webdataset.errors import EncodingError, SpecError, Where, located
 
 from ._beton_fields import (
-    BYTES,
     DESCRIPTION,
-    FLOAT,
     HEADER,
-    IMAGE,
-    INT,
-    JSON,
+    NUMBERS,
+    SIZED,
     VERSION,
     BetonField,
+    FieldType,
     ImageOptions,
     field_for,
     row_type,
@@ -96,7 +94,7 @@ class BetonSink(RecordSink):
         if len(name.encode()) > _LONGEST_NAME:
             raise EncodingError("a field of a beton has a name of at most 16 bytes", Where(field=name), hint="map it")
         if name in self._images if self._images is not None else _looks_like_image(name, value):
-            return BetonField(name, IMAGE)
+            return BetonField(name, FieldType.IMAGE)
         with located(field=name):
             return field_for(name, value)
 
@@ -121,17 +119,17 @@ class BetonSink(RecordSink):
         return cells, blocks
 
     def _cell(self, each: BetonField, value: Any, at: int) -> tuple[Any, bytes | None]:
-        if each.kind == IMAGE:
+        if each.kind == FieldType.IMAGE:
             mode, width, height, data = self._image.encode(value, self._random.random())
             return (mode, width, height, at), data
         found = field_for(each.name, value)
         if (found.kind, found.dtype, found.shape) != (each.kind, each.dtype, each.shape):
             raise EncodingError(f"a value is {found}, and {each} in the first sample")
-        if each.kind in {INT, FLOAT}:
+        if each.kind in NUMBERS:
             return _number(each, value), None
-        if each.kind in {BYTES, JSON}:
-            data = value.encode() if isinstance(value, str) and each.kind == BYTES else value
-            data = json.dumps(value).encode() + b"\0" if each.kind == JSON else data
+        if each.kind in SIZED:
+            data = value.encode() if isinstance(value, str) and each.kind == FieldType.BYTES else value
+            data = json.dumps(value).encode() + b"\0" if each.kind == FieldType.JSON else data
             return (at, len(data)), data
         return at, np.ascontiguousarray(value).astype(each.dtype, copy=False).tobytes()
 
@@ -163,8 +161,8 @@ class BetonSink(RecordSink):
         while piece := rows.read(size):
             table = np.frombuffer(bytearray(piece), self._row)
             for name, each in zip(self._row.names or (), self._fields, strict=True):
-                if each.kind not in {INT, FLOAT}:
-                    column = table[name]["ptr"] if each.kind in {IMAGE, BYTES, JSON} else table[name]
+                if each.kind not in NUMBERS:
+                    column = table[name]["ptr"] if each.kind in SIZED | {FieldType.IMAGE} else table[name]
                     column += np.uint64(first)
             self._stream.write(table.tobytes())
 
@@ -184,17 +182,17 @@ def _looks_like_image(name: str, value: Any) -> bool:
 
 
 def _number(each: BetonField, value: Any) -> Any:
-    if each.kind == INT and not -(1 << 63) <= int(value) < 1 << 63:
+    if each.kind == FieldType.INT and not -(1 << 63) <= int(value) < 1 << 63:
         raise EncodingError(f"{value} does not fit 64 bits")
     return value
 
 
 def _moved(each: BetonField, cell: Any, start: int) -> Any:
-    if each.kind in {INT, FLOAT}:
+    if each.kind in NUMBERS:
         return cell
-    if each.kind == IMAGE:
+    if each.kind == FieldType.IMAGE:
         return (*cell[:3], cell[3] + start)
-    return (cell[0] + start, cell[1]) if each.kind in {BYTES, JSON} else cell + start
+    return (cell[0] + start, cell[1]) if each.kind in SIZED else cell + start
 
 
 def _fill(target: Any, size: int) -> None:

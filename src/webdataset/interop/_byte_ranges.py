@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import hashlib
 import io
 import os
-import shutil
 import tempfile
-from collections.abc import Callable
+from abc import abstractmethod
 from pathlib import Path
 from typing import IO, Any, Self
 
-from webdataset import stores
-from webdataset.decompress import load_zstd
-from webdataset.errors import FormatError, MissingDependency, SpecError, StoreError, TruncatedShard, Where
+from webdataset import config, stores
+from webdataset.decompress import COMPRESSIONS, Unpacked
+from webdataset.errors import SpecError, StoreError, TruncatedShard, Where, located
+from webdataset.optional import require
+
+from ._record_format import IndexedFile
 
 _PIECE = 1 << 20
+_NAMES = {"gz": "gzip", "bz2": "bzip2", "zstd": "zstd", "zst": "zstd"}
+_COMPRESSIONS = {name: kind for name, whole in _NAMES.items() for kind in COMPRESSIONS if kind.name == whole}
 
 
 class ByteRanges:
@@ -101,6 +103,27 @@ class ByteRanges:
         return size
 
 
+class RangeFile(IndexedFile):
+    """A part of a dataset that is read by position: its header when it is opened, then its records."""
+
+    def __init__(self, url: str, compression: str | None = None) -> None:
+        self._url = url
+        self._data = ByteRanges(url, compression)
+        try:
+            self._read_header()
+        except BaseException:
+            self._data.close()
+            raise
+
+    @abstractmethod
+    def _read_header(self) -> None:
+        """Read what all records need."""
+
+    def close(self) -> None:
+        """Release the file."""
+        self._data.close()
+
+
 class _Seekable(io.RawIOBase):
     def __init__(self, data: ByteRanges) -> None:
         self._data = data
@@ -128,41 +151,26 @@ class _Seekable(io.RawIOBase):
 
 
 def _unpacked(url: str, compression: str) -> IO[bytes]:
-    target = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
+    kind = _COMPRESSIONS.get(compression.partition(":")[0])  # after it comes the level
+    if kind is None:
+        raise SpecError(f"the compression {compression!r} is not known", hint="gz, bz2 and zstd can be read")
+    target = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `ByteRanges`
     try:
-        with stores.open_read(url) as stream, _opener(compression)(stream) as unpacked:
-            shutil.copyfileobj(unpacked, target, _PIECE)
+        with located(shard=url), stores.open_read(url) as stream:
+            unpacked = Unpacked(stream, kind, limit=config.read("WDS_DECOMPRESS_LIMIT"))
+            while piece := unpacked.read(_PIECE):
+                target.write(piece)
         target.flush()
-    except BaseException as error:
+    except BaseException:
         target.close()
-        if isinstance(error, EOFError | gzip.BadGzipFile) or type(error) is OSError:
-            raise FormatError(f"not valid {compression}: {error}", Where(shard=url), hint="copy it again") from error
         raise
     return target
-
-
-def _opener(compression: str) -> Callable[[Any], Any]:
-    kind = compression.partition(":")[0]
-    if kind == "gz":
-        return lambda stream: gzip.GzipFile(fileobj=stream)
-    if kind == "bz2":
-        return bz2.BZ2File
-    if kind in {"zstd", "zst"}:
-        return _zstd_reader
-    raise SpecError(f"the compression {compression!r} is not known", hint="gz, bz2 and zstd can be read")
-
-
-def _zstd_reader(stream: Any) -> Any:
-    return load_zstd("to read zstd files").ZstdFile(stream)
 
 
 def _new_hash(algorithm: str) -> Any:
     if algorithm in hashlib.algorithms_available:
         return hashlib.new(algorithm, usedforsecurity=False)
-    try:
-        import xxhash
-    except ImportError as error:
-        raise MissingDependency("xxhash", extra="mds", why=f"to check {algorithm!r} checksums") from error
+    xxhash = require("xxhash", extra="mds", why=f"to check {algorithm!r} checksums")
     kinds = {"xxh32": xxhash.xxh32, "xxh64": xxhash.xxh64, "xxh128": xxhash.xxh128, "xxh3_64": xxhash.xxh3_64}
     if algorithm not in kinds:
         raise SpecError(f"the checksum {algorithm!r} is not known", hint="pass check=False to read without checking")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from webdataset import stores
 from webdataset.handlers import Handler, reraise_exception
@@ -14,8 +16,6 @@ from ._field_mapping import KEY, FieldMapping
 from ._record_format import Format, Part, Record, Schema
 from ._rolling_sink import RollingSink
 from ._sample_of_record import check_schema, counter_key, sample_of
-
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,6 @@ def stored_checksum(url: str) -> tuple[int, str]:
     path = stores.is_local(url)
     if path is None:
         return max(version_of(url).size or 0, 0), ""
-    found = hashlib.md5(usedforsecurity=False)
-    size = 0
-    with stores.open_read(url) as stream:
-        while piece := stream.read(_PIECE):
-            found.update(piece)
-            size += len(piece)
-    return size, found.hexdigest()
+    with Path(path).open("rb") as file:
+        checksum = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        return os.fstat(file.fileno()).st_size, checksum

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
-from webdataset.errors import MissingDependency, SpecError
+from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable
+from webdataset.optional import require
 from webdataset.pipeline import CheckEmpty
 
 from ._field_mapping import FieldMapping
@@ -27,11 +28,7 @@ _ROWS = 32  # rows that are taken from Arrow at once
 
 def require_datasets() -> Any:
     """The package `datasets`."""
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingDependency("datasets", extra="datasets", why="to use Hugging Face datasets") from error
-    return datasets
+    return require("datasets", extra="datasets", why="to use Hugging Face datasets")
 
 
 @dataclass(frozen=True)

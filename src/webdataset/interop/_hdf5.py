@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.errors import FormatError, MissingDependency, Where
+from webdataset.errors import FormatError, Where
+from webdataset.optional import require
 
 from ._byte_ranges import ByteRanges
 from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained
@@ -36,10 +37,7 @@ class HDF5(Format):
 
 class _HDF5File(RecordFile):
     def __init__(self, url: str, wanted: tuple[str, ...] | None) -> None:
-        try:
-            import h5py
-        except ImportError as error:
-            raise MissingDependency("h5py", extra="hdf5", why="to read HDF5") from error
+        h5py = require("h5py", extra="hdf5", why="to read HDF5")
         self._url = url
         self._stream = ByteRanges(url).stream()
         try:

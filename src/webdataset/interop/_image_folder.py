@@ -32,7 +32,6 @@ class ImageFolder(Format):
     extensions: tuple[str, ...] = tuple(IMAGE_EXTENSIONS)
 
     name: ClassVar[str] = "imagefolder"
-    writes: ClassVar[bool] = True
     by_extension: ClassVar[bool] = True
     directory: ClassVar[bool] = True
 

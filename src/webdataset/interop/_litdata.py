@@ -17,10 +17,10 @@ import numpy as np
 from webdataset.codecs import unpickle_loads
 from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 
-from ._byte_ranges import ByteRanges
+from ._byte_ranges import ByteRanges, RangeFile
 from ._mds import inner_url, read_index
 from ._mds_values import decode_pixels
-from ._record_format import Format, IndexedFile, Part, Record, RecordFile, Schema, bad_record, explained, reason
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained, reason
 
 _ARRAYS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -61,24 +61,21 @@ class LitData(Format):
         return _Chunk(part)
 
 
-class _Chunk(IndexedFile):
+class _Chunk(RangeFile):
     def __init__(self, part: Part) -> None:
-        self._url = part.url
-        chunk, config = part.details
+        self._chunk, config = part.details
         with explained("the index of types", part.url):
             self._formats: list[str] = list(config["data_format"])
             self._spec = json.loads(config["data_spec"])[1]
         packed = config.get("compression") is not None and config.get("compression_level") != "batch"
-        self._data = ByteRanges(part.url, config["compression"] if packed else None)
-        try:
-            with explained("the chunk or its index", part.url):
-                self._blocks = _Blocks(self._data, part.url) if self._data.read(0, 8) == _BLOCKS else None
-                self._offsets = self._find_offsets(chunk)
-        except BaseException:
-            self._data.close()
-            raise
+        super().__init__(part.url, config["compression"] if packed else None)
 
-    def _find_offsets(self, chunk: dict[str, Any]) -> list[int]:
+    def _read_header(self) -> None:
+        with explained("the chunk or its index", self._url):
+            self._blocks = _Blocks(self._data, self._url) if self._data.read(0, 8) == _BLOCKS else None
+            self._offsets = self._find_offsets()
+
+    def _find_offsets(self) -> list[int]:
         if self._blocks is not None:
             offsets = self._blocks.offsets
         else:
@@ -91,8 +88,9 @@ class _Chunk(IndexedFile):
                     offset=4 * (count + 1),
                     hint="the chunk was cut: copy it again",
                 )
-        if len(offsets) - 1 != chunk["chunk_size"]:
-            raise bad_record(f"the chunk has {len(offsets) - 1} items, {chunk['chunk_size']} in the index", self._url)
+        expected = self._chunk["chunk_size"]
+        if len(offsets) - 1 != expected:
+            raise bad_record(f"the chunk has {len(offsets) - 1} items, {expected} in the index", self._url)
         return offsets
 
     @property
@@ -136,9 +134,6 @@ class _Chunk(IndexedFile):
         if isinstance(tree, list | tuple):
             return {str(index): value for index, value in enumerate(tree)}
         return tree if isinstance(tree, dict) else {"item": tree}
-
-    def close(self) -> None:
-        self._data.close()
 
 
 class _Blocks:

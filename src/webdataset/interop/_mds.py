@@ -16,11 +16,10 @@ import numpy as np
 from webdataset import stores
 from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 
-from ._byte_ranges import ByteRanges
+from ._byte_ranges import ByteRanges, RangeFile
 from ._mds_values import decode_value
 from ._record_format import (
     Format,
-    IndexedFile,
     Part,
     Record,
     RecordFile,
@@ -50,7 +49,6 @@ class MDS(Format):
 
     name: ClassVar[str] = "mds"
     suffixes: ClassVar[tuple[str, ...]] = (".mds",)
-    writes: ClassVar[bool] = True
     directory: ClassVar[bool] = True
 
     def parts(self, source: Any) -> list[Part]:
@@ -103,23 +101,18 @@ def _part(root: str, shard: dict[str, Any]) -> Part:
     return Part(inner_url(root, stored["basename"]), shard)
 
 
-class _MDSShard(IndexedFile):
+class _MDSShard(RangeFile):
     def __init__(self, part: Part, *, check: bool) -> None:
-        self._url = part.url
         details = part.details or {}
         packed = details.get("zip_data")
         if check and packed:
             _check(part.url, packed)
-        self._data = ByteRanges(part.url, details["compression"] if packed else None)
-        try:
-            if check and details:
-                _compare(self._data, details["raw_data"], part.url)
-            self._read_header()
-        except BaseException:
-            self._data.close()
-            raise
+        self._expected = details["raw_data"] if check and details else None
+        super().__init__(part.url, details["compression"] if packed else None)
 
     def _read_header(self) -> None:
+        if self._expected is not None:
+            _compare(self._data, self._expected, self._url)
         (count,) = struct.unpack("<I", self._data.read(0, 4))
         self._offsets = np.frombuffer(self._data.read(4, 4 * (count + 1)), "<u4").tolist()
         start = 4 * (count + 2)
@@ -162,9 +155,6 @@ class _MDSShard(IndexedFile):
                 raise bad_record(f"column {name}: {reason(error)}", self._url, number, begin + at) from error
             at += size
         return record
-
-    def close(self) -> None:
-        self._data.close()
 
 
 def _check(url: str, stored: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges
-from ._pyarrow import require_pyarrow
+from ._parquet_writer import ArrowSink, ipc_writer, parquet_writer, require_pyarrow
 from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record
 
 _AT_A_TIME = 1 << 20  # bytes of rows that are made at once, about; more would leave the heap after each batch
@@ -40,7 +40,6 @@ class Parquet(Format):
 
     name: ClassVar[str] = "parquet"
     suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
-    writes: ClassVar[bool] = True
 
     def open(self, part: Part) -> RecordFile:
         """Open one file."""
@@ -48,8 +47,6 @@ class Parquet(Format):
 
     def create(self, url: str) -> RecordSink:
         """Begin to write one file."""
-        from ._parquet_writer import ArrowSink, parquet_writer
-
         return ArrowSink(url, parquet_writer(self.compression), self.row_group_size)
 
 
@@ -59,7 +56,6 @@ class Arrow(Format):
 
     name: ClassVar[str] = "arrow"
     suffixes: ClassVar[tuple[str, ...]] = (".arrow", ".feather")
-    writes: ClassVar[bool] = True
 
     def open(self, part: Part) -> RecordFile:
         """Open one file."""
@@ -67,8 +63,6 @@ class Arrow(Format):
 
     def create(self, url: str) -> RecordSink:
         """Begin to write one file."""
-        from ._parquet_writer import ArrowSink, ipc_writer
-
         return ArrowSink(url, ipc_writer, 8 << 20)
 
 

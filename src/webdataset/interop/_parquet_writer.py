@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -12,12 +13,18 @@ import numpy as np
 from webdataset import stores
 from webdataset.codecs import AUDIO_EXTENSIONS, IMAGE_EXTENSIONS
 from webdataset.errors import EncodingError, Where
+from webdataset.optional import require
 
 from ._field_mapping import KEY, extension_of
-from ._pyarrow import require_pyarrow
 from ._record_format import Record, RecordSink
 
 Writer = Callable[[Any, Any], Any]  # (stream, schema) → something with write_table and close
+
+
+def require_pyarrow() -> Any:
+    """The package pyarrow."""
+    require("pyarrow.parquet", extra="parquet", why="to read and write parquet")
+    return sys.modules["pyarrow"]
 
 
 class ArrowSink(RecordSink):

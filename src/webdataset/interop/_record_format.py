@@ -116,11 +116,14 @@ class Format(ABC):
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[bool] = True
-    writes: ClassVar[bool] = False
     by_extension: ClassVar[bool] = False  # a field's type is told by its name, as in tar shards
     repeated: ClassVar[bool] = False  # every value is a list; one value is a list of one
     directory: ClassVar[bool] = False  # a dataset is a directory, and is written as a whole
+
+    @property
+    def writes(self) -> bool:
+        """Whether it can be written."""
+        return type(self).create is not Format.create
 
     def parts(self, source: Any) -> list[Part]:
         """The files of a dataset, in order."""

@@ -32,7 +32,6 @@ class Tar(Format):
 
     name: ClassVar[str] = "tar"
     suffixes: ClassVar[tuple[str, ...]] = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
-    writes: ClassVar[bool] = True
     by_extension: ClassVar[bool] = True
 
     def open(self, part: Part) -> RecordFile:

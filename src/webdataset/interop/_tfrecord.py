@@ -17,10 +17,9 @@ import numpy as np
 from webdataset import stores
 from webdataset.errors import FormatError
 
-from ._crc32c import crc32c_function
 from ._record_format import Format, Part, Record, RecordFile, RecordSink, bad_record
 from ._tf_example import parse_example
-from ._tfrecord_frames import FRAMING, HEADER, compression_of, open_frames, read_frames, scan_tfrecord
+from ._tfrecord_frames import FRAMING, HEADER, compression_of, crc32c_function, open_frames, read_frames, scan_tfrecord
 from ._tfrecord_index import load_tfrecord_index
 
 
@@ -48,7 +47,6 @@ class TFRecord(Format):
 
     name: ClassVar[str] = "tfrecord"
     suffixes: ClassVar[tuple[str, ...]] = (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrec")
-    writes: ClassVar[bool] = True
     repeated: ClassVar[bool] = True
 
     def open(self, part: Part) -> RecordFile:
@@ -87,7 +85,7 @@ class _TFRecordFile(RecordFile):
     def frames(self, start: int = 0, number: int = 0) -> Iterator[tuple[int, bytes]]:
         """(offset, payload) of every record, checked, from frame `number` at byte `start` on."""
         check = self._crc if self._options.check else None
-        with closing(open_frames(self._url, start, self._crc)) as stream:
+        with open_frames(self._url, start, self._crc) as stream:
             yield from read_frames(stream, self._url, start, number, self._crc, check)
 
     def _parsed(self, payload: bytes, number: int, offset: int) -> Record:
@@ -100,7 +98,7 @@ class _TFRecordFile(RecordFile):
     @cached_property
     def _compressed(self) -> bool:
         with closing(stores.open_read(self._url)) as stream:
-            return compression_of(stream.read(HEADER.size), self._crc)
+            return compression_of(stream.read(HEADER.size), self._crc) is not None
 
     @cached_property
     def _extents(self) -> np.ndarray[Any, Any]:

@@ -7,17 +7,17 @@ CRC-32C (4), all little-endian. A whole file may be compressed with gzip or zlib
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import numpy as np
 
-from webdataset import stores
-from webdataset.errors import FormatError, TruncatedShard, Where, add_where
+from webdataset import config, stores
+from webdataset.decompress import ZLIB, Compression, Unpacked, find_compression
+from webdataset.errors import TruncatedShard, Where, located
+from webdataset.optional import require
 
-from ._crc32c import crc32c_function, masked
 from ._record_format import bad_record
 
 HEADER: Final = struct.Struct("<QI")
@@ -50,11 +50,11 @@ def scan_tfrecord(url: str) -> np.ndarray[Any, Any]:
     return np.array(extents, np.int64).reshape(-1, 2)
 
 
-def compression_of(head: bytes, crc: Any) -> bool:
-    """Whether a file that begins like this is compressed: it is not when its first length has the right checksum."""
+def compression_of(head: bytes, crc: Any) -> Compression | None:
+    """How a file that begins like this is compressed: it is not when its first length has the right checksum."""
     if len(head) == HEADER.size and masked(crc(head[:8])) == HEADER.unpack(head)[1]:
-        return False
-    return head[:2] == b"\x1f\x8b" or (len(head) > 1 and head[0] == 0x78 and int.from_bytes(head[:2], "big") % 31 == 0)
+        return None
+    return find_compression(head) or (ZLIB if head.startswith(ZLIB.magic) else None)
 
 
 def read_frames(stream: Any, url: str, at: int, number: int, crc: Any, check: Any) -> Iterator[tuple[int, bytes]]:
@@ -96,17 +96,17 @@ def _cut(url: str, number: int, at: int) -> TruncatedShard:
     )
 
 
-def open_frames(url: str, start: int, crc: Any) -> Any:
+@contextmanager
+def open_frames(url: str, start: int, crc: Any) -> Iterator[Any]:
     """A stream of frames, unpacked if the file is compressed; `start` is for files that are not."""
-    stream = stores.open_read(url, start=start) if start else stores.open_read(url)
-    if start:
-        return stream
-    try:
+    with located(shard=url), closing(stores.open_read(url, start=start) if start else stores.open_read(url)) as stream:
+        if start:
+            yield stream
+            return
         head = _read(stream, HEADER.size)
-    except BaseException:
-        stream.close()
-        raise
-    return _Inflated(stream, head, url) if compression_of(head, crc) else _Rewound(stream, head)
+        kind = compression_of(head, crc)
+        rewound = _Rewound(stream, head)
+        yield rewound if kind is None else Unpacked(rewound, kind, limit=config.read("WDS_DECOMPRESS_LIMIT"))
 
 
 class _Rewound:
@@ -121,45 +121,6 @@ class _Rewound:
             return piece
         data: bytes = self._stream.read(size)
         return data
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-class _Inflated:
-    """A gzip or zlib stream, unpacked; gzip may have several members."""
-
-    def __init__(self, stream: Any, head: bytes, url: str) -> None:
-        self._stream, self._url = stream, url
-        self._unpacker = zlib.decompressobj(47)  # 32 + 15: gzip or zlib, as its header says
-        self._input, self._output = head, bytearray()
-
-    def read(self, size: int) -> bytes:
-        while len(self._output) < size:
-            if not self._input:
-                self._input = self._stream.read(_PIECE)
-            if not self._input:
-                if not self._unpacker.eof:
-                    raise TruncatedShard("the compressed data ends before its end", Where(shard=self._url))
-                break
-            self._unpack()
-        piece = bytes(self._output[:size])
-        del self._output[:size]
-        return piece
-
-    def _unpack(self) -> None:
-        if self._unpacker.eof:
-            self._unpacker = zlib.decompressobj(47)
-        try:
-            self._output += self._unpacker.decompress(self._input, _PIECE)
-        except zlib.error as error:
-            wrapped = FormatError(f"the compressed data is damaged: {error}", hint="copy the file again")
-            add_where(wrapped, shard=self._url)
-            raise wrapped from error
-        self._input = self._unpacker.unconsumed_tail or self._unpacker.unused_data
-
-    def close(self) -> None:
-        self._stream.close()
 
 
 def _read(stream: Any, size: int) -> bytes:
@@ -181,3 +142,17 @@ def _skip(stream: Any, size: int) -> int:
     while missing and (piece := stream.read(min(missing, _PIECE))):
         missing -= len(piece)
     return size - missing
+
+
+def crc32c_function() -> Any:
+    """CRC-32C of bytes, by the package that computes it in hardware."""
+    return require("google_crc32c", extra="tfrecord", why="to check and write TFRecord files").value
+
+
+def masked(crc: int) -> int:
+    """A CRC as it is stored: rotated and shifted, so that a CRC of CRCs is no weak one.
+
+    >>> hex(masked(0xE3069283))
+    '0xc78ab0e5'
+    """
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -12,10 +12,10 @@ from webdataset import stores
 from webdataset.codecs import encode_field
 from webdataset.errors import EncodingError, SpecError, Where, located
 
-from ._crc32c import crc32c_function, masked
 from ._field_mapping import extension_of
 from ._record_format import Record, RecordSink
 from ._tf_example import Feature, Steps, write_example
+from ._tfrecord_frames import crc32c_function, masked
 
 _WINDOW = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
 

@@ -9,6 +9,5 @@ imports and thin adapters only, and no other package imports from it. (`webdatas
   `shardlists.py`, `tariterators.py`, `tenbin.py`, `utils.py`, `writer.py`: the modules of the 1.0 series
 * `iterators.py`: a module of the 0.1 series; `typecheck.py`: one of the 0.2 series
 * `older.py`: names of the 0.1 and 0.2 series that later versions dropped
-* `_boundary.py`: the item between two shards in a stream of members
 * `_live.py`: module attributes that are read and set like variables, and modules that can be called
 """

@@ -22,8 +22,6 @@ from webdataset.stages import FilterFunction
 from webdataset.stores import gopen, is_local
 from webdataset.tar import Run, read_members
 
-from ._boundary import EndOfShard
-
 __all__ = [
     "base_plus_ext",
     "group_by_keys",
@@ -47,6 +45,28 @@ trace = False
 meta_prefix = "__"
 meta_suffix = "__"
 _META = "__[^/]*__($|/)"
+
+
+class EndOfShard(dict[str, Any]):
+    """An empty dict that can be asked for a member's name and data.
+
+    >>> end = EndOfShard()
+    >>> end == {}, bool(end), end["fname"], end["data"]
+    (True, False, '', b'')
+
+    Args:
+        broken: the shard could not be read to its end, so its last sample is incomplete.
+    """
+
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__()
+        self.broken = broken
+
+    def __missing__(self, key: str) -> Any:
+        try:
+            return {"fname": "", "data": b""}[key]
+        except KeyError:
+            raise KeyError(key) from None
 
 
 def shardlist(urls: Any, *, shuffle: bool = False) -> Iterator[Sample]:

@@ -13,9 +13,8 @@ come and go. There is no coordinator and no shared state: an item is determined 
     _connected_dataset  `connect`                       _ray_workers        workers as actors of Ray
     _load_pipeline      pipelines of a command line     _watch_workers      what workers do, for a monitor
 Streams of arrays in the format of tensorcom, without order and checkpoints:
-    _tensorcom_connection   `Connection`, `TensorcomDataset`, `zconnect`
-    _array_converters       what becomes of arrays      _message_rates      counts and rates
-    _stream_contents        what is in them
+    _tensorcom_connection   `Connection`, `TensorcomDataset`, `zconnect`, and what becomes of arrays
+    _stream_contents        what is in them             _message_rates      counts and rates
 """
 
 from ._connected_dataset import ConnectedDataset, connect

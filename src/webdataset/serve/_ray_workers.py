@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from webdataset.errors import MissingDependency
+from webdataset.optional import require
 from webdataset.pipeline import DataPipeline
 
 from ._curve_keys import Keys, as_keys
@@ -93,8 +93,4 @@ def serve_on_ray(
 
 
 def _load_ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingDependency("ray", extra="ray", why="to start workers on a Ray cluster") from error
-    return ray
+    return require("ray", extra="ray", why="to start workers on a Ray cluster")

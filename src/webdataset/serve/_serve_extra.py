@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from webdataset.errors import MissingDependency
+from webdataset.optional import require
 
 
 def load_zmq() -> Any:
     """The package pyzmq."""
-    try:
-        import zmq
-    except ImportError as error:
-        raise MissingDependency("zmq", extra="serve", why="to serve items and to connect to workers") from error
-    return zmq
+    return require("zmq", extra="serve", why="to serve items and to connect to workers")
 
 
 def load_msgpack() -> Any:
     """The package msgpack."""
-    try:
-        import msgpack
-    except ImportError as error:
-        raise MissingDependency("msgpack", extra="serve", why="to serve items and to connect to workers") from error
-    return msgpack
+    return require("msgpack", extra="serve", why="to serve items and to connect to workers")

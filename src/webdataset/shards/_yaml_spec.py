@@ -16,8 +16,9 @@ from typing import Any
 
 from webdataset import config, stores
 from webdataset.address import Address, Birth, in_use
-from webdataset.errors import MissingDependency, ObsoleteException, SpecError
+from webdataset.errors import ObsoleteException, SpecError
 from webdataset.flow import Drawn, Pass, digest
+from webdataset.optional import require
 from webdataset.redact import redacted
 
 from ._expand import expand_urls
@@ -161,10 +162,7 @@ def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bo
 
 
 def _read(name: str | os.PathLike[str]) -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingDependency("yaml", extra="formats", why=f"to read {os.fspath(name)!r}") from error
+    yaml = require("yaml", extra="formats", why=f"to read {os.fspath(name)!r}")
     return yaml.safe_load(Path(name).read_text(encoding="utf-8"))
 
 

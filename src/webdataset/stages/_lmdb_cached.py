@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
-from webdataset.errors import MissingDependency, SpecError, StateError, StoreError, Where
+from webdataset.errors import SpecError, StateError, StoreError, Where
+from webdataset.optional import require
 
 from ._record_replay import OnDisk, Pickler, Played, RecordingLock, Store, play
 
@@ -78,10 +79,7 @@ class _Environments:
 
     def acquire(self, path: str, map_size: int) -> Any:
         """The store of this path, opened if it is not open yet."""
-        try:
-            import lmdb
-        except ImportError as error:
-            raise MissingDependency("lmdb", extra="lmdb", why="to cache samples with LMDBCached") from error
+        lmdb = require("lmdb", extra="lmdb", why="to cache samples with LMDBCached")
         key = os.path.realpath(path)
         with self._lock:
             if key not in self._open:

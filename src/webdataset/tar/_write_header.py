@@ -8,9 +8,8 @@ long for both. The same arguments always give the same bytes.
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from webdataset.errors import EncodingError, SpecError, Where
 
@@ -25,7 +24,7 @@ _DIALECTS: Final = {
     tarfile.GNU_FORMAT: "gnu",
     tarfile.PAX_FORMAT: "pax",
 }
-_MAGIC: Final = {"ustar": b"ustar\x0000", "gnu": b"ustar  \x00", "pax": b"ustar\x0000"}
+_MAGIC: Final = {"ustar": b"ustar\x0000", "gnu": b"ustar  \x00"}
 _ZEROS: Final = bytes(512)
 _NAME: Final = 100  # bytes in the header's name field
 _PREFIX: Final = 155  # bytes in its prefix field
@@ -96,7 +95,7 @@ def encode_header(
     >>> len(header), header[:5], header[257:263]
     (512, b'a.txt', b'ustar\x00')
     >>> [len(encode_header("d/" * 100 + "a.txt", 5, format=dialect)) for dialect in (None, "gnu", "pax")]
-    [512, 1536, 512]
+    [512, 1536, 1536]
     >>> [len(encode_header("d" * 200 + ".txt", 5, format=dialect)) for dialect in (None, "gnu", "pax")]
     [1536, 1536, 1536]
 
@@ -212,54 +211,22 @@ def _encode_gnu(path: bytes, size: int, owner: _Owner) -> bytes:
     header = _build_template(owner, "gnu", b"0").fill(path[:_NAME], _number(size, 12))
     if len(path) <= _NAME:
         return header
-    return _extra(b"././@LongLink", b"L", path + b"\0", "gnu") + header
+    body = path + b"\0"
+    described = _build_template(_Owner(mode=0o644), "gnu", b"L").fill(b"././@LongLink", _number(len(body), 12))
+    return described + body + padding(len(body)) + header
 
 
 def _encode_pax(path: bytes, size: int, owner: _Owner) -> bytes:
-    prefix, rest = _split_path(path) or (b"", path[:_NAME])
-    records = dict(_pax_records(path, size, owner))
-    blank: dict[str, Any] = {"uid": 0, "gid": 0, "uname": "", "gname": ""}
-    plain = owner._replace(**{name: value for name, value in blank.items() if name in records})
-    plain_size = 0 if "size" in records else size
-    header = _build_template(plain, "pax", b"0").fill(rest, _number(plain_size, 12), prefix)
-    body = b"".join(_record(name, value) for name, value in records.items())
-    return _extra(b"././@PaxHeader", b"x", body, "pax") + header if body else header
-
-
-def _pax_records(path: bytes, size: int, owner: _Owner) -> Iterator[tuple[str, bytes]]:
-    """What the plain fields of a header cannot represent."""
-    if not path.isascii() or _split_path(path) is None:
-        _require_unicode(path)
-        yield "path", path
-    for name, number, limit in (("size", size, _MAX_OCTAL), ("uid", owner.uid, _MAX_ID), ("gid", owner.gid, _MAX_ID)):
-        if number > limit:
-            yield name, b"%d" % number
-    for name, text in (("uname", owner.uname.encode()), ("gname", owner.gname.encode())):
-        if len(text) > _OWNER or not text.isascii():
-            yield name, text
-
-
-def _require_unicode(path: bytes) -> None:
+    """As the standard library writes it: this is rare."""
     try:
-        path.decode()
+        info = tarfile.TarInfo(path.decode())
     except UnicodeDecodeError as error:
         raise EncodingError(
             "PAX names are UTF-8 and this one is not",
             Where(member=repr(path)),
             hint="rename it, or leave out format=",
         ) from error
-
-
-def _record(name: str, value: bytes) -> bytes:
-    """A PAX record: its own length in decimal digits, the length's digits included, then `name=value`."""
-    rest = b" %s=%s\n" % (name.encode(), value)
-    length = len(rest) + 1
-    while len(b"%d" % length) + len(rest) != length:
-        length += 1
-    return b"%d" % length + rest
-
-
-def _extra(name: bytes, kind: bytes, body: bytes, dialect: str) -> bytes:
-    """An extended header: a member that describes the next one."""
-    header = _build_template(_Owner(mode=0o644), dialect, kind).fill(name, _number(len(body), 12))
-    return header + body + padding(len(body))
+    info.size = size
+    for name, value in owner._asdict().items():
+        setattr(info, name, value)
+    return info.tobuf(tarfile.PAX_FORMAT)

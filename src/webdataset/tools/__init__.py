@@ -5,7 +5,6 @@ Verbs:
     _repair          damaged shards, written again
     _list_samples    keys, fields, sizes, places
     _show_samples    samples as a person wants to see them
-    _field_table     fields of samples as rows
     _get_field       one field of one sample
     _grep            samples whose text matches
     _dataset_stats   how many samples, how large, which fields
@@ -34,8 +33,6 @@ What they share:
     _check_decoding  fields that cannot be decoded
     _hugging_face_types  types that Hugging Face refuses or changes
     _portable_names  names that some readers trip over
-    _shard_names     the same for all names of a shard
-    _index_difference  how an index differs from its shard
     _key_table       keys of any number of samples, compared with little memory
     _repair_plan     what becomes of each member of a damaged shard
     _verb_options    how a verb writes and runs
@@ -43,13 +40,10 @@ What they share:
     _read_inputs     input addresses → a stream of samples
     _target          what `-o` means, and which outputs exist
     _write_samples   a stream of samples → one archive or a series
-    _report          what a verb that writes shards returns
+    _report          what a verb that writes shards returns, and samples whose processing failed
     _scratch         temporary files
     _count_samples   how many samples shards have
     _expression      a safe expression language over samples
-    _field_choice    which fields to keep, and under which names
-    _external_sort   more samples than fit into memory, in order
-    _failures        samples whose processing failed, for the report
     _shares          random shares that depend on keys alone
 What datasets are made of:
     _entries         samples whose fields are still somewhere else
@@ -71,16 +65,13 @@ if TYPE_CHECKING:
     from ._bench import Bench, Pace, bench
     from ._cat import cat
     from ._check import CheckReport, check
-    from ._check_shard import check_shard
     from ._create import FORMATS, Making, create
     from ._dataset_stats import DatasetStats, Distribution, dataset_stats
     from ._diff import Change, Difference, diff
     from ._doctor import Diagnosis, State, doctor
-    from ._engines import open_engine
     from ._expression import Expression
-    from ._field_table import field_rows
-    from ._findings import RULES, Finding, Kind, Severity, Target
-    from ._get_field import PICTURES, Got, find_samples, first_field, get_field
+    from ._findings import Finding, Kind, Severity, Target
+    from ._get_field import PICTURES, Got, first_field, get_field
     from ._grep import Match, grep
     from ._index_files import Indexed, IndexInfo, create_index, index_info, indexed_sample, update_index
     from ._join import join
@@ -90,10 +81,10 @@ if TYPE_CHECKING:
     from ._partition import Parts, partition, read_lists
     from ._proc import proc
     from ._query import Answer, query
-    from ._read_inputs import expand_inputs, read_list, read_samples
+    from ._read_inputs import expand_inputs, read_list
     from ._recode import recode
     from ._rename_fields import rename
-    from ._repair import Repair, repair, repair_shard
+    from ._repair import Repair, repair
     from ._repair_plan import Action, Deed
     from ._report import Failure, Report
     from ._run_tasks import run_tasks
@@ -101,7 +92,7 @@ if TYPE_CHECKING:
     from ._shard_report import CheckOptions, ShardReport
     from ._shard_task import ShardResult
     from ._shares import Shares, parse_shares
-    from ._show_samples import ShownField, ShownSample, show_samples
+    from ._show_samples import ShownField, ShownSample, field_rows, show_samples
     from ._simulate import ReaderShare, Simulation, simulate
     from ._sort import shuffle, sort
     from ._split import split
@@ -115,7 +106,6 @@ __all__ = [
     "FORMATS",
     "MISSING",
     "PICTURES",
-    "RULES",
     "Action",
     "Answer",
     "Bench",
@@ -157,7 +147,6 @@ __all__ = [
     "bench",
     "cat",
     "check",
-    "check_shard",
     "create",
     "create_index",
     "dataset_stats",
@@ -166,7 +155,6 @@ __all__ = [
     "existing",
     "expand_inputs",
     "field_rows",
-    "find_samples",
     "first_field",
     "get_field",
     "grep",
@@ -176,7 +164,6 @@ __all__ = [
     "list_samples",
     "map_shards",
     "mix",
-    "open_engine",
     "parse_mix_source",
     "parse_shares",
     "partition",
@@ -185,12 +172,10 @@ __all__ = [
     "read_list",
     "read_lists",
     "read_mix_sources",
-    "read_samples",
     "recode",
     "refuse_existing",
     "rename",
     "repair",
-    "repair_shard",
     "run_tasks",
     "select",
     "series_members",
@@ -208,16 +193,13 @@ _HOME = {
     "_bench": "Bench Pace bench",
     "_cat": "cat",
     "_check": "CheckReport check",
-    "_check_shard": "check_shard",
     "_create": "FORMATS Making create",
     "_dataset_stats": "DatasetStats Distribution dataset_stats",
     "_diff": "Change Difference diff",
     "_doctor": "Diagnosis State doctor",
-    "_engines": "open_engine",
     "_expression": "Expression",
-    "_field_table": "field_rows",
-    "_findings": "RULES Finding Kind Severity Target",
-    "_get_field": "PICTURES Got find_samples first_field get_field",
+    "_findings": "Finding Kind Severity Target",
+    "_get_field": "PICTURES Got first_field get_field",
     "_grep": "Match grep",
     "_index_files": "Indexed IndexInfo create_index index_info indexed_sample update_index",
     "_join": "join",
@@ -227,10 +209,10 @@ _HOME = {
     "_partition": "Parts partition read_lists",
     "_proc": "proc",
     "_query": "Answer query",
-    "_read_inputs": "expand_inputs read_list read_samples",
+    "_read_inputs": "expand_inputs read_list",
     "_recode": "recode",
     "_rename_fields": "rename",
-    "_repair": "Repair repair repair_shard",
+    "_repair": "Repair repair",
     "_repair_plan": "Action Deed",
     "_report": "Failure Report",
     "_run_tasks": "run_tasks",
@@ -238,7 +220,7 @@ _HOME = {
     "_shard_report": "CheckOptions ShardReport",
     "_shard_task": "ShardResult",
     "_shares": "Shares parse_shares",
-    "_show_samples": "ShownField ShownSample show_samples",
+    "_show_samples": "ShownField ShownSample field_rows show_samples",
     "_simulate": "ReaderShare Simulation simulate",
     "_sort": "shuffle sort",
     "_split": "split",

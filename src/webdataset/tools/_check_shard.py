@@ -17,8 +17,8 @@ from webdataset.samples import OWN_FIELDS
 from ._check_decoding import DecodeChecker
 from ._findings import Findings, Kind, Target
 from ._hugging_face_types import HF_SAMPLES, value_types
-from ._index_difference import index_difference
-from ._shard_names import ShardNames
+from ._index_files import index_difference
+from ._portable_names import ShardNames
 from ._shard_report import CheckOptions, Place, ShardReport
 
 REGULAR, LINKS, FOLDER = frozenset({b"0", b"\0", b"7"}), {b"1": Kind.HARD_LINK, b"2": Kind.SYMBOLIC_LINK}, b"5"
@@ -72,7 +72,7 @@ class _ShardCheck:
                 for found in tar.survey(_Watched(stream, self)):
                     if isinstance(found, tar.Damage):
                         self._damaged = True
-                        kind = Kind(found.kind.value)
+                        kind = Kind(found.kind.value)  # type: ignore[call-arg]  # by its value
                         self._findings.add(kind, found.what, offset=found.offset, member=found.name)
                     else:
                         self._member(found)

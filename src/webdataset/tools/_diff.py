@@ -1,7 +1,6 @@
 """`wds diff`: two datasets compared by key, whatever their order and their shards.
 
-For every field of every sample a record of 40 bytes is kept in a `KeyTable` in temporary files, so datasets of any size
-can be compared.
+Digests of all fields are kept in a temporary file, so datasets of any size can be compared.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from webdataset.errors import MissingDependency, SpecError
+from webdataset.errors import SpecError
+from webdataset.optional import require
 
 ENGINES = ("local", "dask", "ray")
 
@@ -180,10 +181,7 @@ class _Dask(Engine):
     """A Dask cluster: a running one, or one that is started here."""
 
     def __init__(self, workers: int, address: str | None) -> None:
-        try:
-            import distributed
-        except ImportError as error:
-            raise MissingDependency("distributed", extra="dask", why="for the Dask engine") from error
+        distributed = require("distributed", extra="dask", why="for the Dask engine")
         start = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
         options = {"address": address} if address else start
         self._client = distributed.Client(set_as_default=False, **options)
@@ -201,10 +199,7 @@ class _Ray(Engine):
     """Ray: a running cluster, or one that is started here. A session that the program began is used and kept."""
 
     def __init__(self, workers: int, address: str | None) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise MissingDependency("ray", extra="ray", why="for the Ray engine") from error
+        ray = require("ray", extra="ray", why="for the Ray engine")
         self._ray = ray
         self._ours = not ray.is_initialized()
         if self._ours:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
-from zipfile import ZipFile
+from typing import Any
 
 from webdataset import stores
 from webdataset.errors import FormatError, ShardNotFound, WebDatasetError, Where, add_where
@@ -18,32 +17,13 @@ from ._read_inputs import Sample
 _PORTION = 1 << 17
 
 
-class Source(Protocol):
-    """Where the bytes of a field come from."""
-
-    def load(self) -> bytes:
-        """The bytes."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Bytes that are known already."""
-
-    data: bytes
-
-    def load(self) -> bytes:
-        """The bytes."""
-        return self.data
-
-
 @dataclass(frozen=True, slots=True)
 class LocalFile:
     """A file of this machine."""
 
     path: str
 
-    def load(self) -> bytes:
+    def __call__(self) -> bytes:
         """The file's content."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)  # half the system calls of a file object
         try:
@@ -68,43 +48,22 @@ class StoredFile:
 
     url: str
 
-    def load(self) -> bytes:
+    def __call__(self) -> bytes:
         """What is stored there."""
         with stores.open_read(self.url) as stream:
             data: bytes = stream.read()
         return data
 
 
-@dataclass(frozen=True, slots=True)
-class FileRange:
-    """A part of a local file."""
-
-    path: str
-    offset: int
-    size: int
-
-    def load(self) -> bytes:
-        """The bytes of the range."""
-        return stores.read_range(self.path, self.offset, self.size)
-
-
-@dataclass(frozen=True, slots=True)
-class ZipMember:
-    """A file of an open zip archive."""
-
-    archive: ZipFile
-    name: str
-
-    def load(self) -> bytes:
-        """The member's content."""
-        return self.archive.read(self.name)
+# Where the bytes of a field come from: they are known, or a function reads them.
+Source = bytes | LocalFile | StoredFile | Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A sample to be made.
 
-    >>> Entry("a", {"txt": Given(b"hello")}, "recipe.txt, line 3").sample()
+    >>> Entry("a", {"txt": b"hello"}, "recipe.txt, line 3").sample()
     {'__key__': 'a', 'txt': b'hello'}
 
     Attributes:
@@ -122,7 +81,7 @@ class Entry:
         found: Sample = {"__key__": self.key}
         for field, source in self.fields.items():
             try:
-                found[field] = source.load()
+                found[field] = source if isinstance(source, bytes) else source()
             except FileNotFoundError as error:
                 path = source.path if isinstance(source, LocalFile) else getattr(source, "url", "")
                 raise ShardNotFound(

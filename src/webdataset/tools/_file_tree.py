@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from webdataset import stores, tar
@@ -16,7 +17,7 @@ from webdataset.decompress import find_compression
 from webdataset.errors import FormatError, ShardNotFound, SpecError, Where, located
 from webdataset.names import is_meta, split_name
 
-from ._entries import Entry, FileRange, Given, LocalFile, Source, ZipMember, group_entries
+from ._entries import Entry, LocalFile, Source, group_entries
 from ._scratch import fetch, scratch_folder
 
 
@@ -69,7 +70,7 @@ def read_image_folder(folder: str) -> tuple[Files, list[str]]:
             found.append((key, ending[1:], LocalFile(prefix + stem + ending), f"{folder}: {stem}{ending}"))
         else:
             ignored.append(stem + ending)
-    numbers = {name: Given(str(number).encode()) for number, name in enumerate(classes)}
+    numbers = {name: str(number).encode() for number, name in enumerate(classes)}
     labelled = []
     for entry in group_entries(sorted(found, key=lambda row: row[:2])):
         if "cls" in entry.fields:
@@ -104,7 +105,7 @@ def read_zip(url: str, stack: ExitStack) -> Files:
     except zipfile.BadZipFile as error:
         raise FormatError(f"this is not a zip archive: {error}", Where(shard=url)) from error
     names = [info.filename for info in archive.infolist() if not info.is_dir()]
-    return _grouped(((name, ZipMember(archive, name)) for name in names), url)
+    return _grouped(((name, partial(archive.read, name)) for name in names), url)
 
 
 def read_tar(url: str, stack: ExitStack) -> Files:
@@ -118,7 +119,7 @@ def read_tar(url: str, stack: ExitStack) -> Files:
             path = _unpacked(path, stack.enter_context(scratch_folder()) / "unpacked.tar")
         for run in _runs(path):
             for name, start, stop in zip(run.names, run.starts, run.stops, strict=True):
-                members.append((name, FileRange(path, run.base + start, stop - start)))
+                members.append((name, partial(stores.read_range, path, run.base + start, stop - start)))
     return _grouped(members, url)
 
 

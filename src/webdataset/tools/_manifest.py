@@ -11,9 +11,10 @@ from typing import Any
 
 from webdataset import stores
 from webdataset.address import Address, Birth
-from webdataset.errors import FormatError, MissingDependency, SpecError, Where
+from webdataset.errors import FormatError, SpecError, Where
+from webdataset.optional import require
 
-from ._entries import Entry, Given, LocalFile, Source, StoredFile, as_bytes
+from ._entries import Entry, LocalFile, Source, StoredFile, as_bytes
 
 DEFAULT_KEY = "{record:09d}"
 
@@ -80,7 +81,7 @@ def _entry(row: Mapping[str, Any], place: str, key: str, folder: str | None) -> 
         elif column.startswith("@"):
             fields[name] = _file(str(value), folder)
         else:
-            fields[name] = Given(data)
+            fields[name] = data
     if not key:
         raise FormatError("the key is empty", Where(shard=place), hint="give every row a key")
     if not fields:
@@ -144,14 +145,11 @@ def _read_jsonl(url: str, _kind: str, _columns: Sequence[str] | None) -> Iterato
 
 
 def _read_parquet(url: str, _kind: str, _columns: Sequence[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingDependency("pyarrow", extra="parquet", why="to read Parquet files") from error
+    pq = require("pyarrow.parquet", extra="parquet", why="to read Parquet files")
+    pa = require("pyarrow", extra="parquet", why="to read Parquet files")
     path = stores.is_local(url)
     try:
-        file = pq.ParquetFile(path if path is not None else pa.BufferReader(StoredFile(url).load()))
+        file = pq.ParquetFile(path if path is not None else pa.BufferReader(StoredFile(url)()))
     except pa.ArrowInvalid as error:
         raise FormatError(f"this is not a Parquet file: {error}", Where(shard=url)) from error
     with file:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import FormatError, MissingDependency, SpecError, Where
+from webdataset.errors import FormatError, SpecError, Where
+from webdataset.optional import require
 from webdataset.pipeline import DataPipeline, RandomMix
 from webdataset.pipeline import mix as mix_by_shares
 from webdataset.samples import ReadSamples
@@ -54,10 +55,7 @@ def read_mix_sources(url: str) -> list[MixSource]:
     >>> read_mix_sources("memory://doc-mix/spec")
     [MixSource(inputs='a.tar', weight=2.0)]
     """
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingDependency("yaml", extra="formats", why="to read a YAML file") from error
+    yaml = require("yaml", extra="formats", why="to read a YAML file")
     with stores.open_read(url) as stream:
         data = stream.read()
     try:

@@ -17,10 +17,9 @@ from webdataset import stores
 from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
 from webdataset.lifetime import run_shell
 
-from ._failures import check_policy, note_failure
 from ._file_tree import read_folder
 from ._read_inputs import Inputs, Sample
-from ._report import Report
+from ._report import Report, check_policy, note_failure
 from ._scratch import scratch_folder, write_scratch
 from ._target import PerShard, parse_target
 from ._transform import transform

@@ -17,8 +17,9 @@ from itertools import islice
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import MissingDependency, SpecError
+from webdataset.errors import SpecError
 from webdataset.index import ShardIndex, ShardReader
+from webdataset.optional import require
 from webdataset.samples import read_shard
 
 from ._list_samples import Listed, shard_index
@@ -84,7 +85,7 @@ def query(
         force: replace it if it exists.
         advance: called with 1 after each shard.
     """
-    duckdb = _duckdb()
+    duckdb = require("duckdb", extra="query", why="to answer queries")
     refuse_existing(existing([parquet]), force=force)
     with scratch_folder() as folder:
         connection, file = duckdb.connect(str(folder / "samples.duckdb")), folder / "answer.parquet"
@@ -203,11 +204,3 @@ def _quoted(name: str) -> str:
 def _copy(sql: str, path: str) -> str:
     quoted = path.replace("'", "''")
     return f"copy ({sql.rstrip().rstrip(';')}) to '{quoted}' (format parquet)"
-
-
-def _duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise MissingDependency("duckdb", extra="query", why="to answer queries") from error
-    return duckdb

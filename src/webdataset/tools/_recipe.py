@@ -9,7 +9,7 @@ from webdataset import stores
 from webdataset.errors import FormatError, Where
 from webdataset.names import split_name
 
-from ._entries import Entry, Given, LocalFile, Source, StoredFile, group_entries
+from ._entries import Entry, LocalFile, Source, StoredFile, group_entries
 
 
 def read_recipe(url: str, folder: str | None = None, separator: str | None = None) -> Iterator[Entry]:
@@ -76,7 +76,7 @@ def _cut(line: str, separator: str | None, place: str) -> tuple[str, str]:
 
 def _source(text: str, folder: str | None) -> Source:
     if text.startswith("text:"):
-        return Given(text.removeprefix("text:").encode())
+        return text.removeprefix("text:").encode()
     path = None if text == "-" else stores.is_local(text)
     if path is None:
         return StoredFile(text)

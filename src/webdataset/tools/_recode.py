@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from webdataset.codecs import IMAGE_EXTENSIONS, IMAGE_FORMATS, encode_field, imageencoder
-from webdataset.errors import DecodingError, MissingDependency, SpecError, WebDatasetError, add_where
+from webdataset.errors import DecodingError, SpecError, WebDatasetError, add_where
+from webdataset.optional import require
 
-from ._failures import check_policy, note_failure
 from ._read_inputs import Inputs, Sample
-from ._report import Report
+from ._report import Report, check_policy, note_failure
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
 
@@ -126,14 +126,11 @@ class Recoding:
 
 
 def _opened(field: str, data: bytes) -> Any:
+    images = require("PIL.Image", extra="images", why="to recode images")
     try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingDependency("PIL", extra="images", why="to recode images") from error
-    try:
-        picture = Image.open(io.BytesIO(data))
+        picture = images.open(io.BytesIO(data))
         picture.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, images.DecompressionBombError) as error:
         raise DecodingError(k=field, what=f"the image cannot be decoded: {error}") from error
     return picture
 

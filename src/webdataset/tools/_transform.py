@@ -11,9 +11,8 @@ from webdataset.flow import Stage
 from webdataset.handlers import Handler, reraise_exception
 
 from ._count_samples import shard_counts
-from ._failures import collect_failures
 from ._read_inputs import CountStage, Inputs, expand_inputs, read_samples
-from ._report import Failure, Report
+from ._report import Failure, Report, collect_failures
 from ._run_tasks import ERRORS, run_tasks
 from ._shard_task import ShardTask
 from ._target import PerShard, Stream, parse_target

@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from webdataset.errors import DecodingError, MissingDependency, WebDatasetError
+from webdataset.errors import DecodingError, WebDatasetError
+from webdataset.optional import require
 
 from ._field_kind import FieldKind, field_kind
 from ._jobs import error_words
@@ -79,10 +80,7 @@ def _audio(view: ShardView, number: int, member: Member) -> dict[str, Any]:
 
 def waveform(file: MemberFile) -> dict[str, Any]:
     """Length, rate, channels, and the peaks of the first seconds of a sound."""
-    try:
-        import soundfile
-    except ImportError as error:
-        raise MissingDependency("soundfile", extra="audio", why="to draw sounds") from error
+    soundfile = require("soundfile", extra="audio", why="to draw sounds")
     import numpy as np
 
     try:

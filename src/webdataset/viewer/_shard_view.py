@@ -34,34 +34,6 @@ class ReadsRanges(Protocol):
         ...
 
 
-class ShardView(Protocol):
-    """What the viewer needs of a shard."""
-
-    url: str
-
-    def __len__(self) -> int: ...
-
-    def key(self, number: int) -> str:
-        """The key of a sample."""
-        ...
-
-    def members(self, number: int) -> tuple[Member, ...]:
-        """The fields of a sample."""
-        ...
-
-    def samples(self, numbers: Sequence[int], fields: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Samples with the bytes of these fields."""
-        ...
-
-    def opened(self, number: int, member: Member) -> tuple[ReadsRanges, int]:
-        """Where the bytes of a field can be read, and the offset of its first byte there."""
-        ...
-
-    def close(self) -> None:
-        """Close what is open."""
-        ...
-
-
 class IndexedShard:
     """A shard with an index."""
 
@@ -171,6 +143,9 @@ class StreamedShard:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+ShardView = IndexedShard | StreamedShard
 
 
 class MemberFile(RawIOBase):

@@ -7,7 +7,8 @@ import threading
 import warnings
 from typing import Any
 
-from webdataset.errors import DecodingError, FormatError, MissingDependency
+from webdataset.errors import DecodingError, FormatError
+from webdataset.optional import require
 
 from ._shard_view import MemberFile
 
@@ -57,10 +58,7 @@ def checked_image(data: bytes) -> bytes:
 
 def first_frame(file: MemberFile, edge: int) -> tuple[bytes, str]:
     """The first frame of a film; only the parts of the file that it needs are read."""
-    try:
-        import av
-    except ImportError as error:
-        raise MissingDependency("av", extra="video", why="to show films") from error
+    av = require("av", extra="video", why="to show films")
     try:
         with av.open(io.BufferedReader(file, 1 << 18)) as container:
             stream = container.streams.video[0]
@@ -155,8 +153,4 @@ def _bomb(width: int, height: int) -> FormatError:
 
 
 def _pil() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingDependency("PIL", extra="images", why="to show pictures") from error
-    return Image
+    return require("PIL.Image", extra="images", why="to show pictures")

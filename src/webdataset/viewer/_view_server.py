@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from webdataset.errors import MissingDependency, StoreError
+from webdataset.errors import StoreError
+from webdataset.optional import require
 
 from ._catalog import Catalog
 from ._jobs import Jobs
@@ -163,9 +164,5 @@ def _listen(port: int) -> socket.socket:
 
 
 def _uvicorn() -> Any:
-    try:
-        import starlette  # noqa: F401
-        import uvicorn
-    except ImportError as error:
-        raise MissingDependency("starlette and uvicorn", extra="view", why="to show a dataset") from error
-    return uvicorn
+    require("starlette", extra="view", why="to show a dataset")
+    return require("uvicorn", extra="view", why="to show a dataset")

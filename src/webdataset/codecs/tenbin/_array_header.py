@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from webdataset.codecs._require import require
 from webdataset.errors import EncodingError, FormatError
+from webdataset.optional import require
 
 Array = Any  # a NumPy array, or a torch tensor of bfloat16
 Buffer = bytes | bytearray | memoryview

@@ -1,4 +1,4 @@
-"""Optional packages: import one or say which extra brings it, or see whether it is there."""
+"""Optional packages: import one or say which extra brings it, or see whether it is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webdataset.errors import MissingDependency
 
 
 def require(package: str, *, extra: str, why: str) -> Any:
-    """The imported package.
+    """The imported package, or a module of it.
 
     >>> require("json", extra="formats", why="to decode 'json'").__name__
     'json'
@@ -21,7 +21,7 @@ def require(package: str, *, extra: str, why: str) -> Any:
     try:
         return import_module(package)
     except ImportError as error:
-        raise MissingDependency(package, extra=extra, why=why) from error
+        raise MissingDependency(package.partition(".")[0], extra=extra, why=why) from error
 
 
 @cache
