@@ -267,8 +267,8 @@ def test_only_these_files_import_torch_when_they_are_imported():
 # --- depth -------------------------------------------------------------------------------------------------------
 
 
-def deepest(iterator, through=""):
-    """The longest stack of our functions during `next(iterator)`, of those that pass through a package."""
+def deepest(dataset, through=""):
+    """The longest stack of our functions during `next(iter(dataset))`, of those that pass through a package."""
     longest = []
 
     def note(frame, event, argument):
@@ -285,7 +285,7 @@ def deepest(iterator, through=""):
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        next(iterator)
+        next(iter(dataset))
     finally:
         sys.setprofile(before)
     return longest
@@ -298,10 +298,10 @@ def test_the_call_path_to_the_first_sample_is_short(tmp_path):
         for number in range(30):
             sink.write({"__key__": f"{number:04}", "txt": "x", "cls": number})
     dataset = wds.WebDataset(str(tmp_path / "a.tar"), index=False)
-    plain = deepest(iter(dataset))
+    plain = deepest(dataset)
     assert 5 < len(plain) <= 12, plain
     longer = dataset.shuffle(10).decode().batched(4)
-    to_the_bytes = deepest(iter(longer), through="tar/")
+    to_the_bytes = deepest(longer, through="tar/")
     assert 5 < len(to_the_bytes) <= 12, to_the_bytes
     dataset.close()
     longer.close()

@@ -4,16 +4,18 @@ The model is a list of keys per epoch, from an object that is never saved; the d
 """
 
 import json
+from itertools import islice
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 import webdataset as wds
 from tests.golden.pipelines import columns, keys_of, not_every_third, skip_every_fifth
 from tests.state import compositions as c
-from tests.state.reference import epoch_of
+from tests.state.reference import LONGEST, epoch_of
+from webdataset.loader import _item_state
 
 STAGES = {
     "shuffle": lambda: wds.shuffle(3),
@@ -70,10 +72,13 @@ def datasets():
     return st.recursive(st.tuples(st.just("source"), st.sampled_from(sorted(SOURCES))), around, max_leaves=3)
 
 
-def trees():
+def loaders():
     loaders = st.tuples(st.sampled_from(["loader", "rebatched"]), st.sampled_from(WORKERS), datasets())
-    cut = st.tuples(st.just("cut"), st.sampled_from(sorted(CUTS)), loaders)
-    return st.one_of(datasets(), loaders, cut)
+    return st.one_of(loaders, st.tuples(st.just("cut"), st.sampled_from(sorted(CUTS)), loaders))
+
+
+def trees():
+    return st.one_of(datasets(), loaders())
 
 
 class Resuming(RuleBasedStateMachine):
@@ -171,3 +176,23 @@ def test_random_compositions_follow_the_model():
 @pytest.mark.timeout(7200)
 def test_ten_thousand_random_compositions_follow_the_model():
     run_state_machine_as_test(Resuming, settings=settings(USUAL, max_examples=10_000))
+
+
+def _epochs(tree, stops, pause):
+    """What a loader yields if it asks for a cursor always (0) or almost never."""
+    before, _item_state._PAUSE = _item_state._PAUSE, pause
+    dataset = build(tree)
+    try:
+        return [[keys_of(item) for item in islice(iter(dataset), stop)] for stop in stops]
+    finally:
+        _item_state._PAUSE = before
+        dataset.close()
+
+
+@settings(USUAL, max_examples=40, derandomize=True)
+@given(loaders(), st.lists(st.sampled_from([LONGEST, LONGEST, 1, 2, 4]), min_size=3, max_size=3))
+@example(("rebatched", "threads-0", ("cut", "repeated", ("source", "generator"))), [LONGEST, 1, LONGEST])
+@example(("loader", "processes-0", ("cut", "repeated", ("source", "stream_shuffled"))), [LONGEST, 9, LONGEST])
+def test_when_a_loader_asks_for_a_cursor_does_not_matter(tree, stops):
+    """Mutation: number the epoch after one that was left early by the cursor that was asked for last."""
+    assert _epochs(tree, stops, pause=0) == _epochs(tree, stops, pause=float("inf"))

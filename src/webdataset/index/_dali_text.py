@@ -12,15 +12,21 @@ wrong: for GNU long names it writes the offset of the wrong block, and it writes
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from webdataset.errors import EncodingError, FormatError, Where
+from webdataset.names import is_meta
+from webdataset.order import starts_of
 
-from ._member_names import split_names
 from ._shard_index import Ints, Keys, ShardIndex
 
+_BLANK, _NEWLINE, _SLASH, _DOT, _UNDERSCORE = b" \n/._"
 _WORDS = {"v1.2": 4, "v1.1": 3}
 # Any offset of a real archive has fewer digits; more would not fit 64 bits.
 _MOST_DIGITS = 18
@@ -76,44 +82,94 @@ def read_dali(data: bytes, name: str = "") -> ShardIndex:
     words_each, announced = _header(data, name)
     if not data.endswith(b"\n") or b"\0" in data:
         raise _malformed("the index ends in the middle of a line, or has a zero byte", name)
-    lines = data.decode("utf-8", "surrogateescape").split("\n")[1:-1]
-    if len(lines) != announced:
-        raise _malformed(f"the index announces {announced} samples and has {len(lines)}", name)
-    counts = np.array([line.count(" ") + 1 for line in lines], np.int64)
+    text = np.frombuffer(data, np.uint8)[data.index(b"\n") + 1 :]
+    stops = np.flatnonzero((text == _BLANK) | (text == _NEWLINE))
+    counts = np.diff(np.flatnonzero(text[stops] == _NEWLINE), prepend=-1)
+    if len(counts) != announced:
+        raise _malformed(f"the index announces {announced} samples and has {len(counts)}", name)
     if bool((counts % words_each != 0).any()):
         line = int(np.flatnonzero(counts % words_each)[0]) + 2
         raise _malformed(f"line {line} of the index: expected {words_each} words per field", name)
-    words = " ".join(lines).split(" ") if lines else []
-    offsets, sizes = (_numbers(words[each::words_each], name) for each in (1, 2))
-    owners = np.repeat(np.arange(len(lines)), counts // words_each)
+    starts = np.append(0, stops + 1)[:-1]
+    columns = [_Words(text, starts[each::words_each], stops[each::words_each]) for each in range(words_each)]
+    offsets, sizes = (_numbers(words, name) for words in columns[1:3])
+    owners = np.repeat(np.arange(len(counts)), counts // words_each)
     if words_each == 3:
-        return _assemble(owners, offsets, sizes, words[::3], None)
-    keys, fields, kept = split_names(words[3::4])
-    if kept is not None:  # members that belong to no sample have lines in other tools' files
+        return _assemble(owners, offsets, sizes, columns[0], None)
+    keys, fields, kept = _split(columns[3])
+    if not kept.all():  # members that belong to no sample have lines in other tools' files
+        keys, fields = keys[kept], fields[kept]
         owners, offsets, sizes = owners[kept], offsets[kept], sizes[kept]
     return _assemble(owners, offsets, sizes, fields, keys)
 
 
-def _assemble(owners: Ints, offsets: Ints, sizes: Ints, fields: list[str], keys: list[str] | None) -> ShardIndex:
+@dataclass(frozen=True)
+class _Words:
+    """Words of a text: where each starts and stops. A blank or the end of a line follows."""
+
+    text: NDArray[np.uint8]
+    starts: Ints
+    stops: Ints
+
+    def __getitem__(self, which: Any) -> _Words:
+        return _Words(self.text, self.starts[which], self.stops[which])
+
+    def listed(self) -> list[str]:
+        """The words as objects."""
+        text = _Words(self.text, self.starts, self.stops + 1).joined().decode("utf-8", "surrogateescape")
+        return text.replace("\n", " ").split(" ")[:-1]
+
+    def joined(self) -> bytes:
+        """The bytes of all words."""
+        lengths = self.stops - self.starts
+        longest = int(lengths.max(initial=0))
+        if longest and int(lengths.min()) == longest:  # saves 0.1 µs a word
+            return sliding_window_view(self.text, longest)[self.starts].tobytes()
+        moved = self.starts - starts_of(lengths)[:-1]
+        return bytes(self.text[np.arange(lengths.sum()) + np.repeat(moved, lengths)])
+
+
+def _split(names: _Words) -> tuple[_Words, _Words, NDArray[np.bool_]]:
+    """Keys and fields, by the rule of `names.split_name`, and which members belong to samples."""
+    text, starts, stops = names.text, names.starts, names.stops
+    slashes, dots = (np.flatnonzero(text == mark) for mark in (_SLASH, _DOT))
+    slashes, dots = np.append(-1, slashes), np.append(dots, len(text))
+    bases = np.maximum(starts, slashes[np.searchsorted(slashes, stops) - 1] + 1)
+    dots = dots[np.searchsorted(dots, bases)]
+    kept = (bases < dots) & (dots < stops)
+    dots = np.minimum(dots, stops)
+    for row in np.flatnonzero(kept & (text[starts] == _UNDERSCORE)).tolist():
+        kept[row] = not is_meta(names[row : row + 1].listed()[0])
+    return _Words(text, starts, dots), _Words(text, dots + 1, stops), kept
+
+
+def _assemble(owners: Ints, offsets: Ints, sizes: Ints, fields: _Words, keys: _Words | None) -> ShardIndex:
     firsts = np.flatnonzero(np.diff(owners, prepend=-1))
-    numbers = {field: number for number, field in enumerate(dict.fromkeys(fields))}
+    every = fields.listed()
+    numbers = {field: number for number, field in enumerate(dict.fromkeys(every))}
+    first_keys = None if keys is None else keys[firsts]
     return ShardIndex(
         np.append(firsts, len(owners)),
         offsets,
         sizes,
-        np.fromiter(map(numbers.__getitem__, fields), np.int32, len(fields)),
+        np.fromiter(map(numbers.__getitem__, every), np.int32, len(every)),
         tuple(numbers),
-        Keys(() if keys is None else [keys[first] for first in firsts.tolist()]),
+        Keys() if first_keys is None else Keys.of_text(first_keys.joined(), first_keys.stops - first_keys.starts),
     )
 
 
-def _numbers(words: list[str], name: str) -> Ints:
-    text = " ".join(words)
-    digits = text.replace(" ", "")
-    if words and not (all(words) and digits.isascii() and digits.isdigit() and max(map(len, words)) <= _MOST_DIGITS):
-        wrong = next(word for word in words if not _is_number(word))
-        raise _malformed(f"expected an offset or a size in the index, got {wrong[:40]!r}", name)
-    return np.fromstring(text, np.int64, sep=" ")
+def _numbers(words: _Words, name: str) -> Ints:
+    lengths = words.stops - words.starts
+    numbers = np.zeros(len(lengths), np.int64)
+    wrong = (lengths == 0) | (lengths > _MOST_DIGITS)
+    for place in range(min(int(lengths.max(initial=0)), _MOST_DIGITS)):
+        digits = words.text[words.stops - 1 - place] - np.uint8(ord("0"))  # what is below "0" becomes large
+        digits[place >= lengths] = 0
+        wrong |= digits > 9
+        numbers += digits * np.int64(10**place)
+    if bool(wrong.any()):
+        raise _malformed(f"expected an offset or a size in the index, got {words[wrong].listed()[0][:40]!r}", name)
+    return numbers
 
 
 def count_dali(data: bytes, name: str = "") -> int:

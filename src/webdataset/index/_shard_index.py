@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webdataset.errors import FormatError
+from webdataset.order import starts_of
 from webdataset.tar import BLOCK
 
 Ints = NDArray[np.int64]
@@ -153,8 +154,14 @@ class Keys(Sequence[str]):
         self._text = joined.encode("utf-8", "surrogateescape")
         if not joined.isascii():
             parts = [key.encode("utf-8", "surrogateescape") for key in keys]
-        self._ends = np.zeros(len(parts) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=self._ends[1:])
+        self._ends = starts_of(np.fromiter(map(len, parts), np.int64, len(parts)))
+
+    @classmethod
+    def of_text(cls, text: bytes, lengths: Ints) -> Keys:
+        """Keys of these lengths, one after the other in a text."""
+        keys = cls()
+        keys._text, keys._ends = text, starts_of(lengths)
+        return keys
 
     @property
     def nbytes(self) -> int:

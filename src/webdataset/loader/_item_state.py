@@ -21,11 +21,12 @@ _PAUSE = 50
 
 
 class Tagged(NamedTuple):
-    """An item with its state: a cursor (or why there is none), the items handed on since, and the item's origin."""
+    """An item with its state: a cursor (or why there is none), the items handed on since, its pass, and its origin."""
 
     item: Any
     cursor: Cursor | StateError
-    since: int = 0
+    since: int
+    epoch: int
     origin: Json = None
 
     def after(self) -> Cursor:
@@ -58,17 +59,19 @@ def tagged(run: Run, *, origins: bool = False) -> Iterator[Tagged]:
     >>> list(dataset.run(first.after()).epoch())
     [2]
     """
-    cursor, since, pause_ends = _ask(run), 0, 0.0
+    cursor, since, pause_ends, weights = _ask(run), 0, 0.0, run.weights
     for item in run.epoch():
         since += 1
         now = time.perf_counter()
-        if now >= pause_ends or (isinstance(cursor, Cursor) and cursor.plan is not None):
+        changed = weights and weights != run.weights  # the cursor knows those of the time when it was asked for
+        if now >= pause_ends or changed or (isinstance(cursor, Cursor) and cursor.plan is not None):
             said = _ask(run)
-            if not isinstance(said, StateError) or isinstance(cursor, StateError):  # else count on from the last one
+            if not isinstance(said, StateError) or isinstance(cursor, StateError) or changed:  # else count on
                 cursor, since = said, 0
+            weights = run.weights
             asked = time.perf_counter()
             pause_ends = asked + _PAUSE * (asked - now)
-        yield Tagged(item, cursor, since, run.origin if origins else None)
+        yield Tagged(item, cursor, since, run.pass_number, run.origin if origins else None)
 
 
 def _ask(run: Run) -> Cursor | StateError:
@@ -96,7 +99,8 @@ class LoaderProgress(NestedProgress):
         """Start the dataset's epoch."""
         if self.run is None:
             self.run = self.dataset.run(self._known_start(), options)
-        self.tag = Tagged(None, _ask(self.run))  # should the first item fail, its epoch has begun nevertheless
+        # Should the first item fail, its epoch has begun nevertheless.
+        self.tag = Tagged(None, _ask(self.run), 0, self.run.pass_number)
         return self.run
 
     def note(self, tag: Tagged) -> None:
@@ -131,8 +135,9 @@ class LoaderProgress(NestedProgress):
         """The cursor that the dataset's next epoch begins with. Prefetched items do not count."""
         if self.complete:
             return super().next_start()
-        cursor = self._known_start() if self.tag is None else self.tag.after()
-        return cursor.next_epoch() if self.dataset.continues else Cursor(cursor.epoch + 1)
+        if self.dataset.continues:
+            return (self._known_start() if self.tag is None else self.tag.after()).next_epoch()
+        return Cursor((self._known_start().epoch if self.tag is None else self.tag.epoch) + 1)
 
     def follow(self, before: Progress) -> None:
         """Go on with the run of the pass before, if it came to its end."""

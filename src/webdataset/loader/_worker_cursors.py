@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Progress, Recall
 from webdataset.order import Remaining
-from webdataset.pipeline import Beginning, Cursor, InPlan, Nestable
+from webdataset.pipeline import Cursor, InPlan, Nestable
 from webdataset.plan import PlanState, join_workers
 
 from ._item_state import Tagged
@@ -22,9 +22,7 @@ class WorkerCursors(Progress):
 
     def __init__(self, dataset: Nestable, workers: int, during: Pass, *, origins: bool) -> None:
         self.dataset, self.workers, self.origins = dataset, workers, origins
-        self.told = during.epoch
-        requested = dataset.take_requested_epoch()
-        self.epoch = during.epoch if requested is None else requested
+        self.epoch = during.epoch
         self.starts: list[Cursor] | None = None  # given by a checkpoint, or by the epoch before
         self.turn = self.first_turn = 0
         self.tags: list[Tagged | None] = [None] * workers
@@ -73,23 +71,30 @@ class WorkerCursors(Progress):
 
     def save_start(self) -> Json:
         """The cursors that this epoch began with; None if those follow from the number of the pass."""
-        if self.starts is None and self.epoch == self.told:
+        if self.starts is None:
             return None
         return together([self._start_of(worker) for worker in range(self.workers)], self.first_turn)
 
     def save_next(self) -> Json:
         """The cursors that the next epoch begins with; None if those follow from the number of the pass."""
         nexts = [self._next_of(worker) for worker in range(self.workers)]
-        if all(cursor == Cursor(self.told + 1) for cursor in nexts):
+        if all(cursor == Cursor(self.epoch + 1) for cursor in nexts):
             return None
         return together(nexts, self.turn if self.dataset.continues and self.outcome != "complete" else 0)
 
     def _next_of(self, worker: int) -> Cursor:
-        known = self.nexts[worker]
-        if known is None or self.outcome != "complete":
-            known = self._of(worker).next_epoch() if self.dataset.continues else Cursor(self.epoch + 1)
         # To go on where a pass can only be read again from its beginning would take longer every epoch.
-        return Cursor(self.epoch + 1) if isinstance(known.where, Beginning) and known.skip else known
+        if self.dataset.replays:
+            return Cursor(self._last_epoch + 1)
+        known = self.nexts[worker]
+        if known is not None and self.outcome == "complete":
+            return known
+        return self._of(worker).next_epoch() if self.dataset.continues else Cursor(self._last_epoch + 1)
+
+    @property
+    def _last_epoch(self) -> int:
+        """The latest pass that an item was handed on of."""
+        return max([self.epoch, *(tag.epoch for tag in self.tags if tag is not None)])
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Start there."""

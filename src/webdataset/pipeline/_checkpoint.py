@@ -6,15 +6,16 @@ Version 2 is written. Version 1 is read (`_checkpoint_v1.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webdataset.describe import identifies, shown
-from webdataset.errors import StateError
+from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, digest
 
 from ._checkpoint_v1 import upgrade
 from ._cursor import Cursor, check_types
+from ._source_choice import Shares
 
 _HINT = "load the checkpoint into the pipeline that saved it"
 _LONGEST = 120
@@ -68,6 +69,45 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class Settings:
+    """What a program may change at any time, and what a resumed one has from its beginning.
+
+    Attributes:
+        weights: of every mix inside, in their order: those that were set, or None. None: a checkpoint without them.
+        next_epoch: the number that the next epoch will have, if it does not follow from that of the current one.
+    """
+
+    weights: tuple[Sequence[float] | None, ...] | None = None
+    next_epoch: int | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """As JSON."""
+        weights = {"weights": list(self.weights)} if self.weights else {}
+        return weights if self.next_epoch is None else {**weights, "next_epoch": self.next_epoch}
+
+    @classmethod
+    def from_json(cls, saved: Json) -> Settings:
+        """The settings again."""
+        check_types(saved, weights=list | None, next_epoch=int | None)
+        weights, epoch = saved.get("weights"), saved.get("next_epoch")
+        if (epoch or 0) < 0:
+            raise StateError(f"malformed checkpoint: expected an epoch from 0 on, got {epoch}", hint=_HINT)
+        return cls(None if weights is None else tuple(weights), epoch)
+
+    def apply_weights(self, mixes: Sequence[Shares]) -> None:
+        """Let all mixes have the weights that they had."""
+        if self.weights is None:
+            return
+        try:
+            pairs = list(zip(mixes, self.weights, strict=True))
+            checked = [None if weights is None else shares.checked(weights) for shares, weights in pairs]
+        except (SpecError, TypeError, ValueError) as error:
+            raise StateError(f"malformed checkpoint: weights {self.weights!r:.60}", hint=_HINT) from error
+        for shares, weights in zip(mixes, checked, strict=True):
+            shares.were_set = weights
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """The state of a pipeline.
 
@@ -75,11 +115,13 @@ class Checkpoint:
         identity: of the pipeline.
         dataset: of the dataset that a loader reads.
         cursor: where the next item is.
+        settings: what was changed since the pipeline was made.
     """
 
     identity: Identity
     cursor: Cursor
     dataset: Identity | None = None
+    settings: Settings = field(default_factory=Settings)
 
     def to_json(self) -> dict[str, Json]:
         """As JSON.
@@ -87,7 +129,7 @@ class Checkpoint:
         >>> Checkpoint(Identity(0, ("[1, 2]",)), Cursor(3)).to_json()["version"]
         2
         """
-        saved = {"version": 2, **self.identity.to_json(), "at": self.cursor.to_json()}
+        saved = {"version": 2, **self.identity.to_json(), "at": self.cursor.to_json(), **self.settings.to_json()}
         return saved if self.dataset is None else {**saved, "dataset": self.dataset.to_json()}
 
     @classmethod
@@ -113,6 +155,7 @@ class Checkpoint:
             Identity.from_json(saved),
             Cursor.from_json(saved.get("at")),
             None if dataset is None else Identity.from_json(dataset),
+            Settings.from_json(saved),
         )
 
     def with_cursor(self, cursor: Cursor) -> Checkpoint:

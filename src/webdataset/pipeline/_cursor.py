@@ -86,6 +86,7 @@ class Cursor:
         where: where in the pass the next item is.
         skip: how many items after `where` were handed on already.
         world: the process that this cursor belongs to; None if any process can go on from it.
+        weights: those that had been set, of each mix inside; empty if none were.
     """
 
     epoch: int
@@ -94,6 +95,7 @@ class Cursor:
     where: Where = field(default_factory=Beginning)
     skip: int = 0
     world: World | None = None
+    weights: tuple[Sequence[float] | None, ...] = ()
 
     @property
     def is_beginning(self) -> bool:
@@ -176,6 +178,8 @@ class Cursor:
         if self.world is not None:
             here = self.world
             saved["world"] = [here.rank, here.ranks, here.worker, here.workers]
+        if self.weights:
+            saved["weights"] = list(self.weights)
         return saved
 
     @classmethod
@@ -186,7 +190,7 @@ class Cursor:
         Traceback (most recent call last):
         webdataset.errors.StateError: malformed checkpoint: expected int for 'epoch', got 'x' – give load_state_dict ...
         """
-        check_types(saved, epoch=int, passes=int, position=int)
+        check_types(saved, epoch=int, passes=int, position=int, weights=list | None)
         if "plan" in saved:
             where: Where = InPlan(PlanState.from_json(saved["plan"]))
         elif "stages" in saved:
@@ -201,7 +205,8 @@ class Cursor:
         skip = saved.get("skip", 0)
         if not isinstance(skip, int) or min(skip, saved["epoch"], saved["passes"], saved["position"]) < 0:
             raise StateError(f"malformed checkpoint: a negative number in {saved!r:.80}", hint=_HINT)
-        return cls(saved["epoch"], saved["passes"], saved["position"], where, skip, _world(saved.get("world")))
+        here, weights = _world(saved.get("world")), tuple(saved.get("weights") or ())
+        return cls(saved["epoch"], saved["passes"], saved["position"], where, skip, here, weights)
 
 
 def _world(saved: Json) -> World | None:

@@ -52,7 +52,7 @@ class EpochCounter:
         self._table: bytearray | mmap.mmap = bytearray(_SIZE)
         self._descriptor: int | None = None  # of the file that backs the table, once it is shared
         self._iterations = 0
-        self._requested = False
+        self.requested = False  # a user has numbered the next iteration
         self._failure: OSError | None = None  # why a forked worker has a table of its own
         with _fork_lock:
             _not_shared.add(self)
@@ -67,7 +67,7 @@ class EpochCounter:
 
     def _start_iteration(self, epoch: int | None) -> int:
         self._iterations += 1
-        self._requested = False
+        self.requested = False
         worker = world.torch_worker()
         if worker is not None and self._failure is not None:
             raise _not_shareable(self._failure)
@@ -98,12 +98,6 @@ class EpochCounter:
             raise SpecError(f"set_epoch({epoch!r})", hint="epochs are whole numbers and count from 0")
         with self._locked():
             self._write_next(epoch)
-        self._requested = True
-
-    def take_requested(self) -> int | None:
-        """The number that `set` gave, if it was called since the last time."""
-        requested, self._requested = self._requested, False
-        return self.peek() if requested else None
 
     def _find(self, worker: Any) -> int | None:
         """The first pass of this worker's iteration, if another worker of it has begun."""

@@ -58,20 +58,16 @@ class MixProgress(Progress):
         """The drawing, and the cursor of every dataset."""
         cursors = [part.next_start() if number in self.ended else part.save() for number, part in enumerate(self.parts)]
         if self.over:
-            return {"drawing": self.drawing.save_start(), "datasets": cursors, "over": True}
+            return {"datasets": cursors, "over": True}
         return {"drawing": self.drawing.save(), "source": self.source, "left": self.left, "datasets": cursors}
 
     def save_start(self) -> Json:
         """How the datasets began this pass."""
-        return self._start([part.save_start() for part in self.parts])
+        return _start([part.save_start() for part in self.parts])
 
     def save_next(self) -> Json:
         """How the datasets begin the next pass."""
-        return self._start([part.save_next() for part in self.parts])
-
-    def _start(self, datasets: list[Json]) -> Json:
-        start = {"datasets": datasets, "drawing": self.drawing.save_start()}
-        return start if start["drawing"] is not None or any(each is not None for each in datasets) else None
+        return _start([part.save_next() for part in self.parts])
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on in all of them."""
@@ -98,6 +94,10 @@ class MixProgress(Progress):
         """Close what the datasets hold open."""
         for part in self.parts:
             part.close()
+
+
+def _start(datasets: list[Json]) -> Json:
+    return {"datasets": datasets} if any(each is not None for each in datasets) else None
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,9 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
     >>> "".join(mixed.slice(4))
     'bbbb'
 
-    The weights may change: `schedule` says from which draw on others hold, and `set_weights` changes them now (in this
-    process; workers follow `schedule`). They are part of the state, so a resumed mix goes on with those in force.
+    The weights may change: `schedule` says from which draw on others hold, and `set_weights` changes them now (worker
+    processes learn it when they start, and follow `schedule` until then). They are part of the state, so a resumed mix
+    goes on with those in force.
 
     Args:
         sources: pairs of a dataset and its weight.
@@ -248,7 +249,7 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
         require_count("mix", "per_batch", per_batch, least=1)
         datasets, weights = zip(*sources, strict=True)
         plan = [(0, weights), *schedule]
-        self._shares = Shares([(step, check_weights(each, len(datasets))) for step, each in plan])
+        self._shares: Shares = Shares([(step, check_weights(each, len(datasets))) for step, each in plan])
         super().__init__(datasets, _ByTheseShares(self._shares), exhausted, per_batch)
 
     def set_weights(self, weights: Sequence[float]) -> None:

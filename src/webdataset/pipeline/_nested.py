@@ -21,14 +21,15 @@ class Nestable(Protocol):
     def continues(self) -> bool:
         """Whether an epoch goes on where the one before it stopped."""
 
+    @property
+    def replays(self) -> bool:
+        """Whether a pass that was left can only be read again from its beginning."""
+
     def run(self, cursor: Cursor, options: RunOptions | None = None) -> Run:
         """An iteration that starts there."""
 
     def again(self, origin: Json) -> Any:
         """Make the item of a run's origin once more."""
-
-    def take_requested_epoch(self) -> int | None:
-        """The number that `set_epoch` gave to the next pass, once."""
 
 
 class NestedProgress(Progress):
@@ -36,9 +37,8 @@ class NestedProgress(Progress):
 
     def __init__(self, dataset: Nestable, during: Pass) -> None:
         self.dataset = dataset
-        requested = dataset.take_requested_epoch()
         self._told = during.epoch
-        self.start: Cursor | StateError = Cursor(during.epoch if requested is None else requested)
+        self.start: Cursor | StateError = Cursor(during.epoch)
         self.run: Run | None = None
 
     def open(self) -> Iterator[Any]:

@@ -7,7 +7,7 @@ import importlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset import config, world
 from webdataset.arguments import require_count
@@ -15,7 +15,7 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, PerItem
 from webdataset.plan import count_items
 
-from ._checkpoint import Checkpoint, Identity, fingerprint
+from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
 from ._epochs import EpochCounter
 from ._nested import Nested
@@ -24,8 +24,11 @@ from ._require_json import require_json
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
 from ._spawning import GoesToSpawned
-from ._stage_kinds import check_stage
+from ._stage_kinds import check_stage, is_opaque
 from ._torch_iterable import TorchIterable
+
+if TYPE_CHECKING:
+    from ._source_choice import Shares
 
 ENDLESS = 10**18
 
@@ -41,6 +44,8 @@ class DataPipeline(GoesToSpawned, TorchIterable):
     torch's `DataLoader` takes it as an iterable dataset; without torch it is iterated as it is. None is left out, and a
     list among later stages stands for the stages in it.
     """
+
+    _shares: Shares | None = None  # the weights of a mix
 
     def __init__(self, *stages: Any, **ignored: Any) -> None:
         if ignored:
@@ -61,7 +66,8 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         self._run: Run | None = None  # the iteration that was begun last
         self._start: Cursor | None = None  # where the next one starts, if a user said so
         self._loaded = False  # whether that is a checkpoint
-        self._run_start: Cursor | None = None  # where a user said that `_run` starts
+        self._epoch_after: int | None = None  # the epoch after that one, if a checkpoint said so
+        self._run_start: tuple[Cursor | None, int | None] = None, None  # where a user said that `_run` starts
         self._restart = False
         self._comparisons = 0  # with the other ranks
 
@@ -93,7 +99,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         result = self._copy()
         for stage in stages:
             result.append(stage)
-            result._start = None  # where an epoch was left is not a place in a longer pipeline
+            result._start = result._epoch_after = None  # where an epoch was left is not a place in a longer pipeline
         return result
 
     def stage(self, i: int) -> Any:
@@ -196,12 +202,12 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         return True  # a pipeline without a length is still something
 
     def set_epoch(self, epoch: int) -> None:
-        """Number the next pass, for orders that depend on it; the same call on every rank makes them agree."""
-        self._epochs.set(epoch)
+        """Number the next pass, for orders that depend on it; the same call on every rank makes them agree.
 
-    def take_requested_epoch(self) -> int | None:
-        """The number that `set_epoch` gave to the next pass, for a dataset inside another; None if nobody called it."""
-        return self._epochs.take_requested()
+        A dataset inside another one has the number of the outer one: call `set_epoch` there.
+        """
+        self._epochs.set(epoch)
+        self._epochs.requested = True
 
     def share_epochs(self, other: DataPipeline) -> None:
         """Let `other.set_epoch()` number the passes of this pipeline, too."""
@@ -209,11 +215,12 @@ class DataPipeline(GoesToSpawned, TorchIterable):
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch: a pass, or what `with_epoch` and `repeat` made of it."""
-        start, loaded, epoch = self._start, self._loaded, self._epochs.peek()
+        before = self._start, self._loaded, self._epoch_after
+        epoch = self._epochs.peek()
         try:
             self._run = self._next_run()
         except BaseException:  # nothing was begun: what comes next, also a checkpoint, starts where this would have
-            self._start, self._loaded = start, loaded
+            self._start, self._loaded, self._epoch_after = before
             if world.torch_worker() is None:  # else the counter is that of all workers
                 self._epochs.set(epoch)
             raise
@@ -221,13 +228,16 @@ class DataPipeline(GoesToSpawned, TorchIterable):
 
     def _next_run(self) -> Run:
         """The iteration that the next epoch comes from: as loaded, or the one before it, or a new one."""
-        start, self._start, self._loaded = self._start, None, False
+        start, after = self._start, self._epoch_after
+        self._start, self._loaded, self._epoch_after = None, False, None
         before = self._run
         if start is None and before is not None and not before.begun:
-            start = self._run_start  # torchdata calls iter() twice after it has loaded a state
-        self._run_start = start
+            start, after = self._run_start  # torchdata calls iter() twice after it has loaded a state
+        self._run_start = start, after
         if start is not None:
             self._epochs.go_on(start.epoch)
+            if after is not None:
+                self._epochs.set(after)
             return self._new_run(start)
         if before is not None and self.continues and before.can_go_on:
             before.new_epoch()
@@ -237,6 +247,11 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         return self._new_run(Cursor(epoch), before if follows else None)
 
     def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
+        if any(inner._epochs.requested for inner in self._inner()):
+            raise SpecError(
+                "set_epoch was called on a dataset inside another one, which decides about the epoch",
+                hint="call set_epoch on the outer one",
+            )
         # The second time, too: a rank that has looked at a batch before is not in the epoch of the others.
         if self._comparisons < (2 if self.repetitions == 1 else 1):  # how many passes were repeated may differ
             self._comparisons += 1
@@ -264,6 +279,11 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         """Whether an epoch goes on where the one before it stopped (`with_epoch`) instead of making new passes."""
         return self.nsamples > 0 and not self._restart
 
+    @property
+    def replays(self) -> bool:
+        """Whether a pass that was left can only be read again from its beginning: a stage is of unknown kind."""
+        return any(is_opaque(stage) and not isinstance(stage, DataPipeline) for stage in self.pipeline)
+
     def iterator1(self) -> Iterator[Any]:
         """One pass, whatever `repeat` and `with_epoch` say.
 
@@ -284,7 +304,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
         stages = [Nested(stage) if isinstance(stage, DataPipeline) else stage for stage in self.pipeline]
-        return Definition(stages, self.seed, self.repetitions, self.nsamples)
+        return Definition(stages, self.seed, self.repetitions, self.nsamples, self._all_shares())
 
     def state_dict(self) -> dict[str, Json]:
         """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.
@@ -301,10 +321,20 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         """
         cursor = self._cursor().settled()
         require_json(cursor, self.pipeline)
-        return self._checkpoint(cursor).to_json()
+        return replace(self._checkpoint(cursor), settings=self._settings()).to_json()
 
     def _checkpoint(self, cursor: Cursor) -> Checkpoint:
         return Checkpoint(self._identity(), cursor)
+
+    def _settings(self) -> Settings:
+        run, after = self._run, self._epoch_after
+        if run is not None and self._start is None and not run.ended and world.torch_worker() is None:
+            epoch = self._epochs.peek()
+            after = epoch if epoch != run.pass_number + 1 else None
+        return Settings(tuple(each.were_set for each in self._all_shares()), after)
+
+    def _all_shares(self) -> list[Shares]:
+        return [each._shares for each in (self, *self._inner()) if each._shares is not None]
 
     def _cursor(self) -> Cursor:
         """Where the next item is."""
@@ -328,11 +358,11 @@ class DataPipeline(GoesToSpawned, TorchIterable):
 
     def _load(self, checkpoint: Checkpoint) -> None:
         self._identity().check(checkpoint.identity)
-        self._start, self._loaded = checkpoint.cursor, True
+        checkpoint.settings.apply_weights(self._all_shares())
+        self._start, self._loaded, self._epoch_after = checkpoint.cursor, True, checkpoint.settings.next_epoch
         self._run = None
         if world.torch_worker() is None:  # workers share the counter, and each of them loads a state of its own
             self._epochs.set(checkpoint.cursor.epoch)
-            self._epochs.take_requested()
 
     def _identity(self) -> Identity:
         """What a checkpoint must know of the pipeline to refuse another one."""
@@ -345,6 +375,14 @@ class DataPipeline(GoesToSpawned, TorchIterable):
                 if isinstance(inner, DataPipeline):
                     yield inner.seed
                     yield from inner._inner_seeds()
+
+    def _inner(self) -> Iterator[DataPipeline]:
+        """The datasets inside this one, at any depth, also those of loaders."""
+        for stage in self.pipeline:
+            for inner in (stage, getattr(stage, "dataset", None), *getattr(stage, "datasets", ())):
+                if isinstance(inner, DataPipeline):
+                    yield inner
+                    yield from inner._inner()
 
     def close(self) -> None:
         """Close what an iteration holds open, then every stage that can be closed."""

@@ -13,14 +13,17 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from webdataset import world
+from webdataset.errors import StateError
 from webdataset.flow import Json, Pass
 from webdataset.redact import scrub
 
 from ._cursor import Cursor, beginning
 from ._running_pass import RunningPass, RunOptions
+from ._source_choice import Shares
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Definition:
     seed: int
     repetitions: int = 1
     epoch_size: int = -1
+    shares: Sequence[Shares] = ()  # of the mixes inside
 
     def start_pass(self, epoch: int, where: Any = None, options: Any = None, before: Any = None) -> RunningPass:
         """Start the pass number `epoch`, from its beginning or from where it was."""
@@ -68,6 +72,10 @@ class Run:
         self.ended = False  # the epoch, by its last item and not by an error
         self.over = False  # all passes, or by an error
         self._closed = False  # its stages, which does not change where the next epoch begins
+        for shares, weights in zip(definition.shares, cursor.weights or repeat(None), strict=False):
+            if self._skip:  # items are read again that may have been drawn with other weights
+                shares.replay(self, weights)
+        self._certain_weights = self.weights
         last = before._pass if before is not None else None
         self._pass: RunningPass = definition.start_pass(cursor.epoch, cursor.where, options, last)
         _runs.add(self)
@@ -124,13 +132,32 @@ class Run:
         if self._on_pass is not None:
             self._on_pass(epoch)
         following = self._definition.start_pass(epoch, None, self._options, self._pass)
+        self._certain_weights = self.weights
         self._pass, self._passes = following, self._passes + 1  # together, in case that Ctrl-C comes
+
+    @property
+    def weights(self) -> tuple[Sequence[float] | None, ...]:
+        """Those that were set, of each mix inside."""
+        return tuple([shares.in_use() for shares in self._definition.shares])
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether items are being read again that were handed on already."""
+        return self._skip > 0 and self.can_go_on
 
     def cursor(self) -> Cursor:
         """Where this run is: after the item that was handed on last."""
         where, skip = self._pass.where()
+        if not skip:
+            self._certain_weights = self.weights
+        elif self._certain_weights != self.weights:
+            raise StateError(
+                "set_weights was called, and what this pipeline yielded before can only be read again as it was",
+                hint="save at the end of the epoch; or give mix a schedule=, which can be read again",
+            )
         position = self._position if self._definition.epoch_size > 0 else 0
-        cursor = Cursor(self._pass.during.epoch, self._passes, position, where, skip + self._skip)
+        weights = self.weights if any(self.weights) else ()
+        cursor = Cursor(self._pass.during.epoch, self._passes, position, where, skip + self._skip, weights=weights)
         return cursor.for_world(world.current())
 
     def next_cursor(self, *, goes_on: bool) -> Cursor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from webdataset.flow import Json, digest
 from webdataset.order import MixSchedule, check_weights, pick
@@ -20,10 +21,6 @@ class Drawing(Protocol):
 
     def save(self) -> Json:
         """What is needed to go on drawing, as JSON."""
-
-    def save_start(self) -> Json:
-        """How a pass begins, as JSON that `load` takes; None if nothing was set."""
-        return None
 
     def load(self, saved: Json) -> Drawing:
         """The drawing that goes on from what was saved."""
@@ -101,16 +98,16 @@ class ByShares(Drawing):
     def __init__(self, shares: Shares, part: tuple[int, int] = (0, 1)) -> None:
         self._shares, self._part = shares, part
         self._schedule = MixSchedule(shares.first())
-        self._step, self._version = 0, shares.version
+        self._step, self._set = 0, shares.in_use()  # those that were set, as far as they are in use
         self._dropped: set[int] = set()
 
     def draw(self) -> int | None:
         """The one whose turn it is by its share."""
         reader, readers = self._part
         now = self._step * readers + reader
-        weights = self._shares.changed(range(now - readers + 1, now + 1), since=self._version)
+        weights = self._shares.changed(range(now - readers + 1, now + 1), since=self._set)
         if weights is not None:
-            self._version = self._shares.version
+            self._set = self._shares.in_use()
             left = [0.0 if source in self._dropped else weight for source, weight in enumerate(weights)]
             if not any(left):
                 return None
@@ -124,20 +121,15 @@ class ByShares(Drawing):
         return self._schedule.drop(source)
 
     def save(self) -> Json:
-        """The schedule, with its weights, who is left out, and the weights that were set."""
+        """The schedule, with its weights, who is left out, and the weights that were set and are in use."""
         drawn = {"schedule": self._schedule.save(), "step": self._step, "dropped": sorted(self._dropped)}
-        unused = {"unused": True} if self._version != self._shares.version else {}  # those that were set
-        return {**drawn, **unused, **(self.save_start() or {})}
-
-    def save_start(self) -> Json:
-        """The weights that were set: passes begin with them."""
-        return None if self._shares.were_set is None else {"set": self._shares.were_set}
+        return drawn if self._set is None else {**drawn, "set": self._set}
 
     def load(self, saved: Json) -> ByShares:
-        """Go on with the next draw, and with the weights in force then."""
-        if "set" in saved:
-            self._shares.set(saved["set"])
-        self._version = self._shares.version - saved.get("unused", False)
+        """Go on with the next draw; weights that were set and are not in use yet follow then."""
+        if "set" in saved and self._shares.were_set is None:
+            self._shares.set(saved["set"])  # version 2.0.0 saved them here alone
+        self._set = None if saved.get("unused") else saved.get("set")
         self._schedule = MixSchedule.load(saved["schedule"]) if "schedule" in saved else MixSchedule(saved["set"])
         self._step, self._dropped = saved.get("step", 0), set(saved.get("dropped", ()))
         return self
@@ -146,22 +138,41 @@ class ByShares(Drawing):
 class Shares:
     """The weights of a mix: at the start, from given draws on, and whatever was set since."""
 
-    def __init__(self, plan: Sequence[tuple[int, Sequence[float]]]) -> None:
+    def __init__(self, plan: Sequence[tuple[int, Sequence[float]]], were_set: Sequence[float] | None = None) -> None:
         self._plan = sorted((draw, list(weights)) for draw, weights in plan)
-        self.were_set: list[float] | None = None
-        self.version = 0
+        self.were_set = were_set
+        self._replays: list[tuple[Callable[[], Any], Sequence[float] | None]] = []  # the innermost run is the last
 
-    def first(self) -> list[float]:
+    def __reduce__(self) -> Any:
+        return Shares, (self._plan, self.were_set)
+
+    def replay(self, run: Any, weights: Sequence[float] | None) -> None:
+        """Use these weights, which had been set then, while the run reads items again."""
+        self._replays.append((weakref.ref(run), weights))
+
+    def first(self) -> Sequence[float]:
         """The weights that a pass begins with."""
-        return self._plan[0][1] if self.were_set is None else self.were_set
+        return self.in_use() or self._plan[0][1]
 
-    def changed(self, draws: range, since: int) -> list[float] | None:
-        """New weights if they change at one of these draws, else None."""
-        if self.version != since:
-            return self.were_set
+    def in_use(self) -> Sequence[float] | None:
+        """Those that were set; while items are read again, those that had been set then."""
+        while self._replays:
+            run, weights = self._replays[-1][0](), self._replays[-1][1]
+            if run is not None and run.is_replaying:
+                return weights
+            self._replays.pop()
+        return self.were_set
+
+    def changed(self, draws: range, since: Sequence[float] | None) -> Sequence[float] | None:
+        """New weights if others were set since, or if they change at one of these draws; else None."""
+        if self.in_use() != since:
+            return self.first()
         return next((weights for start, weights in reversed(self._plan) if start > 0 and start in draws), None)
 
     def set(self, weights: Sequence[float]) -> None:
         """Use these from the next draw on."""
-        self.were_set = check_weights(weights, len(self._plan[0][1]))
-        self.version += 1
+        self.were_set = self.checked(weights)
+
+    def checked(self, weights: Sequence[float]) -> list[float]:
+        """Weights for the datasets of this mix."""
+        return check_weights(weights, len(self._plan[0][1]))
