@@ -200,13 +200,13 @@ def _sweep(path: str) -> None:
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
-    """Remove what writers of these files of a folder left behind when they were killed.
+    """Remove what writers of these files of a folder left behind when they were killed, if the system lets us.
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
     kept = {name[:180] for name in names}
     ours = re.compile(rf"\.(.+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         for entry in os.listdir(folder or "."):
             found = ours.fullmatch(entry)
             if found and found[1] in kept and not process_lives(int(found[2])):

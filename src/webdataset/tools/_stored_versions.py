@@ -91,13 +91,13 @@ def by_folder(urls: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def _versions_in(folder: str, urls: dict[str, str]) -> dict[str, Version]:
     try:
-        with os.scandir(folder) as entries:
+        with stores.system_errors(folder), os.scandir(folder) as entries:
             return {
                 urls[entry.name]: _local_version(entry.stat())
                 for entry in entries
                 if entry.name in urls and entry.is_file()
             }
-    except FileNotFoundError:
+    except ShardNotFound:
         return {}
 
 
