@@ -43,6 +43,8 @@ from typing import Any
 
 from webdataset.redact import redacted, scrub
 
+_SHOWN = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -68,7 +70,13 @@ class Where:
     def __str__(self) -> str:
         labels = {"stage": "stage ", "field": "field ", "key": "sample ", "member": "member ", "offset": "byte "}
         known = ((f.name, getattr(self, f.name)) for f in fields(self))
-        return ", ".join(f"{labels.get(name, '')}{value}" for name, value in known if value not in (None, ""))
+        return ", ".join(f"{labels.get(name, '')}{_short(value)}" for name, value in known if value not in (None, ""))
+
+
+def _short(value: Any) -> str:
+    """The beginning of a text that is too long for a message: a command may have 100,000 characters."""
+    text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 class WebDatasetError(Exception):

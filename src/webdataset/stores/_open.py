@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from webdataset import config
 from webdataset.address import Address, Birth, is_from_data
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, Where
 from webdataset.redact import redacted
 
 from ._address import local_file, local_path, text
@@ -107,7 +108,10 @@ def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
     marked as read from data, and opened on that server alone.
     """
     name, store = _resolve(pattern)
-    is_file = scheme(name) in {"", "file"}  # without a trailing slash it may still be a directory; only the store can tell
+    is_file = scheme(name) in {
+        "",
+        "file",
+    }  # without a trailing slash it may still be a directory; only the store can tell
     if not is_file and not is_pattern(name):
         return [name]
     with system_errors(name):
@@ -135,14 +139,24 @@ def permitted(url: str, *, writing: bool = False) -> str:
     >>> permitted("data/a.tar")
     'data/a.tar'
     """
-    if "\0" in url:
-        raise SpecError(f"the address {url!r} contains a null character", hint="no file or object has such a name")
     name = rewrite_url(url)
+    _refuse_malformed(name)
     if name != url:
         check_rewritten(name, scheme(name))
     elif is_from_data(url):
         check(name, scheme(name), writing=writing)
     return name
+
+
+def _refuse_malformed(url: str) -> None:
+    """The parsers of Python and of libraries would raise errors of their own, each at its place."""
+    if "\0" in url:
+        raise SpecError("an address has no null character", Where(shard=repr(url)), hint="remove it")
+    if scheme(url) in {"http", "https"}:
+        try:
+            urlsplit(url).port  # noqa: B018 - reading it parses it
+        except ValueError as error:
+            raise SpecError(f"this is not an address: {error}", Where(shard=url), hint="check host and port") from error
 
 
 def gopen(url: str | os.PathLike[str], mode: str = "rb", bufsize: int = 8192, **_: Any) -> Any:

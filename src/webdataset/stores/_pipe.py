@@ -34,8 +34,6 @@ from ._upload import point_nowhere
 
 # Seconds that a child may run after it closed its output; the public library waits two hours.
 _LINGER = 60.0
-# Of a long command, so much is in an error.
-_SHOWN = 400
 _ENDED_BY_SIGPIPE = 128 + signal.SIGPIPE
 
 
@@ -227,7 +225,7 @@ class Pipe(Stream):
             guard.release()
 
     def _name(self) -> str:
-        return _abbreviated(self.command if isinstance(self.command, str) else " ".join(map(str, self.command)))
+        return self.command if isinstance(self.command, str) else " ".join(map(str, self.command))
 
     def _where(self) -> Where:
         return Where(shard=f"pipe:{self._name()}", offset=self.position)
@@ -263,11 +261,7 @@ class _ShellPipe(Pipe):
         self.command = command
 
     def _name(self) -> str:
-        return _abbreviated(self._line)
-
-
-def _abbreviated(command: str) -> str:
-    return command if len(command) <= _SHOWN else f"{command[:_SHOWN]}…"
+        return self._line
 
 
 def _shell(command: str) -> list[str]:

@@ -63,5 +63,5 @@ class _Closable:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         (self.close if kind is None else getattr(self._stream, "abort", self.close))()

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where, located
+from webdataset.errors import (
+    CommandFailed,
+    FormatError,
+    SpecError,
+    UnsafeContent,
+    WebDatasetError,
+    Where,
+    add_where,
+    located,
+)
 from webdataset.lifetime import run_shell
 
 from ._failures import check_policy, note_failure
