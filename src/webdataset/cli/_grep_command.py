@@ -6,8 +6,9 @@ import json
 
 import click
 
-from ._half_blocks import printable
-from ._output import as_jsonable, console, verb
+from webdataset.redact import printable
+
+from ._output import as_jsonable, console, echo, verb
 
 _LONGEST = 400
 
@@ -46,11 +47,11 @@ def command(
             continue
         if keys:
             if fresh:
-                click.echo(printable(match.key))
+                echo(printable(match.key))
         elif console().as_json:
-            click.echo(json.dumps(as_jsonable(match)))
+            echo(json.dumps(as_jsonable(match)))
         else:
-            click.echo(printable(f"{match.key}.{match.field}:{match.line}: {match.text[:_LONGEST]}"))
+            echo(printable(f"{match.key}.{match.field}:{match.line}: {match.text[:_LONGEST]}"))
     if count:
-        click.echo(samples)
+        echo(samples)
     click.get_current_context().exit(0 if samples else 1)
