@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 from webdataset.errors import CommandFailed
 
 _PR_SET_PDEATHSIG = 1
+_SOON = 0.01
 
 _HINTS = {
     errno.E2BIG: "the command or the environment is too long: put the command into a script",
@@ -134,6 +135,29 @@ def run_shell(command: str, *, timeout: float | None = None, **options: Any) -> 
                 process.wait()
     finally:
         guard.release()
+
+
+def exit_on(number: int, status: int) -> None:
+    """Raise `SystemExit` when this signal arrives, once, so that what is being written is removed on the way out.
+
+    An exception that is raised while a finalizer or a weak reference's callback runs is dropped by Python, and the
+    process would go on: then the signal is sent again.
+    """
+    earlier = sys.unraisablehook
+
+    def stop(_number: int, _frame: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)  # another one would interrupt the cleaning up
+        raise SystemExit(status)
+
+    def dropped(unraisable: sys.UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, SystemExit):
+            signal.signal(number, stop)
+            threading.Timer(_SOON, os.kill, (os.getpid(), number)).start()  # after the finalizer
+        else:
+            earlier(unraisable)
+
+    signal.signal(number, stop)
+    sys.unraisablehook = dropped
 
 
 class Lifeline:
