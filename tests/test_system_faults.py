@@ -22,8 +22,9 @@ from webdataset import stores
 from webdataset.cache import FileCache, ShardCache, download
 from webdataset.errors import WebDatasetError
 from webdataset.index import IndexedShards, read_description
+from webdataset.interop import convert
 from webdataset.testing import ERRORS, FaultServer, SystemFaults
-from webdataset.tools import map_shards
+from webdataset.tools import Options, map_shards
 from webdataset.writers import ShardWriter
 
 
@@ -165,9 +166,25 @@ def mapped(folder, urls):
     )
 
 
+def converted(folder, urls):
+    """To a format of one file and to one of a folder, and back."""
+    keys = []
+    (folder / "in.tar").write_bytes(DATA[0])
+    for kind, middle in (("beton", "a.beton"), ("mds", "a")):
+        for path in folder.glob("*.idx"):
+            path.unlink()
+        options = Options(force=True)
+        convert(str(folder / "in.tar"), str(folder / middle), options, target_format=kind, mapping="bin:bin,__key__:id")
+        back = folder / f"{kind}-%d.tar"
+        convert(str(folder / middle), str(back), options, source_format=kind, mapping="bin:bin", key="id")
+        with tarfile.open(str(back) % 0) as tar:
+            keys += tar.getnames()
+    return keys == 2 * [f"0-{number}.bin" for number in range(3)]
+
+
 WORK = [
     cache_miss, cache_hit, cache_under_a_limit, file_cache, copied, written, looked_up, looked_up_over_http,
-    loaded_by_threads, loaded_by_processes, mapped,
+    loaded_by_threads, loaded_by_processes, mapped, converted,
 ]  # fmt: skip
 
 

@@ -47,6 +47,7 @@ from ._decode_image import DecodeImage, decode_image
 from ._decoder import Decoder, decode_field, default_decoder
 from ._encode_image import IMAGE_FORMATS, imageencoder
 from ._encoders import encode_based_on_extension, encode_based_on_extension1, encode_field
+from ._field_limit import check_size
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl, encode_json, encode_jsonl
 from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
@@ -78,6 +79,7 @@ __all__ = [
     "call_extension_handler",
     "cbor_dumps",
     "cbor_loads",
+    "check_size",
     "decode_field",
     "decode_image",
     "decode_int",

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import hashlib
 import io
 import os
-import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Self
 
-from webdataset import stores
-from webdataset.decompress import load_zstd
-from webdataset.errors import FormatError, MissingDependency, SpecError, StoreError, TruncatedShard, Where
+from webdataset import config, stores
+from webdataset.decompress import COMPRESSIONS, Unpacked
+from webdataset.errors import MissingDependency, SpecError, StoreError, TruncatedShard, Where, located
 
 _PIECE = 1 << 20
+_NAMES = {"gz": "gzip", "bz2": "bzip2", "zstd": "zstd", "zst": "zstd"}
+_KINDS = {name: kind for name, full in _NAMES.items() for kind in COMPRESSIONS if kind.name == full}
 
 
 class ByteRanges:
@@ -45,7 +43,8 @@ class ByteRanges:
             self._file = _unpacked(url, compression)
         elif self.path is not None:
             stores.open_read(url).close()  # a missing file is the store's error, with its words
-            self._file = Path(self.path).open("rb")  # noqa: SIM115 - closed in close()
+            with stores.system_errors(url):
+                self._file = Path(self.path).open("rb")  # noqa: SIM115 - closed in close()
         self.size = self._find_size()
 
     def read(self, start: int, length: int) -> bytes:
@@ -58,12 +57,13 @@ class ByteRanges:
             )
         if self._file is None:
             return stores.read_range(self.url, start, length) if length else b""
-        data = os.pread(self._file.fileno(), length, start)
-        while len(data) < length:  # one system call reads at most 2 GiB
-            more = os.pread(self._file.fileno(), length - len(data), start + len(data))
-            if not more:
-                raise TruncatedShard("the file became shorter", Where(shard=self.url, offset=start + len(data)))
-            data += more
+        with stores.system_errors(self.url):
+            data = os.pread(self._file.fileno(), length, start)
+            while len(data) < length:  # one system call reads at most 2 GiB
+                more = os.pread(self._file.fileno(), length - len(data), start + len(data))
+                if not more:
+                    raise TruncatedShard("the file became shorter", Where(shard=self.url, offset=start + len(data)))
+                data += more
         return data
 
     def checksum(self, algorithm: str) -> str:
@@ -90,7 +90,12 @@ class ByteRanges:
 
     def _find_size(self) -> int:
         if self._file is not None:
-            return os.fstat(self._file.fileno()).st_size
+            try:
+                with stores.system_errors(self.url):
+                    return os.fstat(self._file.fileno()).st_size
+            except BaseException:
+                self.close()
+                raise
         size = stores.stat(self.url).size
         if size is None:
             raise StoreError(
@@ -128,32 +133,20 @@ class _Seekable(io.RawIOBase):
 
 
 def _unpacked(url: str, compression: str) -> IO[bytes]:
-    target = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
-    try:
-        with stores.open_read(url) as stream, _opener(compression)(stream) as unpacked:
-            shutil.copyfileobj(unpacked, target, _PIECE)
-        target.flush()
-    except BaseException as error:
-        target.close()
-        if isinstance(error, EOFError | gzip.BadGzipFile) or type(error) is OSError:
-            raise FormatError(f"not valid {compression}: {error}", Where(shard=url), hint="copy it again") from error
-        raise
+    kind = _KINDS.get(compression.partition(":")[0])
+    if kind is None:
+        raise SpecError(f"the compression {compression!r} is not known", hint="gz, bz2 and zstd can be read")
+    with stores.system_errors(tempfile.gettempdir()), located(shard=url), stores.open_read(url) as stream:
+        target = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
+        try:
+            unpacked = Unpacked(stream, kind, limit=config.read("WDS_DECOMPRESS_LIMIT"))
+            while piece := unpacked.read(_PIECE):
+                target.write(piece)
+            target.flush()
+        except BaseException:
+            target.close()
+            raise
     return target
-
-
-def _opener(compression: str) -> Callable[[Any], Any]:
-    kind = compression.partition(":")[0]
-    if kind == "gz":
-        return lambda stream: gzip.GzipFile(fileobj=stream)
-    if kind == "bz2":
-        return bz2.BZ2File
-    if kind in {"zstd", "zst"}:
-        return _zstd_reader
-    raise SpecError(f"the compression {compression!r} is not known", hint="gz, bz2 and zstd can be read")
-
-
-def _zstd_reader(stream: Any) -> Any:
-    return load_zstd("to read zstd files").ZstdFile(stream)
 
 
 def _new_hash(algorithm: str) -> Any:

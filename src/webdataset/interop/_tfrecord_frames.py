@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from webdataset import stores
-from webdataset.errors import FormatError, TruncatedShard, Where, add_where
+from webdataset.codecs import check_size
+from webdataset.errors import FormatError, TruncatedShard, Where, add_where, located
 
 from ._crc32c import crc32c_function, masked
 from ._record_format import bad_record
@@ -87,6 +88,8 @@ def _checked_length(header: bytes, url: str, number: int, at: int, crc: Any) -> 
             at,
             hint="the file is damaged, or is not a TFRecord file",
         )
+    with located(shard=url, offset=at):
+        check_size(length)  # before memory is asked for
     return int(length)
 
 

@@ -7,7 +7,8 @@ import zlib
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webdataset.errors import DuplicateField, FormatError, SplitSample, Where
+from webdataset.codecs import check_size
+from webdataset.errors import DuplicateField, FormatError, SplitSample, Where, located
 from webdataset.names import is_meta, split_name
 
 from ._byte_ranges import ByteRanges
@@ -71,6 +72,8 @@ class _ZipFile(IndexedFile):
         key, fields = self._samples[number]
         record: Record = {KEY: key}
         for field, info in fields.items():
+            with located(shard=self._url, member=info.filename):
+                check_size(info.file_size)
             try:
                 record[field] = self._zip.read(info)
             except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:

@@ -115,11 +115,19 @@ class SystemFaults:
         return call
 
     def _open(
-        self, file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, *rest: Any, **kw: Any
+        self,
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: Any = None,
+        errors: Any = None,
+        newline: Any = None,
+        closefd: bool = True,
+        opener: Any = None,
     ) -> Any:
         """`open` in Python, so that reading and writing through its object can fail as well."""
         self.check("open")
-        raw = _FaultyFile(file, mode.replace("b", "").replace("t", ""), *rest[2:], **kw)
+        raw = _FaultyFile(file, mode.replace("b", "").replace("t", ""), closefd, opener)
         raw.faults = self
         if buffering == 0:
             return raw
@@ -132,7 +140,7 @@ class SystemFaults:
             buffered = io.BufferedWriter(raw, size)
         else:
             buffered = io.BufferedReader(raw, size)
-        return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, *rest[:2])
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, errors, newline)
 
 
 class _FaultyFile(io.FileIO):

@@ -40,11 +40,14 @@ def version_of(url: str) -> Version:
     path = None if url == "-" else stores.is_local(url)
     try:
         if path is not None:
-            return _local_version(Path(path).stat())
+            with stores.system_errors(path):
+                return _local_version(Path(path).stat())
         found = stores.stat(url)
-    except (FileNotFoundError, ShardNotFound):
+    except ShardNotFound:
         return Version(MISSING)
-    except (OSError, StoreError):
+    except StoreError:
+        if path is not None:  # a disk that cannot tell is broken; a server may just not offer it
+            raise
         return Version()
     return Version(found.size, found.etag or found.mtime)
 
