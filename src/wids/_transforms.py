@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from webdataset.codecs import IMAGE_EXTENSIONS, Decoder, gunzip
+from webdataset.codecs import IMAGE_EXTENSIONS, Decoder, gunzip, open_image
 from webdataset.errors import DecodingError, MissingDependency, SpecError
 
 Sample = dict[str, Any]
@@ -112,11 +112,7 @@ def _basic(name: str, data: bytes) -> Any:
 def _picture(name: str, data: bytes) -> Any:
     if name.rpartition(".")[2].lower() not in IMAGE_EXTENSIONS:
         return None
-    try:
-        import PIL.Image
-    except ImportError as error:
-        raise MissingDependency("PIL", extra="images", why=f"to decode {name!r}") from error
-    image = PIL.Image.open(io.BytesIO(data))
+    image = open_image(data)
     image.load()
     return image
 

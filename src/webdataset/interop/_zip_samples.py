@@ -7,7 +7,7 @@ import zlib
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webdataset.codecs import check_size
+from webdataset.codecs import read_member
 from webdataset.errors import DuplicateField, FormatError, SplitSample, Where, located
 from webdataset.names import is_meta, split_name
 
@@ -72,10 +72,9 @@ class _ZipFile(IndexedFile):
         key, fields = self._samples[number]
         record: Record = {KEY: key}
         for field, info in fields.items():
-            with located(shard=self._url, member=info.filename):
-                check_size(info.file_size)
             try:
-                record[field] = self._zip.read(info)
+                with located(shard=self._url, member=info.filename):
+                    record[field] = read_member(self._zip, info)
             except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
                 raise bad_record(
                     f"the member {info.filename} cannot be read: {error}", self._url, number, info.header_offset

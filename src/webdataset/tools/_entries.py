@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from zipfile import ZipFile
 
 from webdataset import stores
-from webdataset.codecs import check_size
+from webdataset.codecs import read_member
 from webdataset.errors import FormatError, ShardNotFound, WebDatasetError, Where, add_where
 
 from ._read_inputs import Sample
@@ -98,8 +98,7 @@ class ZipMember:
 
     def load(self) -> bytes:
         """The member's content."""
-        check_size(self.archive.getinfo(self.name).file_size)
-        return self.archive.read(self.name)
+        return read_member(self.archive, self.archive.getinfo(self.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webdataset.codecs import IMAGE_EXTENSIONS, IMAGE_FORMATS, encode_field, imageencoder
+from webdataset.codecs import IMAGE_EXTENSIONS, IMAGE_FORMATS, encode_field, imageencoder, open_image
 from webdataset.errors import DecodingError, MissingDependency, SpecError, WebDatasetError, add_where
 
 from ._failures import check_policy, note_failure
@@ -127,13 +126,11 @@ class Recoding:
 
 def _opened(field: str, data: bytes) -> Any:
     try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingDependency("PIL", extra="images", why="to recode images") from error
-    try:
-        picture = Image.open(io.BytesIO(data))
+        picture = open_image(data)
         picture.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except MissingDependency:
+        raise
+    except Exception as error:  # Pillow's plugins raise whatever they like about bad data
         raise DecodingError(k=field, what=f"the image cannot be decoded: {error}") from error
     return picture
 
