@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from webdataset import config
 from webdataset.address import Address, Birth, is_from_data
-from webdataset.errors import SpecError, Where
+from webdataset.errors import SpecError
 from webdataset.redact import redacted
 
-from ._address import local_file, local_path, text
+from ._address import local_file, local_path, refuse_malformed, text
 from ._globs import is_pattern
 from ._local_files import system_errors
 from ._registry import scheme, store_for
@@ -140,23 +139,12 @@ def permitted(url: str, *, writing: bool = False) -> str:
     'data/a.tar'
     """
     name = rewrite_url(url)
-    _refuse_malformed(name)
+    refuse_malformed(name, scheme(name))
     if name != url:
         check_rewritten(name, scheme(name))
     elif is_from_data(url):
         check(name, scheme(name), writing=writing)
     return name
-
-
-def _refuse_malformed(url: str) -> None:
-    """The parsers of Python and of libraries would raise errors of their own, each at its place."""
-    if "\0" in url:
-        raise SpecError("an address has no null character", Where(shard=repr(url)), hint="remove it")
-    if scheme(url) in {"http", "https"}:
-        try:
-            urlsplit(url).port  # noqa: B018 - reading it parses it
-        except ValueError as error:
-            raise SpecError(f"this is not an address: {error}", Where(shard=url), hint="check host and port") from error
 
 
 def gopen(url: str | os.PathLike[str], mode: str = "rb", bufsize: int = 8192, **_: Any) -> Any:
