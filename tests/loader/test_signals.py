@@ -32,6 +32,7 @@ if settings is None:
     settings = {"batch_size": None}
 if sys.argv[1] == "map-style":
     dataset = type("Numbers", (), {"__len__": lambda self: 10**6, "__getitem__": lambda self, n: big(n)})()
+    settings["multiprocessing_context"] = "fork"  # such a class cannot be sent to a new process
 loader = wds.WebLoader(dataset, num_workers=2, **settings)
 for number, batch in enumerate(loader):
     if number == 5:
