@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
@@ -42,6 +43,8 @@ _thread_choice._EXPENSIVE = 0.0
 # Python's own helpers for spawned processes live as long as the interpreter: start them before anybody counts.
 multiprocessing.resource_tracker.ensure_running()
 if multiprocessing.get_all_start_methods()[0] == "forkserver":  # the default since Python 3.14
+    if find_spec("torch") is not None:
+        multiprocessing.set_forkserver_preload(["torch"])  # each worker would import it again, for seconds
     multiprocessing.forkserver.ensure_running()
 
 

@@ -238,3 +238,21 @@ def test_a_command_that_does_not_read_is_always_the_same_error(command, size, en
         stream.close()
     stream.close()
     assert stream.closed and stream.proc.returncode is not None
+
+
+def test_a_signal_is_not_lost_while_a_finalizer_runs():
+    """Python drops what a handler raises there: the program would go on."""
+    program = textwrap.dedent("""
+        import signal, time
+        from webdataset.lifetime import exit_on
+
+        class Finalized:
+            def __del__(self):
+                signal.raise_signal(signal.SIGTERM)
+
+        exit_on(signal.SIGTERM, 43)
+        Finalized()
+        time.sleep(1000)
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (43, b"")

@@ -28,8 +28,9 @@ Every class is also the builtin (or `tarfile`) exception that a caller of the pu
 A message says what happened, where, and what to do. `Where` is completed on the way out: each layer adds the parts
 that it knows with `located`.
 
-No secret leaves through an error. What an error says is redacted when it is created, and so is the exception that is
-being handled at that moment, with all its causes: it becomes the cause or the context of the new error.
+No secret leaves through an error, and no character that a terminal obeys. What an error says is redacted when it is
+created, and so is the exception that is being handled at that moment, with all its causes: it becomes the cause or the
+context of the new error.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from webdataset.redact import redacted, scrub
+from webdataset.redact import printable, redacted, scrub
+
+_SHOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,13 @@ class Where:
     def __str__(self) -> str:
         labels = {"stage": "stage ", "field": "field ", "key": "sample ", "member": "member ", "offset": "byte "}
         known = ((f.name, getattr(self, f.name)) for f in fields(self))
-        return ", ".join(f"{labels.get(name, '')}{value}" for name, value in known if value not in (None, ""))
+        return ", ".join(f"{labels.get(name, '')}{_short(value)}" for name, value in known if value not in (None, ""))
+
+
+def _short(value: Any) -> str:
+    """One line, and the beginning only of a text that is too long: a command may have 100,000 characters."""
+    text = printable(str(value))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 class WebDatasetError(Exception):
@@ -89,7 +98,7 @@ class WebDatasetError(Exception):
             scrub(handled)
 
     def __str__(self) -> str:
-        return redacted(" – ".join(part for part in (self.what, str(self.where), self.hint) if part))
+        return printable(redacted(" – ".join(part for part in (self.what, str(self.where), self.hint) if part)), "\n\t")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process boundaries; OSError and ImportError would rebuild themselves from args alone.

@@ -15,6 +15,7 @@ close their copies of it.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -26,10 +27,38 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from webdataset.errors import CommandFailed
+
 _PR_SET_PDEATHSIG = 1
+_SOON = 0.01
+
+_HINTS = {
+    errno.E2BIG: "the command or the environment is too long: put the command into a script",
+    errno.EAGAIN: "the limit of processes is reached: ulimit -u",
+    errno.EMFILE: "raise the limit of open files: ulimit -n",
+    errno.ENOMEM: "free some memory",
+}
 
 # Reads the number of the process group, then waits: for "done", or for the end of the process that started it.
 _WATCH = 'read -r group || exit 0; read -r word || kill -s KILL -- "-$group"'
+
+
+def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process; where the system cannot, that is our error. The caller adds the place.
+
+    >>> start(["no-such-program"])
+    Traceback (most recent call last):
+    webdataset.errors.CommandFailed: the command cannot be started: No such file or directory – is it installed?
+
+    Args:
+        arguments: as `subprocess.Popen` takes them.
+        options: more arguments of `subprocess.Popen`.
+    """
+    try:
+        return subprocess.Popen(*arguments, **options)  # noqa: S603 - a constant, or what the user wrote
+    except OSError as error:
+        hint = _HINTS.get(error.errno or 0, "is it installed?")
+        raise CommandFailed(f"the command cannot be started: {error.strerror}", hint=hint) from error
 
 
 class Guard:
@@ -44,7 +73,7 @@ class Guard:
     """
 
     def __init__(self) -> None:
-        self._shell = subprocess.Popen(  # noqa: S603 - a constant
+        self._shell = start(
             ["/bin/sh", "-c", _WATCH],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -96,7 +125,7 @@ def run_shell(command: str, *, timeout: float | None = None, **options: Any) -> 
     guard = Guard()
     try:
         shell = shutil.which("bash") or "/bin/sh"
-        process = subprocess.Popen([shell, "-c", command], process_group=0, **options)  # noqa: S603 - the user's own
+        process = start([shell, "-c", command], process_group=0, **options)
         guard.watch(process.pid)
         try:
             return process.wait(timeout)
@@ -106,6 +135,29 @@ def run_shell(command: str, *, timeout: float | None = None, **options: Any) -> 
                 process.wait()
     finally:
         guard.release()
+
+
+def exit_on(number: int, status: int) -> None:
+    """Raise `SystemExit` when this signal arrives, once, so that what is being written is removed on the way out.
+
+    An exception that is raised while a finalizer or a weak reference's callback runs is dropped by Python, and the
+    process would go on: then the signal is sent again.
+    """
+    earlier = sys.unraisablehook
+
+    def stop(_number: int, _frame: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)  # another one would interrupt the cleaning up
+        raise SystemExit(status)
+
+    def dropped(unraisable: sys.UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, SystemExit):
+            signal.signal(number, stop)
+            threading.Timer(_SOON, os.kill, (os.getpid(), number)).start()  # after the finalizer
+        else:
+            earlier(unraisable)
+
+    signal.signal(number, stop)
+    sys.unraisablehook = dropped
 
 
 class Lifeline:

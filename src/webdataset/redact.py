@@ -1,4 +1,4 @@
-"""Text without secrets. Everything that a person or a file gets to see passes through here.
+"""Text without secrets, and without characters that a terminal obeys: what a person gets to see passes through here.
 
 Messages, notes and causes of errors, warnings, log lines, `repr`, checkpoints and names of cached files are made of
 addresses, and an address may contain a password, a token or a signature. `redacted` replaces them in any text;
@@ -88,6 +88,23 @@ def redacted(text: str) -> str:
     for pattern, replacement in _RULES:
         text = _compiled(pattern).sub(_mask_random if replacement is _RANDOM else replacement, text)
     return text
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""The text with control characters as escapes: a name in a shard may be made to move a cursor or to fake a line.
+
+    >>> print(printable("a\x1b[2J\n"))
+    a\x1b[2J\n
+
+    Args:
+        text: from anyone.
+        keep: characters that stay, "\n" for example.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode() for sign in text
+    )
 
 
 def is_secret_name(name: str) -> bool:

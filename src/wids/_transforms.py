@@ -10,9 +10,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from webdataset.codecs import IMAGE_EXTENSIONS, Decoder, gunzip
+from webdataset.codecs import IMAGE_EXTENSIONS, Decoder, gunzip, open_image
 from webdataset.errors import DecodingError, MissingDependency, SpecError
-from webdataset.optional import require
 
 Sample = dict[str, Any]
 Transformation = Callable[[Sample], Sample]
@@ -113,8 +112,7 @@ def _basic(name: str, data: bytes) -> Any:
 def _picture(name: str, data: bytes) -> Any:
     if name.rpartition(".")[2].lower() not in IMAGE_EXTENSIONS:
         return None
-    images = require("PIL.Image", extra="images", why=f"to decode {name!r}")
-    image = images.open(io.BytesIO(data))
+    image = open_image(data)
     image.load()
     return image
 

@@ -54,7 +54,8 @@ def test_worker_processes_share_what_one_of_them_has_read(shard, tmp_path):
     dataset.pipeline[reader] = dataclasses.replace(
         dataset.pipeline[reader], opener=MemoryOpener(Counting(tmp_path / "log"))
     )
-    loader = DataLoader(dataset, batch_size=None, num_workers=2)
+    # Forked: the shard is in the memory of this process.
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
     for _ in range(2):
         assert sorted(sample["__key__"] for sample in loader) == sorted(s["__key__"] for s in SAMPLES * 2)
     assert len((tmp_path / "log").read_text().splitlines()) == 1

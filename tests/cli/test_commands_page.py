@@ -110,6 +110,8 @@ def run(line):
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False, timeout=120
     )
+    if "pip install 'webdataset[" in done.stderr:
+        pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
 
 

@@ -1,6 +1,7 @@
 """Every codec whose result can be larger than its input has the one limit, `WDS_DECOMPRESS_LIMIT`."""
 
 import io
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -60,3 +61,26 @@ def test_crops_stop_at_the_limit_too(field, monkeypatch):
     monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
     with pytest.raises(DecodingError, match="WDS_DECOMPRESS_LIMIT"):
         decode_field(field, data, handler)
+
+
+def test_a_zip_that_claims_to_be_small_is_not_unpacked(monkeypatch):
+    """`ZipFile.read` unpacks all that is stored before it looks at the size."""
+    data = bytearray(encode_field("npz", {"x": np.zeros(10_000_000)}))
+    directory = data.rindex(b"PK\x01\x02")
+    data[directory + 24 : directory + 28] = (100).to_bytes(4, "little")
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodingError):
+            decode_field("npz", bytes(data))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["<U0", "|S0", "|V0"])
+def test_items_without_a_size_are_refused(kind):
+    """NumPy makes them larger, and allocates memory for as many as the header claims."""
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': (1000000000,), }}".encode().ljust(117) + b"\n"
+    with pytest.raises(DecodingError, match="1,000,000,000 npy items without a size"):
+        decode_field("npy", b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header)

@@ -227,7 +227,10 @@ def test_len_and_random_access_over_http(golden):
 
 
 def test_the_tfrecord_package_reads_what_we_write_and_we_read_what_it_writes(tmp_path):
-    pytest.importorskip("tfrecord")
+    try:
+        import tfrecord  # noqa: F401
+    except (ImportError, TypeError) as error:  # it does not work with newer versions of protobuf
+        pytest.skip(f"tfrecord: {error}")
     from tfrecord.reader import tfrecord_loader
     from tfrecord.tools.tfrecord2idx import create_index
     from tfrecord.writer import TFRecordWriter

@@ -9,7 +9,7 @@ import click
 from webdataset.describe import counted
 
 from . import _options
-from ._output import console, verb
+from ._output import console, echo, verb
 
 if TYPE_CHECKING:
     from webdataset.tools import Pace
@@ -40,12 +40,10 @@ def command(inputs: tuple[str, ...], decode: str, workers: int, seconds: float, 
     if found.decoding is not None:
         _print(f"reading and decoding on {workers} threads", found.decoding)
         if console().verbose:
-            click.echo(found.decoding.details)
+            echo(found.decoding.details)
     last = found.decoding or found.reading
-    click.echo(f"bottleneck: {last.bottleneck} – {last.advice}")
+    echo(f"bottleneck: {last.bottleneck} – {last.advice}")
 
 
 def _print(name: str, pace: Pace) -> None:
-    click.echo(
-        f"{name}: {pace.rate:,.0f} samples/s, {pace.bandwidth / 1e6:,.1f} MB/s ({counted(pace.samples, 'sample')})"
-    )
+    echo(f"{name}: {pace.rate:,.0f} samples/s, {pace.bandwidth / 1e6:,.1f} MB/s ({counted(pace.samples, 'sample')})")

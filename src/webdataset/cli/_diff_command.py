@@ -7,9 +7,9 @@ import json
 import click
 
 from webdataset.describe import counted
+from webdataset.redact import printable
 
-from ._half_blocks import printable
-from ._output import as_jsonable, console, verb
+from ._output import as_jsonable, console, echo, verb
 
 
 @verb()
@@ -31,6 +31,6 @@ def command(first: str, second: str, sizes: bool, count: int | None) -> None:
             if count is not None and found > count:
                 continue
             line = json.dumps(as_jsonable(difference)) if console().as_json else printable(str(difference))
-            click.echo(line)
+            echo(line)
     console().say(counted(found, "difference") if found else "the same samples")
     click.get_current_context().exit(1 if found else 0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ._half_blocks import printable
-from ._output import console, verb
+from ._output import console, echo, verb
 
 
 @verb()
@@ -24,5 +23,5 @@ def command(addresses: tuple[str, ...]) -> None:
         console().result(found)
     else:
         for diagnosis in found:
-            click.echo(printable(str(diagnosis)))
+            echo(diagnosis)
     click.get_current_context().exit(1 if any(each.state is State.BAD for each in found) else 0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from ._half_blocks import printable
-from ._output import as_jsonable, console, verb
+from webdataset.redact import printable
+
+from ._output import as_jsonable, console, echo, verb
 
 _LONGEST = 400
 
@@ -38,11 +39,11 @@ def command(pattern: str, inputs: tuple[str, ...], fields: str | None, keys: boo
             continue
         if keys:
             if fresh:
-                click.echo(printable(match.key))
+                echo(printable(match.key))
         elif console().as_json:
-            click.echo(json.dumps(as_jsonable(match)))
+            echo(json.dumps(as_jsonable(match)))
         else:
-            click.echo(printable(f"{match.key}.{match.field}:{match.line}: {match.text[:_LONGEST]}"))
+            echo(printable(f"{match.key}.{match.field}:{match.line}: {match.text[:_LONGEST]}"))
     if count:
-        click.echo(samples)
+        echo(samples)
     click.get_current_context().exit(0 if samples else 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from webdataset.redact import printable
+
 _UPPER_HALF, _RESET = "▀", "\x1b[0m"
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -70,14 +72,4 @@ def _cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.6g}"
-    return printable(str(value)).replace("\n", " ")
-
-
-def printable(text: str) -> str:
-    r"""Text that every terminal takes: what is not UTF-8 is escaped, and so are control characters.
-
-    >>> print(printable("a\x1bb"))
-    a\x1bb
-    """
-    safe = text.encode("utf-8", "backslashreplace").decode()
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else f"\\x{ord(sign):02x}" for sign in safe)
+    return printable(str(value).replace("\n", " "))

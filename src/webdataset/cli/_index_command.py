@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from webdataset.describe import counted
+from webdataset.redact import printable
 
 from . import _options
-from ._half_blocks import printable
-from ._output import Verb, as_jsonable, console
+from ._output import Verb, as_jsonable, console, echo
 
 _place = click.option("--index", "place", help="Where index files are; by default beside the shards.")
 _workers = click.option(
@@ -77,7 +77,7 @@ def info(inputs: tuple[str, ...], place: str | None) -> None:
         size = "" if found.size is None else f", {counted(found.size, 'byte')}"
         mean = found.samples / max(1, found.shards - len(found.unknown))
         name = "" if found.name is None else f"{found.name}: "
-        click.echo(f"{name}{_totals(found)}, {mean:,.1f} per shard{size}")
+        echo(f"{name}{_totals(found)}, {mean:,.1f} per shard{size}")
     for url in found.unknown:
         console().warn(f"no index: {url}")
     click.get_current_context().exit(1 if found.unknown else 0)
@@ -107,7 +107,7 @@ def sample(number: int, inputs: tuple[str, ...], place: str | None, cat: str | N
         return
     for name, value in found.items():
         text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-        click.echo(printable(f"{name}: {text if len(text) <= width else text[:width] + ' …'}"))
+        echo(printable(f"{name}: {text if len(text) <= width else text[:width] + ' …'}"))
 
 
 def _totals(found: Any) -> str:

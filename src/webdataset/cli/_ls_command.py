@@ -6,9 +6,10 @@ import json
 
 import click
 
+from webdataset.redact import printable
+
 from . import _options
-from ._half_blocks import printable
-from ._output import as_jsonable, console, verb
+from ._output import as_jsonable, console, echo, verb
 
 
 @verb()
@@ -28,11 +29,12 @@ def command(inputs: tuple[str, ...], long: bool, keys: bool, count: int | None, 
 
     for listed in islice(list_samples(inputs, index=index), count):
         if console().as_json:
-            click.echo(json.dumps(as_jsonable(listed)))
+            echo(json.dumps(as_jsonable(listed)))
             continue
         if keys:
-            click.echo(printable(listed.key))
+            echo(printable(listed.key))
             continue
-        fields = " ".join(f"{name}:{size}" for name, size in listed.fields.items())
-        place = f"{listed.shard}\t{'' if listed.offset is None else listed.offset}\t{listed.size}\t" if long else ""
-        click.echo(printable(f"{place}{listed.key}\t{fields}"))
+        fields = " ".join(f"{printable(name)}:{size}" for name, size in listed.fields.items())
+        offset = "" if listed.offset is None else listed.offset
+        place = f"{printable(listed.shard)}\t{offset}\t{listed.size}\t" if long else ""
+        echo(f"{place}{printable(listed.key)}\t{fields}")

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from webdataset.lifetime import exit_on
+
 # verb → the module of this package that defines it as `command`.
 VERBS: dict[str, str] = {
     "create": "_create_command",
@@ -90,11 +92,5 @@ def wds() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command; the entry point of `wds`."""
-    signal.signal(signal.SIGTERM, _terminate)
+    exit_on(signal.SIGTERM, 128 + signal.SIGTERM)  # as by an interrupt
     return wds.main(args=arguments, prog_name="wds")
-
-
-def _terminate(number: int, _frame: Any) -> None:
-    """End as by an interrupt: what is being written is removed on the way out."""
-    signal.signal(number, signal.SIG_IGN)  # another one would interrupt the cleaning up
-    raise SystemExit(128 + number)

@@ -18,6 +18,8 @@ from typing import Any
 
 import click
 
+from webdataset.redact import printable
+
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -37,11 +39,11 @@ class Console:
     def say(self, text: str) -> None:
         """A line for the user, on standard error."""
         if not self.quiet:
-            click.echo(text, err=True)
+            echo(text, err=True)
 
     def warn(self, text: str) -> None:
         """A line that also a quiet run shows."""
-        click.echo(text, err=True)
+        echo(text, err=True)
 
     def result(self, value: Any, text: str | None = None) -> None:
         """The result: as JSON if that was asked for, else the text.
@@ -51,7 +53,7 @@ class Console:
             text: what a person reads; it is the report of a verb whose output is elsewhere, so it goes to stderr.
         """
         if self.as_json:
-            click.echo(json.dumps(as_jsonable(value)), err=self.stdout_is_taken)
+            echo(json.dumps(as_jsonable(value)), err=self.stdout_is_taken)
         elif text is not None:
             self.say(text)
 
@@ -71,6 +73,11 @@ class Console:
 
         with Bar(total=total, unit=f" {unit}", file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
             yield bar.update
+
+
+def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
+    """Print a text; what a terminal would obey is escaped, because names and fields are written by strangers."""
+    click.echo(printable(str(text), keep="\n\t"), nl=nl, err=err)
 
 
 def console() -> Console:
@@ -163,12 +170,17 @@ def _forget_stdout() -> None:
     os.close(nowhere)
 
 
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n\t")
+
+
 @contextmanager
 def _logging(console: Console) -> Iterator[None]:
     """Log records and warnings as single lines on standard error, while a verb runs."""
     logger = logging.getLogger("webdataset")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    handler.setFormatter(_Lines("%(levelname)s: %(message)s"))
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(console.verbose, 2)])

@@ -10,9 +10,11 @@ from typing import Any
 
 import click
 
+from webdataset.redact import printable
+
 from . import _options
 from ._half_blocks import table
-from ._output import console, verb
+from ._output import console, echo, verb
 
 
 @verb()
@@ -39,13 +41,13 @@ def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, 
             console().say(f"written to {parquet}")
         elif keys:
             for key in answer.keys():  # noqa: SIM118 - a method, not a dict's
-                click.echo(key)
+                echo(printable(key))
         elif console().as_json:
             for row in answer.rows():
-                click.echo(json.dumps({name: _plain(value) for name, value in zip(answer.columns, row, strict=True)}))
+                echo(json.dumps({name: _plain(value) for name, value in zip(answer.columns, row, strict=True)}))
         else:
             rows = list(islice(answer.rows(), count + 1))
-            click.echo(table([answer.columns, *([_plain(value) for value in row] for row in rows[:count])]))
+            echo(table([answer.columns, *([_plain(value) for value in row] for row in rows[:count])]))
             if len(rows) > count:
                 console().say(f"… more rows; --json or --parquet give all, -n {10 * count} more of them")
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from webdataset.describe import counted
+from webdataset.redact import printable
 
 from . import _options
-from ._half_blocks import half_blocks, printable
-from ._output import as_jsonable, console, verb
+from ._half_blocks import half_blocks
+from ._output import as_jsonable, console, echo, verb
 
 if TYPE_CHECKING:
     from webdataset.tools import ShownField, ShownSample
@@ -73,7 +74,7 @@ def print_samples(
 
     for shown in show_samples(inputs, count=count, keys=keys, fields=fields, width=width):
         if console().as_json:
-            click.echo(json.dumps(_without_pixels(shown)))
+            echo(json.dumps(_without_pixels(shown)))
         else:
             _print(shown, draw=draw)
 
@@ -91,29 +92,32 @@ def print_table(
     from webdataset.tools import field_rows
 
     writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+    # A file gets the text as it is.
+    shown = (lambda cells: [printable(str(cell)) for cell in cells]) if sys.stdout.isatty() else list
     rows = field_rows(inputs, fields, count=count)
     if form == "json":
-        click.echo("[", nl=False)
+        echo("[", nl=False)
     for number, row in enumerate(rows):
         if not key:
             del row["__key__"]
         if form == "json":
-            click.echo(f"{',' * bool(number)}{json.dumps(row)}", nl=False)
+            echo(f"{',' * bool(number)}{json.dumps(row)}", nl=False)
             continue
         if form == "jsonl":
-            click.echo(json.dumps(row))
+            echo(json.dumps(row))
             continue
         if header and not number:
-            writer.writerow(row)
-        writer.writerow([value if isinstance(value, str | int) else json.dumps(value) for value in row.values()])
+            writer.writerow(shown(row))
+        cells = [value if isinstance(value, str | int) else json.dumps(value) for value in row.values()]
+        writer.writerow(shown(cells))
     if form == "json":
-        click.echo("]")
+        echo("]")
 
 
 def _print(shown: ShownSample, *, draw: bool) -> None:
-    click.echo(printable(f"{shown.key}  ({shown.shard})"))
+    echo(printable(f"{shown.key}  ({shown.shard})"))
     for field in shown.fields:
-        click.echo(printable(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}"))
+        echo(printable(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}"))
         if draw and field.picture is not None:
             click.echo(half_blocks(field.picture), color=True)
 

@@ -10,7 +10,7 @@ from webdataset.describe import counted
 
 from . import _options
 from ._half_blocks import table
-from ._output import console, verb
+from ._output import console, echo, verb
 
 if TYPE_CHECKING:
     from webdataset.tools import Simulation
@@ -44,7 +44,7 @@ def command(inputs: tuple[str, ...], shards: int | None, samples: int, **given: 
     if console().as_json:
         console().result(_as_dict(found))
         return
-    click.echo(
+    echo(
         f"{counted(found.shards, 'shard')}, {counted(found.samples, 'sample')}, {counted(found.ranks, 'rank')} of "
         f"{counted(found.workers, 'worker')}\n"
     )
@@ -52,10 +52,10 @@ def command(inputs: tuple[str, ...], shards: int | None, samples: int, **given: 
     rows += [
         (each.rank, each.worker, each.shards, each.samples, each.batches) for each in found.readers[:_MOST_READERS]
     ]
-    click.echo(table(rows))
+    echo(table(rows))
     if len(found.readers) > _MOST_READERS:
-        click.echo(f"… and {len(found.readers) - _MOST_READERS} more; --json lists all")
-    click.echo(f"\n{_verdict(found)}\n\n{found.shuffle}")
+        echo(f"… and {len(found.readers) - _MOST_READERS} more; --json lists all")
+    echo(f"\n{_verdict(found)}\n\n{found.shuffle}")
 
 
 def _verdict(found: Simulation) -> str:

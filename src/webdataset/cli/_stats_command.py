@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webdataset.describe import counted
+from webdataset.redact import printable
 
 from . import _options
 from ._half_blocks import bar, table
-from ._output import console, verb
+from ._output import console, echo, verb
 
 if TYPE_CHECKING:
     from webdataset.tools import DatasetStats, Distribution
@@ -34,21 +35,21 @@ def command(inputs: tuple[str, ...], histogram: bool, index: str | None) -> None
     if console().as_json:
         console().result(_as_dict(stats))
         return
-    click.echo(
+    echo(
         f"{counted(stats.shards, 'shard')}, {counted(stats.samples.count, 'sample')}, "
         f"{counted(stats.samples.total, 'byte')} in fields\n"
     )
     rows: list[tuple[Any, ...]] = [("field", "samples", "bytes", "smallest", "mean", "largest")]
     for name, sizes in [*stats.fields.items(), ("(sample)", stats.samples), ("(samples per shard)", stats.per_shard)]:
         rows.append((name, sizes.count, sizes.total, sizes.smallest, round(sizes.mean, 1), sizes.largest))
-    click.echo(table(rows))
+    echo(table(rows))
     if len(stats.field_sets) > 1:
-        click.echo("\nfields of a sample:")
+        echo("\nfields of a sample:")
         for names, count in list(stats.field_sets.items())[:_MOST_SETS]:
-            click.echo(f"  {count:>12,}  {names}")
+            echo(f"  {count:>12,}  {printable(names)}")
     if histogram:
         for name, sizes in stats.fields.items():
-            click.echo(f"\n{name}: bytes")
+            echo(f"\n{printable(name)}: bytes")
             _draw(sizes)
 
 
@@ -56,7 +57,7 @@ def _draw(sizes: Distribution) -> None:
     bins = sizes.histogram()
     most = max((count for _, _, count in bins), default=0)
     for low, high, count in bins:
-        click.echo(f"{low:>13,} – {high:<13,} {bar(count, most):<40} {count:,}")
+        echo(f"{low:>13,} – {high:<13,} {bar(count, most):<40} {count:,}")
 
 
 def _as_dict(stats: DatasetStats) -> dict[str, Any]:

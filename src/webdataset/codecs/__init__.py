@@ -21,7 +21,7 @@ packages are imported by the codec that needs them, when it needs them.
     _decode_image         decode, crop, resize and flip   _crop            crop boxes
     _resize               pixels → other pixels           _field_limit     how large a field may become
     _audio                audio                           _video           video
-    _compressed_fields    .gz and .zst fields
+    _media                opens both with PyAV            _compressed_fields    .gz and .zst fields
 """
 
 from . import tenbin
@@ -40,11 +40,14 @@ from ._decode_handlers import (
     handle_extension,
 )
 from ._decode_image import DecodeImage, decode_image
+from ._decode_pixels import open_image
 from ._decoder import Decoder, decode_field, default_decoder
 from ._encode_image import IMAGE_FORMATS, imageencoder
 from ._encoders import encode_based_on_extension, encode_based_on_extension1, encode_field
+from ._field_limit import check_size, read_member
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl
+from ._media import open_media
 from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
 from ._pickle import PickleLoader, unpickle_loads, unsafe_pickle
 from ._tensors import torch_dumps, torch_loads
@@ -71,6 +74,7 @@ __all__ = [
     "call_extension_handler",
     "cbor_dumps",
     "cbor_loads",
+    "check_size",
     "decode_field",
     "decode_image",
     "decode_json",
@@ -97,7 +101,10 @@ __all__ = [
     "npz_loads",
     "numpy_dumps",
     "numpy_npz_dumps",
+    "open_image",
+    "open_media",
     "pack_gz",
+    "read_member",
     "stack_npy",
     "tenbin",
     "tenbin_dumps",

@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 from webdataset import recycle
 from webdataset.errors import EncodingError, FormatError
 
-from ._field_limit import check_zip
+from ._field_limit import check_zip, read_member
 
 _MAGIC = b"\x93NUMPY"
 _SHORTEST = 12
@@ -60,7 +60,10 @@ def _parse_header(header: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np
         raise FormatError("an npy array of Python objects is a pickle", hint="write it under the field 'pkl'")
     if any(size < 0 for size in shape):
         raise FormatError(f"invalid npy shape {shape}")
-    return shape, "F" if fortran_order else "C", dtype, math.prod(shape) * dtype.itemsize
+    count = math.prod(shape)
+    if count and not dtype.itemsize:  # NumPy would allocate memory for strings without characters
+        raise FormatError(f"{count:,} npy items without a size")
+    return shape, "F" if fortran_order else "C", dtype, count * dtype.itemsize
 
 
 def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -162,7 +165,9 @@ def npz_loads(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_zip(archive)
-        return {name.removesuffix(".npy"): npy_loads(archive.read(name)) for name in archive.namelist()}
+        return {
+            info.filename.removesuffix(".npy"): npy_loads(read_member(archive, info)) for info in archive.infolist()
+        }
 
 
 def numpy_npz_dumps(data: dict[str, Any], *, compressed: bool = True) -> bytes:

@@ -17,6 +17,7 @@ from webdataset.errors import EncodingError
 from webdataset.optional import find_package, require
 
 from ._field_limit import check_size
+from ._media import open_media
 
 _FLOAT = 4  # bytes
 _SOUNDFILE = ("flac", "mp3", "ogg", "opus", "wav")
@@ -91,15 +92,15 @@ def _read_torchaudio(data: bytes) -> tuple[Any, int]:
 
 
 def _read_av(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
-    av = require("av", extra="video", why="to decode this kind of audio")
-    with av.open(io.BytesIO(data)) as container:
+    with open_media(io.BytesIO(data), "to decode this kind of audio") as container:
         rate = container.streams.audio[0].rate
-        return read_waveform(av, container), int(rate)
+        return read_waveform(container), int(rate)
 
 
-def read_waveform(av: Any, container: Any) -> np.ndarray[Any, Any]:
+def read_waveform(container: Any) -> np.ndarray[Any, Any]:
     """The whole first audio track of an open container, channels × length in float32."""
     stream = container.streams.audio[0]
+    av = require("av", extra="video", why="to decode audio")
     resampler = av.AudioResampler(format="fltp", layout=stream.layout, rate=stream.rate)
     resampled = (made for frame in chain(container.decode(stream), [None]) for made in resampler.resample(frame))
     pieces = limited(frame.to_ndarray() for frame in resampled)

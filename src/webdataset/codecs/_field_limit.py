@@ -40,3 +40,17 @@ def check_zip(archive: zipfile.ZipFile) -> None:
     ...     check_zip(archive)
     """
     check_size(sum(member.file_size for member in archive.infolist()))
+
+
+def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """One file of a zip archive, no larger than allowed and than it claims; `archive.read` first unpacks all there is.
+
+    >>> import io
+    >>> with zipfile.ZipFile(io.BytesIO(), "w") as archive:
+    ...     archive.writestr("a", b"abc")
+    ...     read_member(archive, archive.getinfo("a"))
+    b'abc'
+    """
+    check_size(info.file_size)
+    with archive.open(info) as stream:
+        return stream.read(info.file_size)

@@ -15,8 +15,11 @@ from webdataset.errors import EncodingError, FormatError, SpecError
 from webdataset.optional import require
 
 from ._audio import limited, read_waveform
+from ._media import open_media
 
 VIDEO_EXTENSIONS = ("avi", "h264", "m4v", "mjpeg", "mkv", "mov", "mp4", "mpeg", "mpg", "ogv", "webm", "wmv")
+
+_WHY = "to decode video"
 
 # Container and codec to write; each codec is part of PyAV's wheels.
 _WRITERS = {
@@ -66,18 +69,17 @@ class VideoHandler:
 
     def decode(self, data: bytes) -> tuple[Any, Any, dict[str, float]]:
         """Frames, audio and rates of the video in the bytes."""
-        av = require("av", extra="video", why="to decode video")
-        with av.open(io.BytesIO(data)) as container:
+        with open_media(io.BytesIO(data), _WHY) as container:
             if not container.streams.video:
                 raise FormatError("no video frames")
             frames = self._frames(container)
             info: dict[str, float] = {"video_fps": float(container.streams.video[0].average_rate or 0)}
         audio = np.zeros((1, 0), np.float32)
-        with av.open(io.BytesIO(data)) as container:
+        with open_media(io.BytesIO(data), _WHY) as container:
             if container.streams.audio:
                 info["audio_fps"] = int(container.streams.audio[0].rate)
                 if self.audio:
-                    audio = read_waveform(av, container)
+                    audio = read_waveform(container)
         if self.torch:
             torch = require("torch", extra="torch", why="to decode video to tensors")
             return torch.from_numpy(frames), torch.from_numpy(audio), info

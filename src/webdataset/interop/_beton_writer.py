@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import tempfile
+from contextlib import suppress
 from typing import IO, Any
 
 import numpy as np
@@ -88,7 +89,8 @@ class BetonSink(RecordSink):
 
     def _release(self) -> None:
         for file in (self._rows, self._pages, self._allocations):
-            file.close()
+            with suppress(OSError):  # a disk that is full: what is in its buffer is not needed any more
+                file.close()
 
     def _field(self, name: str, value: Any) -> BetonField:
         if len(name.encode()) > _LONGEST_NAME:

@@ -47,7 +47,8 @@ class ByteRanges:
             self._file = _unpacked(url, compression)
         elif self.path is not None:
             stores.open_read(url).close()  # a missing file is the store's error, with its words
-            self._file = Path(self.path).open("rb")  # noqa: SIM115 - closed in close()
+            with stores.system_errors(url):
+                self._file = Path(self.path).open("rb")  # noqa: SIM115 - closed in close()
         self.size = self._find_size()
 
     def read(self, start: int, length: int) -> bytes:
@@ -60,12 +61,13 @@ class ByteRanges:
             )
         if self._file is None:
             return stores.read_range(self.url, start, length) if length else b""
-        data = os.pread(self._file.fileno(), length, start)
-        while len(data) < length:  # one system call reads at most 2 GiB
-            more = os.pread(self._file.fileno(), length - len(data), start + len(data))
-            if not more:
-                raise TruncatedShard("the file became shorter", Where(shard=self.url, offset=start + len(data)))
-            data += more
+        with stores.system_errors(self.url):
+            data = os.pread(self._file.fileno(), length, start)
+            while len(data) < length:  # one system call reads at most 2 GiB
+                more = os.pread(self._file.fileno(), length - len(data), start + len(data))
+                if not more:
+                    raise TruncatedShard("the file became shorter", Where(shard=self.url, offset=start + len(data)))
+                data += more
         return data
 
     def checksum(self, algorithm: str) -> str:
@@ -92,7 +94,12 @@ class ByteRanges:
 
     def _find_size(self) -> int:
         if self._file is not None:
-            return os.fstat(self._file.fileno()).st_size
+            try:
+                with stores.system_errors(self.url):
+                    return os.fstat(self._file.fileno()).st_size
+            except BaseException:
+                self.close()
+                raise
         size = stores.stat(self.url).size
         if size is None:
             raise StoreError(
@@ -154,16 +161,16 @@ def _unpacked(url: str, compression: str) -> IO[bytes]:
     kind = _COMPRESSIONS.get(compression.partition(":")[0])  # after it comes the level
     if kind is None:
         raise SpecError(f"the compression {compression!r} is not known", hint="gz, bz2 and zstd can be read")
-    target = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `ByteRanges`
-    try:
-        with located(shard=url), stores.open_read(url) as stream:
+    with stores.system_errors(tempfile.gettempdir()), located(shard=url), stores.open_read(url) as stream:
+        target = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `ByteRanges`
+        try:
             unpacked = Unpacked(stream, kind, limit=config.read("WDS_DECOMPRESS_LIMIT"))
             while piece := unpacked.read(_PIECE):
                 target.write(piece)
-        target.flush()
-    except BaseException:
-        target.close()
-        raise
+            target.flush()
+        except BaseException:
+            target.close()
+            raise
     return target
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.errors import FormatError, Where
+from webdataset.codecs import check_size
+from webdataset.errors import FormatError, UnsafeContent, Where, located
 from webdataset.optional import require
 
 from ._byte_ranges import ByteRanges
@@ -61,6 +63,15 @@ class _HDF5File(RecordFile):
                 f"there is no dataset {missing[0]!r}", Where(shard=self._url), hint=f"known: {sorted(found)}"
             )
         chosen = {name: data for name, data in found.items() if wanted is None or name in wanted}
+        for name, data in chosen.items():
+            if data.external or data.is_virtual:
+                raise UnsafeContent(
+                    f"the dataset {name!r} is stored in another file, which the author of this one chose",
+                    Where(shard=self._url),
+                    hint="if you trust it, copy it into one file: h5repack",
+                )
+            with located(shard=self._url, field=name):
+                check_size(data.dtype.itemsize * math.prod(data.shape[1:]))
         lengths = {name: data.shape[0] if data.shape else None for name, data in chosen.items()}
         if len(set(lengths.values())) != 1 or None in lengths.values():
             raise FormatError(

@@ -98,7 +98,8 @@ def _local_folders(root: str) -> list[str]:
         return []
     if not os.path.isdir(path):
         raise SpecError(f"{root} is not a directory", hint="give the directory with one folder per class")
-    return [entry.name for entry in os.scandir(path) if entry.is_dir() and not entry.name.startswith(".")]
+    with stores.system_errors(path), os.scandir(path) as entries:
+        return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
 
 
 class _FolderSink(RecordSink):
@@ -117,7 +118,7 @@ class _FolderSink(RecordSink):
         if image is None or label is None:
             missing = "an image" if image is None else f"{CLASS} or cls"
             raise EncodingError(f"the sample has no {missing}: {sorted(sample)}", Where(key=key), hint="map a field")
-        folder = str(label, "utf-8") if isinstance(label, bytes) else str(label)
+        folder = label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
         base = key.removeprefix(f"{folder}/").replace("/", "_")
         _check_component(folder, key)
         target = self._staged.work / folder / f"{base}.{image}"

@@ -5,6 +5,7 @@ Rows are read one after another, so that an archive may be larger than the memor
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,10 +15,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.errors import FormatError, UnsafeContent, Where
+from webdataset.codecs import check_size
+from webdataset.errors import FormatError, TruncatedShard, UnsafeContent, Where, located
 
 from ._byte_ranges import ByteRanges
 from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record
+
+_MOST_PER_BYTE = 1100  # of deflate, which is how arrays are packed
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Npz(Format):
 class _Array:
     """The header of an array, and its rows out of a stream."""
 
-    def __init__(self, name: str, stream: Any, url: str) -> None:
+    def __init__(self, name: str, stream: Any, url: str, room: int) -> None:
         self.name, self._stream, self._url = name, stream, url
         try:
             version = np.lib.format.read_magic(stream)
@@ -50,7 +54,15 @@ class _Array:
             raise FormatError(
                 f"the array {name} {order}", Where(shard=url), hint="save it with order='C', a row per sample"
             )
-        self._size = int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
+        self._size = self.dtype.itemsize * math.prod(self.shape[1:])
+        with located(shard=url):
+            check_size(self._size)
+        if self.shape[0] * max(1, self._size) > room:
+            raise TruncatedShard(
+                f"the array {name} claims {self.shape[0]:,} rows of {self._size:,} bytes, and there are {room:,} bytes",
+                Where(shard=url),
+                hint="copy it again",
+            )
 
     def rows(self, start: int) -> Iterator[Any]:
         left = start * self._size
@@ -70,7 +82,8 @@ class _Array:
 class _NpzFile(RecordFile):
     def __init__(self, url: str) -> None:
         self._url = url
-        self._stream = ByteRanges(url).stream()
+        self._data = ByteRanges(url)
+        self._stream = self._data.stream()
         try:
             self._zip = None if self._stream.read(6) == b"\x93NUMPY" else zipfile.ZipFile(self._stream)
             with ExitStack() as opened:
@@ -92,11 +105,13 @@ class _NpzFile(RecordFile):
     def _arrays(self, opened: ExitStack) -> list[_Array]:
         if self._zip is None:
             self._stream.seek(0)
-            return [_Array("npy", self._stream, self._url)]
-        names = [name for name in self._zip.namelist() if name.endswith(".npy")]
-        streams = [opened.enter_context(self._zip.open(name)) for name in names]
+            return [_Array("npy", self._stream, self._url, self._data.size)]
+        infos = [info for info in self._zip.infolist() if info.filename.endswith(".npy")]
         return [
-            _Array(name.removesuffix(".npy"), stream, self._url) for name, stream in zip(names, streams, strict=True)
+            _Array(
+                info.filename.removesuffix(".npy"), opened.enter_context(self._zip.open(info)), self._url, _room(info)
+            )
+            for info in infos
         ]
 
     @property
@@ -116,3 +131,8 @@ class _NpzFile(RecordFile):
         if self._zip is not None:
             self._zip.close()
         self._stream.close()
+
+
+def _room(info: zipfile.ZipInfo) -> int:
+    """How many bytes a member can have at most: what it claims, and what deflate can make of what is stored."""
+    return min(info.file_size, (info.compress_size + 1) * _MOST_PER_BYTE)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from webdataset import stores
 from webdataset.errors import SpecError
 
 from ._field_mapping import ADDED
@@ -58,9 +59,11 @@ class RollingSink(RecordSink):
         """Write one sample; returns about how many bytes it takes."""
         if self._rolls and (self._count >= self._maxcount or self._size >= self._maxsize):
             self._finish()
-        if self._sink is None:
-            self._sink = self._begin()
-        size = self._sink.write(sample)
+        with stores.system_errors(self._url()):
+            if self._sink is None:
+                self._count = self._size = 0
+                self._sink = self._format.create(self._url())
+            size = self._sink.write(sample)
         self._size += size
         self.size += size
         self._count += 1
@@ -77,22 +80,22 @@ class RollingSink(RecordSink):
         if sink is not None:
             sink.abort()
 
-    def _begin(self) -> RecordSink:
-        url = self._target % len(self.files) if self._rolls else self._target
-        self._count = self._size = 0
-        return self._format.create(url)
+    def _url(self) -> str:
+        """The address of the file at work."""
+        return self._target % len(self.files) if self._rolls else self._target
 
     def _finish(self) -> None:
         if self._sink is None:
             return
         try:
-            self._sink.close()
+            with stores.system_errors(self._url()):
+                self._sink.close()
         except BaseException:
             self.abort()
             raise
         self._sink = None
         self.counts.append(self._count)
-        self.files.append(self._target % len(self.files) if self._rolls else self._target)
+        self.files.append(self._url())
 
 
 def write(samples: Iterable[Record], target: str, format: Any = None, **limits: Any) -> int:  # noqa: A002

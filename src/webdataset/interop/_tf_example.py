@@ -127,6 +127,8 @@ def _fields(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int, in
     while at < stop:
         tag, start = _read_varint(data, at)
         wire = tag & 7
+        if tag < 8:
+            raise FormatError("a field has the number 0", Where(offset=at))
         if wire == _LENGTH:
             start, at = _content(data, start, stop)
         elif wire == _VARINT:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from webdataset import config, stores
+from webdataset.codecs import check_size
 from webdataset.decompress import ZLIB, Compression, Unpacked, find_compression
 from webdataset.errors import TruncatedShard, Where, located
 from webdataset.optional import require
@@ -87,6 +88,8 @@ def _checked_length(header: bytes, url: str, number: int, at: int, crc: Any) -> 
             at,
             hint="the file is damaged, or is not a TFRecord file",
         )
+    with located(shard=url, offset=at):
+        check_size(length)  # before memory is asked for
     return int(length)
 
 

@@ -7,7 +7,8 @@ import zlib
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webdataset.errors import DuplicateField, FormatError, SplitSample, Where
+from webdataset.codecs import read_member
+from webdataset.errors import DuplicateField, FormatError, SplitSample, Where, located
 from webdataset.names import is_meta, split_name
 
 from ._byte_ranges import ByteRanges
@@ -72,7 +73,8 @@ class _ZipFile(IndexedFile):
         record: Record = {KEY: key}
         for field, info in fields.items():
             try:
-                record[field] = self._zip.read(info)
+                with located(shard=self._url, member=info.filename):
+                    record[field] = read_member(self._zip, info)
             except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
                 raise bad_record(
                     f"the member {info.filename} cannot be read: {error}", self._url, number, info.header_offset

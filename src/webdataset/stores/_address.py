@@ -7,7 +7,7 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from webdataset.address import Address, Birth, birth_of
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, Where
 
 # A single letter is a Windows drive, not a scheme.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
@@ -89,3 +89,19 @@ def origin(url: str) -> tuple[str, str, int | None]:
     if re.search(r"[\\\s\x00-\x1f]", parts.netloc) or "\\" in url[: len(parts.scheme) + 4 + len(parts.netloc)]:
         return "", url, -1
     return parts.scheme, parts.hostname or "", port
+
+
+def refuse_malformed(url: str, scheme: str) -> None:
+    """An error of ours for an address that Python's parsers, or those of libraries, would each refuse at their place.
+
+    >>> refuse_malformed("http://[::1/a.tar", "http")
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: this is not an address: Invalid IPv6 URL – http://[::1/a.tar – check host and port
+    """
+    if "\0" in url:
+        raise SpecError("an address has no null character", Where(shard=url), hint="remove it")
+    if scheme in {"http", "https"}:
+        try:
+            urlsplit(url).port  # noqa: B018 - reading it parses it
+        except ValueError as error:
+            raise SpecError(f"this is not an address: {error}", Where(shard=url), hint="check host and port") from error

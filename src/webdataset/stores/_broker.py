@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from webdataset.errors import StoreError
-from webdataset.lifetime import Lifeline
+from webdataset.lifetime import Lifeline, start
 
 from ._byte_stream import Stream
 from ._store import PIECE, Stat, Store
@@ -41,7 +41,7 @@ class Broker:
         self._lifeline = Lifeline()
         program = _PROGRAM.format(path=sys.path, lifeline=self._lifeline.child_end)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
+            self._process = start(
                 [sys.executable, "-c", program],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

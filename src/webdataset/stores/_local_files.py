@@ -200,13 +200,13 @@ def _sweep(path: str) -> None:
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
-    """Remove what writers of these files of a folder left behind when they were killed.
+    """Remove what writers of these files of a folder left behind when they were killed, if the system lets us.
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
     kept = {name[:180] for name in names}
     ours = re.compile(rf"\.(.+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         for entry in os.listdir(folder or "."):
             found = ours.fullmatch(entry)
             if found and found[1] in kept and not process_lives(int(found[2])):
@@ -249,7 +249,7 @@ def _sync_directory(path: str) -> None:
 
 @contextmanager
 def system_errors(path: str) -> Iterator[None]:
-    """Turn errors of the operating system inside the block into ours.
+    """Turn errors of the operating system inside the block into ours; those that a library derived stay what they are.
 
     >>> with system_errors("a.tar"):
     ...     open("/no/such/file")
@@ -258,9 +258,9 @@ def system_errors(path: str) -> Iterator[None]:
     """
     try:
         yield
-    except StoreError:
-        raise
     except OSError as error:
+        if type(error).__module__ != "builtins":
+            raise
         raise _meaning(error, Where(shard=path)) from error
 
 
@@ -276,4 +276,4 @@ def _meaning(error: OSError, where: Where) -> StoreError:
     if error.errno == errno.EROFS:
         return AccessDenied("the file system is read-only", where, hint="write elsewhere")
     what = f"the operating system reports: {error.strerror or error}"
-    return StoreError(what, where, hint=_HINTS.get(error.errno or 0))
+    return StoreError(what, where, hint=_HINTS.get(error.errno or 0, "check the name and the system's limits"))

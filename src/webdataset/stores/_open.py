@@ -10,8 +10,9 @@ from webdataset.address import Address, Birth, is_from_data
 from webdataset.errors import SpecError
 from webdataset.redact import redacted
 
-from ._address import local_file, local_path, text
+from ._address import local_file, local_path, refuse_malformed, text
 from ._globs import is_pattern
+from ._local_files import system_errors
 from ._registry import scheme, store_for
 from ._rewrite import rewrite_url
 from ._trust import check, check_rewritten, refuse_local
@@ -43,7 +44,8 @@ def open_read(url: str | os.PathLike[str], *, start: int = 0, trusted: bool = Tr
             then refused, and no stored credentials are sent.
     """
     name, store = _resolve(url, trusted=trusted)
-    return store.open_read(name, start)
+    with system_errors(name):
+        return store.open_read(name, start)
 
 
 def open_write(url: str | os.PathLike[str]) -> Any:
@@ -55,7 +57,8 @@ def open_write(url: str | os.PathLike[str]) -> Any:
     5
     """
     name, store = _resolve(url, writing=True)
-    return store.open_write(name)
+    with system_errors(name):
+        return store.open_write(name)
 
 
 def read_range(
@@ -71,7 +74,8 @@ def read_range(
     if start < 0 or length < 0:
         raise SpecError(f"expected start >= 0 and length >= 0, got {start} and {length}")
     name, store = _resolve(url, trusted=trusted)
-    return store.read_range(name, start, length) if version is None else store.read_range(name, start, length, version)
+    with system_errors(name):
+        return store.read_range(name, start, length, *(() if version is None else (version,)))
 
 
 def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:
@@ -83,7 +87,8 @@ def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:
     5
     """
     name, store = _resolve(url, trusted=trusted)
-    return store.stat(name)
+    with system_errors(name):
+        return store.stat(name)
 
 
 def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
@@ -102,12 +107,16 @@ def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
     marked as read from data, and opened on that server alone.
     """
     name, store = _resolve(pattern)
-    if scheme(name) in {"", "file"}:  # without a trailing slash it may still be a directory; only the store can tell
-        return [local_file(path) for path in sorted(store.glob(name))]
-    if not is_pattern(name):
+    is_file = scheme(name) in {
+        "",
+        "file",
+    }  # without a trailing slash it may still be a directory; only the store can tell
+    if not is_file and not is_pattern(name):
         return [name]
+    with system_errors(name):
+        found = sorted(store.glob(name))
     home = name if name.endswith("/") else name[: name.rfind("/") + 1]
-    return [Address(found, Birth.LISTING, home) for found in sorted(store.glob(name))]
+    return [local_file(path) if is_file else Address(path, Birth.LISTING, home) for path in found]
 
 
 def is_local(url: str | os.PathLike[str]) -> str | None:
@@ -130,6 +139,7 @@ def permitted(url: str, *, writing: bool = False) -> str:
     'data/a.tar'
     """
     name = rewrite_url(url)
+    refuse_malformed(name, scheme(name))
     if name != url:
         check_rewritten(name, scheme(name))
     elif is_from_data(url):
@@ -148,7 +158,8 @@ def gopen(url: str | os.PathLike[str], mode: str = "rb", bufsize: int = 8192, **
     name, store = _resolve(url, writing=mode == "wb")
     if isinstance(store, HandlerStore):
         store = HandlerStore(store.function, bufsize)
-    return store.open_read(name) if mode == "rb" else store.open_write(name)
+    with system_errors(name):
+        return store.open_read(name) if mode == "rb" else store.open_write(name)
 
 
 def _resolve(url: str | os.PathLike[str], *, trusted: bool = True, writing: bool = False) -> tuple[str, Store]:

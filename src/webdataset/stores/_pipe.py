@@ -23,8 +23,8 @@ from functools import cache
 from types import TracebackType
 from typing import IO, Any, NoReturn
 
-from webdataset.errors import CommandFailed, SpecError, StoreTimeout, Where
-from webdataset.lifetime import Guard
+from webdataset.errors import CommandFailed, SpecError, StoreTimeout, Where, located
+from webdataset.lifetime import Guard, start
 from webdataset.redact import redacted
 
 from ._byte_stream import Stream
@@ -71,7 +71,8 @@ class Pipe(Stream):
         self.status: int | None = None
         self._guard: Guard | None = None
         channel = "stdout" if self.mode == "rb" else "stdin"
-        self._start(args, {"bufsize": -1, **options, channel: subprocess.PIPE})
+        with located(shard=f"pipe:{self._name()}"):
+            self._start(args, {"bufsize": -1, **options, channel: subprocess.PIPE})
         self.stream: IO[bytes] = getattr(self.proc, channel)
         _open.add(self)
 
@@ -153,17 +154,12 @@ class Pipe(Stream):
         return f"<Pipe {redacted(self._name())}>"
 
     def _start(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        if os.name == "posix":
-            # A process group of its own: closing early kills the whole command line and not only its shell.
-            options.setdefault("process_group", 0)
-            self._guard = Guard()
         try:
-            self.proc = subprocess.Popen(*args, **options)  # noqa: S603 - the user wrote the command; _trust decides
-        except OSError as error:
-            self._release()
-            raise CommandFailed(
-                f"the command cannot be started: {error.strerror}", Where(shard=self._name()), hint="is it installed?"
-            ) from error
+            if os.name == "posix":
+                # A process group of its own: closing early kills the whole command line and not only its shell.
+                options.setdefault("process_group", 0)
+                self._guard = Guard()
+            self.proc = start(*args, **options)
         except BaseException:
             self._release()
             raise

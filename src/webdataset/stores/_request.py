@@ -20,7 +20,7 @@ from webdataset.address import Address, Birth
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout
 from webdataset.redact import redacted
 
-from ._address import origin, scheme_of
+from ._address import origin, refuse_malformed, scheme_of
 from ._auth import secrets_for
 from ._connection_pool import manager
 from ._resuming_stream import PastTheEnd, retryable
@@ -62,6 +62,7 @@ class Request:
 
     def moved(self, location: str) -> Request:
         """The same request to the target of a redirect, without the credentials if it is another host."""
+        refuse_malformed(location, "https")
         url = Address(urljoin(self.url, location), Birth.REDIRECT, self.url)
         check(url, scheme_of(url))
         if _may_follow(self.url, url):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
+
+from webdataset.errors import StoreError, Where
 
 from ._store import Store, skip
 
@@ -12,7 +14,7 @@ _BUFSIZE = 8192
 
 
 class HandlerStore(Store):
-    """Opens with a function of the user; the object that it returns is not changed.
+    """Opens with a function of the user; the object that it returns is not changed if a `with` block can close it.
 
     >>> import io
     >>> HandlerStore(lambda url, mode, bufsize: io.BytesIO(b"abc")).open_read("x://y", 1).read()
@@ -23,7 +25,7 @@ class HandlerStore(Store):
         self.function, self.bufsize = function, bufsize
 
     def open_read(self, url: str, start: int = 0) -> Any:
-        stream = self.function(url, "rb", self.bufsize)
+        stream = self._open(url, "rb", "read")
         if start:
             try:
                 skip(stream, start, url)
@@ -33,4 +35,33 @@ class HandlerStore(Store):
         return stream
 
     def open_write(self, url: str) -> Any:
-        return self.function(url, "wb", self.bufsize)
+        return self._open(url, "wb", "write")
+
+    def _open(self, url: str, mode: str, verb: str) -> Any:
+        stream = self.function(url, mode, self.bufsize)
+        if not callable(getattr(stream, verb, None)):
+            raise StoreError(
+                f"the opener of this address returned {type(stream).__name__}, which has no method {verb!r}",
+                Where(shard=url),
+                hint="return a binary file from the function in stores.schemes",
+            )
+        return stream if all(hasattr(type(stream), name) for name in ("__enter__", "close")) else _Closable(stream)
+
+
+class _Closable:
+    """A stream that a `with` block closes; after an exception it is aborted, if it can be."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def close(self) -> None:
+        getattr(self._stream, "close", lambda: None)()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        (self.close if kind is None else getattr(self._stream, "abort", self.close))()

@@ -13,8 +13,9 @@ import io
 import multiprocessing
 import os
 import socket
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Self
 
 # What the kernel may answer to nearly every call.
@@ -22,7 +23,7 @@ ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.ENOMEM)
 _READING = ("open", "read", "readv", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat")
 _WRITING = ("write", "writev", "pwrite", "fsync", "rename", "replace", "unlink", "link", "mkdir", "utime", "truncate")
 _OTHERS = ("dup", "dup2", "ftruncate", "readlink", "pipe", "fork", "memfd_create")
-_NAMES = (*_READING, *_WRITING, *_OTHERS, "flock", "lockf", "socket")
+_NAMES = (*_READING, *_WRITING, *_OTHERS, "flock", "lockf", "socket", "spawn")
 _PACKAGES = ("webdataset.", "wids.")
 _TOOLS = ("webdataset.testing.", "importlib.", "threading")
 # How far from the system call a function of the package may be: filelock, pathlib and tempfile are in between.
@@ -44,10 +45,13 @@ class SystemFaults:
         number: Which call fails, counted from 1; 0 lets none fail, and `calls` says how many there are.
         error: Its `errno`.
         lasting: All later calls of the same name fail, too, as on a disk that stays full.
+        only: Count these calls only; "spawn" is the start of a process.
     """
 
-    def __init__(self, number: int, error: int = errno.EIO, *, lasting: bool = False) -> None:
-        self.number, self.error, self.lasting = number, error, lasting
+    def __init__(
+        self, number: int, error: int = errno.EIO, *, lasting: bool = False, only: Collection[str] = _NAMES
+    ) -> None:
+        self.number, self.error, self.lasting, self.only = number, error, lasting, only
         # Shared with worker processes that are forked inside the block.
         self._calls = multiprocessing.get_context("fork").Value("q", 0)
         self._struck = multiprocessing.get_context("fork").Value("q", -1, lock=False)
@@ -72,6 +76,7 @@ class SystemFaults:
         for name in ("flock", "lockf"):
             self._replace(fcntl, name, self._failing_lock(getattr(fcntl, name)))
         self._replace(socket.socket, "__init__", self._failing(socket.socket.__init__, "socket"))
+        self._replace(subprocess.Popen, "__init__", self._failing(subprocess.Popen.__init__, "spawn"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,7 +85,7 @@ class SystemFaults:
 
     def check(self, name: str) -> None:
         """Count one call, or fail."""
-        if not _from_the_package():
+        if name not in self.only or not _from_the_package():
             return
         with self._calls.get_lock():
             self._calls.value += 1
@@ -110,11 +115,19 @@ class SystemFaults:
         return call
 
     def _open(
-        self, file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, *rest: Any, **kw: Any
+        self,
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: Any = None,
+        errors: Any = None,
+        newline: Any = None,
+        closefd: bool = True,
+        opener: Any = None,
     ) -> Any:
         """`open` in Python, so that reading and writing through its object can fail as well."""
         self.check("open")
-        raw = _FaultyFile(file, mode.replace("b", "").replace("t", ""), *rest[2:], **kw)
+        raw = _FaultyFile(file, mode.replace("b", "").replace("t", ""), closefd, opener)
         raw.faults = self
         if buffering == 0:
             return raw
@@ -127,7 +140,7 @@ class SystemFaults:
             buffered = io.BufferedWriter(raw, size)
         else:
             buffered = io.BufferedReader(raw, size)
-        return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, *rest[:2])
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, errors, newline)
 
 
 class _FaultyFile(io.FileIO):

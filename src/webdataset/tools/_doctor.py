@@ -112,7 +112,10 @@ def _gnu_tar() -> Diagnosis:
     path = shutil.which("tar")
     if path is None:
         return Diagnosis("tar", State.INFO, "not installed; wds does not need it")
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603 - the system's tar
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603 - the system's tar
+    except OSError as error:
+        return Diagnosis("tar", State.BAD, f"{path} cannot be started: {error}", "check the limits of the system")
     return Diagnosis("tar", State.INFO, said.partition("\n")[0])
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from webdataset.errors import SpecError
+from webdataset.lifetime import exit_on
 from webdataset.optional import require
 
 ENGINES = ("local", "dask", "ray")
@@ -115,13 +116,8 @@ def _new_pool(workers: int) -> cf.ProcessPoolExecutor:
 def _begin_worker() -> None:
     """Ctrl-C is the driver's business; a worker ends by SIGTERM, and when its driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
+    exit_on(signal.SIGTERM, 1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _stop(number: int, _frame: Any) -> None:
-    signal.signal(number, signal.SIG_IGN)  # once is enough: another one would interrupt the cleaning up
-    raise SystemExit  # so that whatever is being written is removed on the way out
 
 
 def _run_or_stop(fn: Callable[..., Any], *args: Any) -> Any:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from webdataset import stores, tar
-from webdataset.codecs import IMAGE_EXTENSIONS
+from webdataset.codecs import IMAGE_EXTENSIONS, read_member
 from webdataset.decompress import find_compression
 from webdataset.errors import FormatError, ShardNotFound, SpecError, Where, located
 from webdataset.names import is_meta, split_name
@@ -105,7 +105,7 @@ def read_zip(url: str, stack: ExitStack) -> Files:
     except zipfile.BadZipFile as error:
         raise FormatError(f"this is not a zip archive: {error}", Where(shard=url)) from error
     names = [info.filename for info in archive.infolist() if not info.is_dir()]
-    return _grouped(((name, partial(archive.read, name)) for name in names), url)
+    return _grouped(((name, partial(read_member, archive, archive.getinfo(name))) for name in names), url)
 
 
 def read_tar(url: str, stack: ExitStack) -> Files:

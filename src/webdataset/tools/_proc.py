@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
+from webdataset.errors import (
+    CommandFailed,
+    FormatError,
+    SpecError,
+    UnsafeContent,
+    WebDatasetError,
+    Where,
+    add_where,
+    located,
+)
 from webdataset.lifetime import run_shell
 
 from ._file_tree import read_folder
@@ -198,18 +207,13 @@ def run_command(command: str, folder: Path, timeout: float | None = None) -> Non
     webdataset.errors.CommandFailed: the command ended with status 3 – stage 'exit 3'
     """
     try:
-        status = run_shell(command, timeout=timeout, cwd=folder, stdin=subprocess.DEVNULL, stdout=2)
+        with located(stage=f"{command!r}"):
+            status = run_shell(command, timeout=timeout, cwd=folder, stdin=subprocess.DEVNULL, stdout=2)
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(
             f"the command did not end in {timeout:g} seconds",
             Where(stage=f"{command!r}"),
             hint="allow more with --timeout",
-        ) from error
-    except OSError as error:
-        raise CommandFailed(
-            f"the command cannot be started: {error.strerror}",
-            Where(stage=f"{command!r}"),
-            hint="check the system's limits",
         ) from error
     if status:
         raise CommandFailed(f"the command ended with status {status}", Where(stage=f"{command!r}"))

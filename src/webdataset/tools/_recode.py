@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webdataset.codecs import IMAGE_EXTENSIONS, IMAGE_FORMATS, encode_field, imageencoder
-from webdataset.errors import DecodingError, SpecError, WebDatasetError, add_where
-from webdataset.optional import require
+from webdataset.codecs import IMAGE_EXTENSIONS, IMAGE_FORMATS, encode_field, imageencoder, open_image
+from webdataset.errors import DecodingError, MissingDependency, SpecError, WebDatasetError, add_where
 
 from ._read_inputs import Inputs, Sample
 from ._report import Report, check_policy, note_failure
@@ -126,11 +124,12 @@ class Recoding:
 
 
 def _opened(field: str, data: bytes) -> Any:
-    images = require("PIL.Image", extra="images", why="to recode images")
     try:
-        picture = images.open(io.BytesIO(data))
+        picture = open_image(data)
         picture.load()
-    except (OSError, ValueError, SyntaxError, images.DecompressionBombError) as error:
+    except MissingDependency:
+        raise
+    except Exception as error:  # Pillow's plugins raise whatever they like about bad data
         raise DecodingError(k=field, what=f"the image cannot be decoded: {error}") from error
     return picture
 

@@ -40,11 +40,14 @@ def version_of(url: str) -> Version:
     path = None if url == "-" else stores.is_local(url)
     try:
         if path is not None:
-            return _local_version(Path(path).stat())
+            with stores.system_errors(path):
+                return _local_version(Path(path).stat())
         found = stores.stat(url)
-    except (FileNotFoundError, ShardNotFound):
+    except ShardNotFound:
         return Version(MISSING)
-    except (OSError, StoreError):
+    except StoreError:
+        if path is not None:  # a disk that cannot tell is broken; a server may just not offer it
+            raise
         return Version()
     return Version(found.size, found.etag or found.mtime)
 
@@ -91,13 +94,13 @@ def by_folder(urls: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def _versions_in(folder: str, urls: dict[str, str]) -> dict[str, Version]:
     try:
-        with os.scandir(folder) as entries:
+        with stores.system_errors(folder), os.scandir(folder) as entries:
             return {
                 urls[entry.name]: _local_version(entry.stat())
                 for entry in entries
                 if entry.name in urls and entry.is_file()
             }
-    except FileNotFoundError:
+    except ShardNotFound:
         return {}
 
 

@@ -7,6 +7,7 @@ import threading
 import warnings
 from typing import Any
 
+from webdataset.codecs import open_image, open_media
 from webdataset.errors import DecodingError, FormatError
 from webdataset.optional import require
 
@@ -60,7 +61,7 @@ def first_frame(file: MemberFile, edge: int) -> tuple[bytes, str]:
     """The first frame of a film; only the parts of the file that it needs are read."""
     av = require("av", extra="video", why="to show films")
     try:
-        with av.open(io.BufferedReader(file, 1 << 18)) as container:
+        with open_media(io.BufferedReader(file, 1 << 18), "to show films") as container:
             stream = container.streams.video[0]
             if stream.width * stream.height > MOST_PIXELS:
                 raise _bomb(stream.width, stream.height)
@@ -129,10 +130,12 @@ def _opened(data: bytes) -> Any:
     try:
         with _quiet, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # our own limit follows
-            image = pil.open(io.BytesIO(data))
+            image = open_image(data)
     except pil.DecompressionBombError as error:
         what = f"the picture has more than {MOST_PIXELS:,} pixels and is not decoded"
         raise FormatError(what, hint="download it instead") from error
+    except FormatError:
+        raise
     except pil.UnidentifiedImageError as error:
         hint = "run `wds check` on the shard"
         raise DecodingError(what="this is not an image, or of an unknown format", hint=hint) from error

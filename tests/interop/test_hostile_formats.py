@@ -1,0 +1,128 @@
+"""Files of other formats whose author wants memory, other files of the machine, or a crash: a typed error instead."""
+
+import gzip
+import io
+import json
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from webdataset.errors import FormatError, UnsafeContent, WebDatasetError
+from webdataset.interop import read
+from webdataset.interop._crc32c import crc32c_function, masked
+
+LIMIT = 1 << 20
+LARGE = bytes(4 * LIMIT)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", str(LIMIT))
+    return tmp_path
+
+
+def zipped(members):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+def npy(shape, kind="<f8"):
+    """An array that claims a shape and has 64 bytes."""
+    header = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + bytes(64)
+
+
+def frame(length, payload=b""):
+    """A record of a TFRecord file whose length has the right checksum, whatever follows."""
+    crc, head = crc32c_function(), struct.pack("<Q", length)
+    return head + struct.pack("<I", masked(crc(head))) + payload + struct.pack("<I", masked(crc(payload)))
+
+
+def arrays(**named):
+    out = io.BytesIO()
+    np.savez_compressed(out, **named)
+    return out.getvalue()
+
+
+def mds(packed):
+    """The index of a dataset with one compressed shard."""
+    data = {"basename": "shard.mds", "bytes": 0, "hashes": {}}
+    shard = {
+        "format": "mds", "compression": "gz", "hashes": [], "samples": 1, "size_limit": None, "version": 2,
+        "column_names": ["a"], "column_encodings": ["bytes"], "column_sizes": [None], "raw_data": data,
+        "zip_data": {"basename": "shard.mds.gz", "bytes": len(packed), "hashes": {}},
+    }  # fmt: skip
+    return json.dumps({"version": 2, "shards": [shard]}).encode()
+
+
+LENGTHS = [2**64 - 1, 2**63 - 1, 2**62, 2**40, 2**33, LIMIT + 1]
+HOSTILE = {
+    "zip, large member": ("a.zip", lambda: zipped({"a.txt": LARGE})),
+    "npz, large row": ("a.npz", lambda: arrays(a=np.zeros((2, LIMIT)))),
+    "npz, objects": ("a.npz", lambda: zipped({"a.npy": npy("(2,)", "|O")})),
+    **{f"npy {shape}": ("a.npz", lambda shape=shape: zipped({"a.npy": npy(shape)}))
+       for shape in ("(1, 2**60)", "(1, 1152921504606846976)", "(4611686018427387904, 4)", "(2, (3,))", "[2]", "()", "(2, -1)")},
+    **{f"tfrecord {length:x}": ("a.tfrecord", lambda length=length: frame(length, b"x")) for length in LENGTHS},
+    **{f"tfrecord, compressed {length:x}": ("a.tfrecord", lambda length=length: gzip.compress(frame(length, b"x")))
+       for length in LENGTHS},
+    "tfrecord, compressed": ("a.tfrecord", lambda: gzip.compress(frame(len(LARGE), LARGE))),
+    "tfrecord of zeros": ("a.tfrecord", lambda: frame(1000, bytes(1000))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_an_error(name, here):
+    pytest.importorskip("google_crc32c", reason="TFRecord needs it")
+    path, make = HOSTILE[name]
+    (here / path).write_bytes(make())
+    with pytest.raises(WebDatasetError) as caught:
+        list(read(path, mapping=False))
+    assert path in str(caught.value)
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_compressed_shard_of_mds_stops_at_the_limit(good, here):
+    """Unpacked to a temporary file, which would fill the disk."""
+    zstd = pytest.importorskip("backports.zstd", reason="zstd is not installed")
+    packed = zstd.compress(bytes((LIMIT // 2) if good else 1 << 28))
+    (here / "shard.mds.gz").write_bytes(packed)
+    (here / "index.json").write_bytes(mds(packed).replace(b'"gz"', b'"zstd"'))
+    with pytest.raises(FormatError, match="damaged|ends|bytes" if good else "raise WDS_DECOMPRESS_LIMIT"):
+        list(read(str(here), "mds", mapping=False))
+
+
+def test_hdf5_does_not_read_other_files(here):
+    """A dataset may be stored in a file of any name; it would be read with the permissions of the reader."""
+    h5py = pytest.importorskip("h5py")
+    secret = here / "secret"
+    secret.write_bytes(b"password")
+    with h5py.File("external.h5", "w") as file:
+        file.create_dataset("leak", (8,), "u1", external=[(str(secret), 0, 8)])
+    with h5py.File("other.h5", "w") as file:
+        file["x"] = np.arange(5)
+    with h5py.File("virtual.h5", "w") as file:
+        layout = h5py.VirtualLayout((5,), "i8")
+        layout[:] = h5py.VirtualSource(str(here / "other.h5"), "x", (5,))
+        file.create_virtual_dataset("leak", layout)
+    with h5py.File("linked.h5", "w") as file:
+        file["good"] = np.arange(5)
+        file["leak"] = h5py.ExternalLink(str(here / "other.h5"), "x")
+    for path in ("external.h5", "virtual.h5"):
+        with pytest.raises(UnsafeContent, match="stored in another file"):
+            list(read(path, mapping=False))
+    assert {name for row in read("linked.h5", mapping=False) for name in row if name[0] != "_"} == {"good"}
+
+
+def test_hdf5_rows_stop_at_the_limit(here):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File("sparse.h5", "w") as file:  # a few kilobytes
+        file.create_dataset("z", (2, LIMIT), "f8", chunks=(1, LIMIT), compression="gzip")
+    with pytest.raises(FormatError, match="raise WDS_DECOMPRESS_LIMIT"):
+        list(read("sparse.h5", mapping=False))
