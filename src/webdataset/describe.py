@@ -104,3 +104,15 @@ def _changed(stage: Any, field: Field[Any]) -> bool:
         return False
     value = getattr(stage, field.name)
     return field.default is MISSING or not (value is field.default or value == field.default)
+
+
+def as_html(name: str, stages: Iterable[str]) -> str:
+    """A pipeline for a notebook.
+
+    >>> as_html("Data", ["a<b"])
+    '<strong>Data</strong><ol><li><code>a&lt;b</code></li></ol>'
+    """
+    import html  # rarely needed
+
+    rows = "".join(f"<li><code>{html.escape(stage)}</code></li>" for stage in stages)
+    return f"<strong>{html.escape(name)}</strong><ol>{rows}</ol>"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Progress, Recall
 from webdataset.order import Remaining
-from webdataset.pipeline import Cursor, InPlan, Nestable
+from webdataset.pipeline import Cursor, InPlan, Nestable, is_replayed
 from webdataset.plan import PlanState, join_workers
 
 from ._item_state import Tagged
@@ -84,7 +84,7 @@ class WorkerCursors(Progress):
 
     def _next_of(self, worker: int) -> Cursor:
         # To go on where a pass can only be read again from its beginning would take longer every epoch.
-        if self.dataset.replays:
+        if is_replayed(self.dataset):
             return Cursor(self._last_epoch + 1)
         known = self.nexts[worker]
         if known is not None and self.outcome == "complete":

@@ -9,6 +9,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_run.py`: one iteration, pass after pass
 * `_running_pass.py`: one pass in progress
 * `_rank_agreement.py`: do all ranks read the same dataset
+* `_inner_datasets.py`: the datasets inside a dataset, their seeds and weights
 * `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_column_batches.py`: batches made by column, where functions and `batched` allow it
@@ -37,6 +38,7 @@ from ._fluid import FluidInterface
 from ._fused import InFlight, Loop
 from ._indexed_api import Plannable
 from ._indexed_dataset import IndexedDataset
+from ._inner_datasets import is_replayed
 from ._merge_states import merge_states
 from ._mix import RandomMix, RoundRobin, mix
 from ._nested import Nestable, NestedProgress
@@ -78,6 +80,7 @@ __all__ = [
     "TorchIterable",
     "WebDataset",
     "as_cursor",
+    "is_replayed",
     "merge_states",
     "mix",
     "repeatedly",

@@ -249,12 +249,12 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
         require_count("mix", "per_batch", per_batch, least=1)
         datasets, weights = zip(*sources, strict=True)
         plan = [(0, weights), *schedule]
-        self._shares: Shares = Shares([(step, check_weights(each, len(datasets))) for step, each in plan])
-        super().__init__(datasets, _ByTheseShares(self._shares), exhausted, per_batch)
+        self.shares: Shares = Shares([(step, check_weights(each, len(datasets))) for step, each in plan])
+        super().__init__(datasets, _ByTheseShares(self.shares), exhausted, per_batch)
 
     def set_weights(self, weights: Sequence[float]) -> None:
         """Use other weights from the next draw on."""
-        self._shares.set(weights)
+        self.shares.set(weights)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,6 @@ class Nestable(Protocol):
     def continues(self) -> bool:
         """Whether an epoch goes on where the one before it stopped."""
 
-    @property
-    def replays(self) -> bool:
-        """Whether a pass that was left can only be read again from its beginning."""
-
     def run(self, cursor: Cursor, options: RunOptions | None = None) -> Run:
         """An iteration that starts there."""
 

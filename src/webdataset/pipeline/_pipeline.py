@@ -7,10 +7,11 @@ import importlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from webdataset import config, world
 from webdataset.arguments import require_count
+from webdataset.describe import as_html
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, PerItem
 from webdataset.plan import count_items
@@ -18,17 +19,16 @@ from webdataset.plan import count_items
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
 from ._epochs import EpochCounter
+from ._inner_datasets import check_owner_of_epoch, inner_seeds, shares_of_mixes
 from ._nested import Nested
 from ._rank_agreement import check_ranks
 from ._require_json import require_json
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
+from ._source_choice import Shares
 from ._spawning import GoesToSpawned
-from ._stage_kinds import check_stage, is_opaque
+from ._stage_kinds import check_stage
 from ._torch_iterable import TorchIterable
-
-if TYPE_CHECKING:
-    from ._source_choice import Shares
 
 ENDLESS = 10**18
 
@@ -45,7 +45,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
     list among later stages stands for the stages in it.
     """
 
-    _shares: Shares | None = None  # the weights of a mix
+    shares: Shares | None = None  # the weights of a mix
 
     def __init__(self, *stages: Any, **ignored: Any) -> None:
         if ignored:
@@ -202,10 +202,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         return True  # a pipeline without a length is still something
 
     def set_epoch(self, epoch: int) -> None:
-        """Number the next pass, for orders that depend on it; the same call on every rank makes them agree.
-
-        A dataset inside another one has the number of the outer one: call `set_epoch` there.
-        """
+        """Number the next pass; the same call on every rank makes them agree, on the outer of nested datasets."""
         self._epochs.set(epoch)
         self._epochs.requested = True
 
@@ -215,8 +212,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch: a pass, or what `with_epoch` and `repeat` made of it."""
-        before = self._start, self._loaded, self._epoch_after
-        epoch = self._epochs.peek()
+        before, epoch = (self._start, self._loaded, self._epoch_after), self._epochs.peek()
         try:
             self._run = self._next_run()
         except BaseException:  # nothing was begun: what comes next, also a checkpoint, starts where this would have
@@ -247,11 +243,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         return self._new_run(Cursor(epoch), before if follows else None)
 
     def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
-        if any(inner._epochs.requested for inner in self._inner()):
-            raise SpecError(
-                "set_epoch was called on a dataset inside another one, which decides about the epoch",
-                hint="call set_epoch on the outer one",
-            )
+        check_owner_of_epoch(self)
         # The second time, too: a rank that has looked at a batch before is not in the epoch of the others.
         if self._comparisons < (2 if self.repetitions == 1 else 1):  # how many passes were repeated may differ
             self._comparisons += 1
@@ -279,11 +271,6 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         """Whether an epoch goes on where the one before it stopped (`with_epoch`) instead of making new passes."""
         return self.nsamples > 0 and not self._restart
 
-    @property
-    def replays(self) -> bool:
-        """Whether a pass that was left can only be read again from its beginning: a stage is of unknown kind."""
-        return any(is_opaque(stage) and not isinstance(stage, DataPipeline) for stage in self.pipeline)
-
     def iterator1(self) -> Iterator[Any]:
         """One pass, whatever `repeat` and `with_epoch` say.
 
@@ -304,7 +291,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
         stages = [Nested(stage) if isinstance(stage, DataPipeline) else stage for stage in self.pipeline]
-        return Definition(stages, self.seed, self.repetitions, self.nsamples, self._all_shares())
+        return Definition(stages, self.seed, self.repetitions, self.nsamples, shares_of_mixes(self))
 
     def state_dict(self) -> dict[str, Json]:
         """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.
@@ -331,10 +318,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         if run is not None and self._start is None and not run.ended and world.torch_worker() is None:
             epoch = self._epochs.peek()
             after = epoch if epoch != run.pass_number + 1 else None
-        return Settings(tuple(each.were_set for each in self._all_shares()), after)
-
-    def _all_shares(self) -> list[Shares]:
-        return [each._shares for each in (self, *self._inner()) if each._shares is not None]
+        return Settings(tuple(each.were_set for each in shares_of_mixes(self)), after)
 
     def _cursor(self) -> Cursor:
         """Where the next item is."""
@@ -358,7 +342,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
 
     def _load(self, checkpoint: Checkpoint) -> None:
         self._identity().check(checkpoint.identity)
-        checkpoint.settings.apply_weights(self._all_shares())
+        checkpoint.settings.apply_weights(shares_of_mixes(self))
         self._start, self._loaded, self._epoch_after = checkpoint.cursor, True, checkpoint.settings.next_epoch
         self._run = None
         if world.torch_worker() is None:  # workers share the counter, and each of them loads a state of its own
@@ -366,23 +350,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
 
     def _identity(self) -> Identity:
         """What a checkpoint must know of the pipeline to refuse another one."""
-        return Identity(self.seed, fingerprint(self.pipeline), tuple(self._inner_seeds()))
-
-    def _inner_seeds(self) -> Iterator[int]:
-        """The seeds of the datasets inside this one."""
-        for stage in self.pipeline:
-            for inner in (stage, *getattr(stage, "datasets", ())):
-                if isinstance(inner, DataPipeline):
-                    yield inner.seed
-                    yield from inner._inner_seeds()
-
-    def _inner(self) -> Iterator[DataPipeline]:
-        """The datasets inside this one, at any depth, also those of loaders."""
-        for stage in self.pipeline:
-            for inner in (stage, getattr(stage, "dataset", None), *getattr(stage, "datasets", ())):
-                if isinstance(inner, DataPipeline):
-                    yield inner
-                    yield from inner._inner()
+        return Identity(self.seed, fingerprint(self.pipeline), tuple(inner_seeds(self)))
 
     def close(self) -> None:
         """Close what an iteration holds open, then every stage that can be closed."""
@@ -427,7 +395,4 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         return importlib.import_module("webdataset.viewer").preview(self, **options)
 
     def _repr_html_(self) -> str:
-        import html  # rarely needed
-
-        rows = "".join(f"<li><code>{html.escape(stage)}</code></li>" for stage in fingerprint(self.pipeline))
-        return f"<strong>{html.escape(type(self).__name__)}</strong><ol>{rows}</ol>"
+        return as_html(type(self).__name__, fingerprint(self.pipeline))

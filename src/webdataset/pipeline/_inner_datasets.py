@@ -1,0 +1,54 @@
+"""The datasets inside a dataset: their seeds, the weights of mixes, and who decides about the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from webdataset.errors import SpecError
+
+from ._stage_kinds import is_opaque
+
+if TYPE_CHECKING:
+    from ._source_choice import Shares
+
+
+def inner_datasets(dataset: Any) -> Iterator[Any]:
+    """The datasets inside this one, at any depth, also those of loaders."""
+    for stage in dataset.pipeline:
+        for inner in (stage, getattr(stage, "dataset", None), *getattr(stage, "datasets", ())):
+            if _is_dataset(inner):
+                yield inner
+                yield from inner_datasets(inner)
+
+
+def inner_seeds(dataset: Any) -> Iterator[int]:
+    """The seeds of the datasets inside this one; a loader says itself which dataset it reads."""
+    for stage in dataset.pipeline:
+        for inner in (stage, *getattr(stage, "datasets", ())):
+            if _is_dataset(inner):
+                yield inner.seed
+                yield from inner_seeds(inner)
+
+
+def shares_of_mixes(dataset: Any) -> list[Shares]:
+    """The weights of every mix inside, and of the dataset itself, if it is one."""
+    return [each.shares for each in (dataset, *inner_datasets(dataset)) if each.shares is not None]
+
+
+def check_owner_of_epoch(dataset: Any) -> None:
+    """Refuse a dataset inside which another one was given an epoch: it would count in some passes only."""
+    if any(inner._epochs.requested for inner in inner_datasets(dataset)):
+        raise SpecError(
+            "set_epoch was called on a dataset inside another one, which decides about the epoch",
+            hint="call set_epoch on the outer one",
+        )
+
+
+def is_replayed(dataset: Any) -> bool:
+    """Whether a pass that was left can only be read again from its beginning: a stage is of unknown kind."""
+    return any(is_opaque(stage) and not _is_dataset(stage) for stage in dataset.pipeline)
+
+
+def _is_dataset(value: Any) -> bool:
+    return isinstance(getattr(value, "pipeline", None), list) and hasattr(value, "shares")
