@@ -1,12 +1,10 @@
 """Which functions run on threads, how many threads there are, and that neither changes what comes out."""
 
-import threading
-
 import pytest
 
 import webdataset as wds
 from webdataset.errors import SpecError
-from webdataset.loader import _processor_delay, _thread_choice, _thread_pool
+from webdataset.loader import _thread_choice, _thread_pool
 from webdataset.loader._thread_choice import ThreadChoice, available_processors
 from webdataset.pipeline import DataPipeline
 
@@ -167,37 +165,6 @@ def test_functions_that_compute_keep_their_threads():
     in_place(choice, each=0.001, wall=0.001)
     assert not on_threads(choice, each=0.001, wall=0.001, share=0.9, times=1000)
     assert choice.threads == available_processors()
-
-
-@pytest.mark.parametrize(("waited", "threads"), [(0, 2), (9 * 10**9, 1)])
-def test_functions_that_wait_for_a_processor_get_no_more_threads(monkeypatch, tmp_path, waited, threads):
-    """They are ready to run, and other programs have the processors; more threads would not find one free either.
-
-    The counts of the system are recorded ones. Mutation: count the time on a processor alone.
-    """
-    counts = tmp_path / "schedstat"
-    counts.write_text("1000 2000 3")
-    monkeypatch.setattr(_processor_delay, "_COUNTS", str(counts))
-
-    def function(item):
-        counts.write_text(f"1000 {2000 + waited} 3")
-        return item
-
-    chunk = _thread_pool._Chunk([1, 2], 0)
-    _thread_pool._apply(chunk, function, threading.Event())
-    assert chunk.results == [1, 2] and chunk.on_processor >= waited / 1e9
-
-    monkeypatch.setattr(_thread_choice, "available_processors", lambda: 1)
-    choice = ThreadChoice("auto")
-    in_place(choice, each=0.001, wall=0.001)
-    on_threads(choice, each=10.0, wall=10.0, share=chunk.on_processor / 10)
-    assert choice.threads == threads
-
-
-def test_where_the_system_does_not_count_nothing_is_added(monkeypatch, tmp_path):
-    monkeypatch.setattr(_processor_delay, "_COUNTS", str(tmp_path / "missing"))
-    with _processor_delay.processor_delay() as delay:
-        assert delay() == 0
 
 
 def test_a_pool_of_the_new_size_goes_on_when_another_number_was_chosen(monkeypatch):

@@ -8,7 +8,6 @@ queued with the cursor of the dataset after it, so a loader can be saved and res
 * `_threads.py`: a dataset read by threads
 * `_thread_pool.py`: functions of one item on threads, in order
 * `_thread_choice.py`: how many threads run them, and why
-* `_processor_delay.py`: how long a thread waited for a processor
 * `_prefetch.py`: a thread that works ahead
 * `_item_sizes.py`: how many bytes an item holds
 * `_processes.py`: a dataset read by torch's worker processes

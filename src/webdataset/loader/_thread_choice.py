@@ -93,7 +93,7 @@ class ThreadChoice:
         Args:
             items: how many.
             seconds: spent in the functions.
-            on_processor: how long the functions had a processor meanwhile, or waited for one that is free.
+            on_processor: how long the functions had a processor meanwhile.
             wall: from the first to the last of them, with all that the program did meanwhile.
         """
         if self._ignored:

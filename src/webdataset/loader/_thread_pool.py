@@ -23,7 +23,6 @@ from webdataset.pipeline import InFlight, Loop
 from ._item_sizes import size_of, size_of_many
 from ._meter import Meter
 from ._prefetch import POOL, runs_in
-from ._processor_delay import processor_delay
 from ._thread_choice import ThreadChoice
 
 # Handing a task to a thread and its result back wakes two threads, which wait for each other's GIL: with a task per
@@ -41,7 +40,7 @@ class _Chunk:
     results: list[Any] = field(default_factory=list)
     failure: BaseException | None = None
     seconds: float = 0.0
-    on_processor: float = 0.0  # or waiting for one that is free
+    on_processor: float = 0.0
     done: Future[None] = field(default_factory=Future)
 
 
@@ -88,18 +87,17 @@ class Pool:
 
 
 def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Event) -> None:
-    with processor_delay() as delay:
-        started, ran = time.perf_counter(), time.thread_time()
-        try:
-            for item in chunk.items:
-                if stopped.is_set():
-                    break
-                chunk.results.append(function(item))
-        except BaseException as failure:  # raised in its turn, after the results before it
-            chunk.failure = failure
-        chunk.items.clear()
-        chunk.size = size_of_many(chunk.results)
-        chunk.seconds, chunk.on_processor = time.perf_counter() - started, time.thread_time() - ran + delay()
+    started, ran = time.perf_counter(), time.thread_time()
+    try:
+        for item in chunk.items:
+            if stopped.is_set():
+                break
+            chunk.results.append(function(item))
+    except BaseException as failure:  # raised in its turn, after the results before it
+        chunk.failure = failure
+    chunk.items.clear()
+    chunk.size = size_of_many(chunk.results)
+    chunk.seconds, chunk.on_processor = time.perf_counter() - started, time.thread_time() - ran
 
 
 @dataclass(frozen=True, eq=False)
