@@ -24,7 +24,7 @@ if [ ! -e "$root/ready" ]; then
     # Older versions of debootstrap do not know the names of newer suites; their steps are those of sid.
     debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" /usr/share/debootstrap/scripts/sid
     chroot "$root" apt-get install --yes --quiet --no-install-recommends \
-        python3 python3-venv python3-dev python3-torch bash curl g++ gcc git libc6-dev procps
+        python3 python3-venv python3-dev python3-torch bash bzip2 curl g++ gcc git libc6-dev procps xz-utils
     touch "$root/ready"
 fi
 
