@@ -11,7 +11,7 @@ import pytest
 
 from webdataset.errors import FormatError, UnsafeContent, WebDatasetError
 from webdataset.interop import read
-from webdataset.interop._crc32c import crc32c_function, masked
+from webdataset.interop._tfrecord_frames import crc32c_function, masked
 
 LIMIT = 1 << 20
 LARGE = bytes(4 * LIMIT)
