@@ -40,6 +40,9 @@ def _selection():
     for nesting, cut in itertools.product((c.in_stages, c.in_turns), (c.with_epoch, c.with_epoch_restart, c.repeated)):
         yield c.compose(c.stream_shuffled, nesting, cut)
         yield c.compose(c.plan_random, nesting, workers="threads-0", loader_cut=cut)
+    for source, workers in itertools.product(SHUFFLED, ("processes-0", "threads-2")):
+        # Stages after the loader may hold the last items of a pass that the loader has read to its end.
+        yield c.compose(source, c.parts_with_epochs, workers=workers, loader_cut=c.with_epoch_restart, rebatched=True)
     for source in (*SHUFFLED, c.plan_filtered):
         yield c.compose(source, workers="processes-0", rebatched=True)
         yield c.compose(source, workers="threads-2", loader_cut=c.with_epoch, rebatched=True)
@@ -111,8 +114,17 @@ def test_a_loader_does_not_change_the_order(source, nesting, workers):
     assert Reference(within.build, 3).epochs == Reference(without.build, 3).epochs
 
 
+# Seven samples for two workers: one begins the second pass earlier. A resumed epoch shares out what remains from its first
+# worker on, so the samples of later passes come in another order; none is lost or repeated.
+NOT_EXACT = pytest.mark.xfail(strict=True, reason="passes that are repeated inside worker processes of a plan")
+REST = [
+    pytest.param(name, marks=NOT_EXACT if name == "plan_random+repeated+processes-2" else ())
+    for name in sorted(ALL.keys() - IN_ONE_PROCESS.keys())
+]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(ALL.keys() - IN_ONE_PROCESS.keys()))
+@pytest.mark.parametrize("name", REST)
 def test_resumes_exactly_in_every_composition(name):
     often = not ALL[name].has_processes or name in WITH_PROCESSES
     _assert_exact((_recorded if often else _recorded_at_a_few)(name), lambda epoch, taken: True)

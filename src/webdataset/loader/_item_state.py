@@ -93,7 +93,8 @@ class LoaderProgress(NestedProgress):
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Start there, with the loader's options."""
-        self.start = as_cursor(saved)
+        self.complete = isinstance(saved, dict)
+        self.start = as_cursor(saved["next"] if self.complete else saved)
 
     def begin(self, options: RunOptions) -> Run:
         """Start the dataset's epoch."""
@@ -128,7 +129,9 @@ class LoaderProgress(NestedProgress):
         return self.noted == items
 
     def save(self) -> Json:
-        """The dataset's cursor after the last item."""
+        """The dataset's cursor after the last item; where the next epoch begins, if that does not follow from it."""
+        if self.complete and not self.dataset.continues and self.save_next() is not None:
+            return {"next": self.next_start()}
         return self._known_start() if self.tag is None else self.tag.after().settled()
 
     def next_start(self) -> Cursor:

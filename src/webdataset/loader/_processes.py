@@ -79,6 +79,8 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
 
     def run(self, items: Iterator[Any], at: WorkerCursors, /) -> Iterator[Any]:
         """Hand on the items of one epoch of the dataset, a worker at a time."""
+        if at.outcome == "complete":  # when the state was saved
+            return
         messages = self._begin(at)
         self.meter.clear()
         at.outcome = "failed"

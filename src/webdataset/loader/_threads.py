@@ -62,6 +62,8 @@ class Threads(Resumable):
 
     def run(self, items: Iterator[Any], at: LoaderProgress, /) -> Iterator[Any]:
         """Hand on the items of one epoch of the dataset."""
+        if at.complete:  # when the state was saved
+            return
         if self.convert is converted:
             converted(())  # imports torch, which would be counted as batching
         self.meter.clear()

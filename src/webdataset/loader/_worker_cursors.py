@@ -59,7 +59,14 @@ class WorkerCursors(Progress):
         return None if tag is None else tag.origin
 
     def save(self) -> Json:
-        """A cursor for every worker; or one for all of them, if they follow a plan and are in the same pass of it."""
+        """A cursor for every worker; or one for all of them, if they follow a plan and are in the same pass of it.
+
+        When all workers came to their end: where they begin next, if that does not follow from their cursors.
+        """
+        if self.outcome == "complete" and not self.dataset.continues:
+            following = self.save_next()
+            if following is not None:
+                return {"next": following}
         return together([self._of(worker) for worker in range(self.workers)], self.turn)
 
     def _of(self, worker: int) -> Cursor:
@@ -98,6 +105,9 @@ class WorkerCursors(Progress):
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Start there."""
+        if isinstance(saved, dict) and "next" in saved:
+            self.nexts, self.outcome = list(per_worker(saved["next"], self.workers)[0]), "complete"
+            return
         cursors, self.turn = per_worker(saved, self.workers)
         self.starts, self.first_turn = cursors, self.turn
 
