@@ -33,6 +33,8 @@ def damaged(state):
     lambda urls: wds.WebDataset(urls).batched(3, collation_fn=None),
     lambda urls: wds.WebDataset(urls, index=False, shardshuffle=False).shuffle(5).batched(3, collation_fn=None),
     lambda urls: wds.WebLoader(wds.WebDataset(urls), num_workers=1, workers="threads", batch_size=None),
+    lambda urls: wds.WebLoader(wds.WebDataset(urls), num_workers=0, batch_size=None),
+    lambda urls: wds.WebLoader(wds.WebDataset(urls, index=False, shardshuffle=False), num_workers=0, batch_size=None),
 ])  # fmt: skip
 def test_a_damaged_checkpoint_is_a_state_error_or_harmless(tmp_path, make):
     urls = write_shards(tmp_path, [7, 1, 9])

@@ -93,7 +93,7 @@ class LoaderProgress(NestedProgress):
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Start there, with the loader's options."""
-        self.complete = isinstance(saved, dict)
+        self.complete = isinstance(saved, dict) and "next" in saved
         self.start = as_cursor(saved["next"] if self.complete else saved)
 
     def begin(self, options: RunOptions) -> Run:

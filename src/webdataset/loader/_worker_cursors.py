@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Progress, Recall
 from webdataset.order import Remaining
-from webdataset.pipeline import Cursor, InPlan, Nestable, is_replayed
+from webdataset.pipeline import Cursor, InPlan, Nestable, as_cursor, check_types, is_replayed
 from webdataset.plan import PlanState, join_workers
 
 from ._item_state import Tagged
@@ -144,7 +144,7 @@ def per_worker(saved: Json, workers: int) -> tuple[list[Cursor], int]:
     """A cursor for each worker, and whose turn it is.
 
     Raises:
-        StateError: they were saved with another number of workers.
+        StateError: they were saved with another number of workers, or are something else.
     """
     if isinstance(saved, Cursor):
         if not saved.is_portable and workers != (saved.world.workers if saved.world else 1):
@@ -152,9 +152,10 @@ def per_worker(saved: Json, workers: int) -> tuple[list[Cursor], int]:
         plan = saved.plan
         same = plan is not None and bool(plan.readers) and plan.readers[0].workers == workers
         return [saved] * workers, plan.turn if plan is not None and same else 0
+    check_types(saved, workers=list, turn=int)
     if len(saved["workers"]) != workers:
         raise _other_workers(len(saved["workers"]), workers)
-    return list(saved["workers"]), saved["turn"]
+    return [as_cursor(each) for each in saved["workers"]], saved["turn"]
 
 
 def _other_workers(there: Any, here: int) -> StateError:

@@ -31,7 +31,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 
 from ._array_batches import ArrayBatches
 from ._checkpoint import Checkpoint, Identity
-from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor
+from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor, check_types
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
 from ._epochs import EpochCounter
 from ._fluid import FluidInterface
@@ -80,6 +80,7 @@ __all__ = [
     "TorchIterable",
     "WebDataset",
     "as_cursor",
+    "check_types",
     "is_replayed",
     "merge_states",
     "mix",
