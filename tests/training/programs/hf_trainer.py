@@ -1,7 +1,6 @@
 """Hugging Face `Trainer`: given the dataset (accelerate splits), or a loader (we split)."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
