@@ -119,6 +119,16 @@ def test_all_at_once_is_what_one_by_one_gives(members):
     assert text == plainly_written(built) and read_dali(text) == built
 
 
+@given(st.lists(st.text("ab./_é\udcff", min_size=1, max_size=12), min_size=1, max_size=12))
+@settings(max_examples=400, deadline=None)
+def test_names_are_split_as_the_reader_splits_them(names):
+    """Whatever other tools wrote into an index: the names of all members are split at once."""
+    lines = [f"v1.2 {len(names)}", *(f"x {1024 * number + 512} 1 {name}" for number, name in enumerate(names))]
+    found = read_dali("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    expected = [split for name in names if (split := index.sample_and_field(name)) is not None]
+    assert [(key, extent.field) for key, (extent,) in zip(found.keys, found.rows(), strict=True)] == expected
+
+
 def test_one_very_long_name_does_not_make_all_rows_long():
     import tracemalloc
 

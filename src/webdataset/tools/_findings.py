@@ -101,12 +101,7 @@ class Kind(StrEnum):
     TOO_LONG = "name-too-long", _W, "shorten the key", _GNU
     FILE_AND_FOLDER = "file-and-folder", _W, "rename one of the two", _GNU
     WINDOWS_NAME = "windows-name", _W, f"rename it {_ON_WINDOWS}", _WINDOWS
-    CASE_COLLISION = (
-        "case-collision",
-        _W,
-        f"rename one of the two {_ON_WINDOWS}",
-        _WINDOWS,
-    )
+    CASE_COLLISION = "case-collision", _W, f"rename one of the two {_ON_WINDOWS}", _WINDOWS
     NAME_WITH_SPACE = "name-with-space", _W, "rename it, or give DALI the index of `wds index create`", _DALI
     LONG_GNU_NAME = "long-gnu-name", _W, "index the shard with `wds index create` and not with `wds2idx`", _DALI
     HF_HIDDEN = "hf-hidden-file", _W, "let the file name begin differently", _HF
@@ -131,12 +126,7 @@ class Kind(StrEnum):
     LISTED_TWICE = "listed-twice", _W, "list every shard once, or its samples come twice"
 
     HF_FIELDS = "hf-fields-differ", _W, f"give all samples the same fields, {_FEATURES}", _HF
-    HF_EXTRA_FIELD = (
-        "hf-field-dropped",
-        _W,
-        f"give the first five samples all fields, {_FEATURES}",
-        _HF,
-    )
+    HF_EXTRA_FIELD = "hf-field-dropped", _W, f"give the first five samples all fields, {_FEATURES}", _HF
     HF_TYPE = "hf-type-changes", _W, f"store the same type in every sample, {_FEATURES}", _HF
     HF_PICKLE = "hf-pickle", _W, "store the field as json, npy or cbor", _HF
     DALI_COMPRESSED = (
