@@ -155,13 +155,90 @@ def test_children_end_with_their_parent(tmp_path, children, ending):
     assert not alive, [told[process] for process in alive]
 
 
-def test_a_guard_leaves_a_released_command_alone():
+def test_a_guard_leaves_alone_what_a_command_left_running_on_purpose():
     guard = Guard()
-    with subprocess.Popen(["sleep", "1000"], process_group=0) as child:
-        guard.watch(child.pid)
+    with subprocess.Popen(["sleep", "1000"], process_group=guard.group) as child:
         guard.release()
         assert child.poll() is None
         child.kill()
+
+
+def test_a_command_that_signals_its_group_does_not_end_its_guard():
+    guard = Guard()
+    with subprocess.Popen(["/bin/sh", "-c", "kill 0"], process_group=guard.group) as child:
+        assert child.wait() == -signal.SIGTERM
+    assert psutil.Process(guard.group).status() != psutil.STATUS_ZOMBIE
+    guard.release()
+
+
+# Raises at the n-th line (or instruction) of what starts and ends a command, for every n: what is raised inside of
+# subprocess.Popen takes the number of its child with it.
+INTERRUPTED_EVERYWHERE = """
+import gc, subprocess, sys
+import psutil
+from webdataset import lifetime, stores
+from webdataset.stores import _pipe
+
+class Interrupt(BaseException):
+    pass
+
+event = sys.argv[2]
+files = {module.__file__ for module in (lifetime, _pipe, subprocess)}
+
+def start_a_command():
+    if sys.argv[1] == "run_shell":
+        lifetime.run_shell("sleep 1000", timeout=0)
+    with stores.open_read("pipe:sleep 1000") as stream:
+        stream.fileno
+
+def callers(frame):
+    while frame:
+        yield frame
+        frame = frame.f_back
+
+def trace(frame, kind, _argument):
+    global left
+    if frame.f_code.co_filename in files and "__del__" not in (f.f_code.co_name for f in callers(frame)):
+        frame.f_trace_opcodes = event == "opcode"
+        if kind == event and frame.f_lineno is not None:  # else it is an instruction that no signal interrupts
+            left -= 1
+            if left == 0:
+                raise Interrupt
+    return trace
+
+number, was_interrupted = 0, True
+while was_interrupted:
+    number += 1
+    left, was_interrupted = number, False
+    sys.settrace(trace)
+    try:
+        start_a_command()
+    except Interrupt:
+        was_interrupted = True
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        sys.settrace(None)
+    gc.collect()
+    for child in psutil.Process().children():
+        try:
+            while child.status() != psutil.STATUS_ZOMBIE:  # never, if it was left behind
+                pass
+        except psutil.NoSuchProcess:
+            pass
+    subprocess._active.clear()  # the next Popen would begin with a look at these: more moments each time
+print(number)
+"""
+
+
+@pytest.mark.parametrize("way", ["run_shell", "open_read"])
+@pytest.mark.parametrize("event", ["line", pytest.param("opcode", marks=pytest.mark.long)])
+def test_an_interrupt_at_any_moment_leaves_no_command_behind(way, event):
+    """Else it would run on with nobody who knows it: once `wds proc` hung after Ctrl-C, waiting for such a command."""
+    program = [sys.executable, "-c", INTERRUPTED_EVERYWHERE, way, event]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100  # so many moments
 
 
 def test_a_forked_child_does_not_hold_the_pipes_of_its_parent():

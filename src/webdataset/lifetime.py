@@ -2,8 +2,8 @@
 
 Three ways, for three kinds of children:
 
-* `Guard` kills the process group of a command: a small shell waits for the end of a pipe that only this process holds.
-  `run_shell` runs a command under one.
+* `Guard` is a process group for a command. Its leader is a small shell, which waits for the end of a pipe that only
+  this process holds, and then kills the group. `run_shell` runs a command in one.
 * `Lifeline` is such a pipe for a Python program of ours, which calls `end_with_lifeline` first of all.
 * `end_with(parent)` is called first of all in a worker process of `multiprocessing`. Linux then kills the worker when
   its parent ends (`PR_SET_PDEATHSIG`); where that is not possible a thread watches the parent.
@@ -23,7 +23,8 @@ import subprocess
 import sys
 import threading
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -39,8 +40,8 @@ _HINTS = {
     errno.ENOMEM: "free some memory",
 }
 
-# Reads the number of the process group, then waits: for "done", or for the end of the process that started it.
-_WATCH = 'read -r group || exit 0; read -r word || kill -s KILL -- "-$group"'
+# Waits for "done", or for the end of the process that started it. `kill 0` in a command is not for this shell.
+_WATCH = "trap '' HUP INT QUIT TERM; read -r word || kill -s KILL 0"
 
 
 def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
@@ -54,61 +55,98 @@ def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         arguments: as `subprocess.Popen` takes them.
         options: more arguments of `subprocess.Popen`.
     """
-    try:
+    with _starting():
         return subprocess.Popen(*arguments, **options)  # noqa: S603 - a constant, or what the user wrote
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         hint = _HINTS.get(error.errno or 0, "is it installed?")
         raise CommandFailed(f"the command cannot be started: {error.strerror}", hint=hint) from error
 
 
-class Guard:
-    """Kills the process group of a command when this process ends before `release`.
+def reap(process: subprocess.Popen[bytes]) -> int:
+    """Wait for a process that was killed, and return its status.
 
-    Start it before the command, so that there is no moment without it.
+    `Popen.wait` would hang if an interrupt had left an earlier `wait` between taking its lock and using it.
+
+    >>> process = start(["sleep", "1000"])
+    >>> process.kill()
+    >>> reap(process)
+    -9
+    """
+    if os.name != "posix":
+        return process.wait()
+    if process.returncode is None:
+        try:
+            process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
+        except ChildProcessError:  # waited for already, and interrupted before that was noted
+            process.returncode = -signal.SIGKILL
+    return process.returncode
+
+
+class Guard:
+    """A process group for one command, which is killed when this process ends, or drops it, before `release`.
+
+    The group is there before the command, so that there is no moment in which a signal or an exception here could
+    leave a command behind that nobody knows: what is raised inside `subprocess.Popen` takes the number of its child
+    with it.
 
     >>> guard = Guard()
-    >>> child = subprocess.Popen(["sleep", "1000"], process_group=0)
-    >>> guard.watch(child.pid)
-    >>> child.kill(); _ = child.wait(); guard.release()
+    >>> child = subprocess.Popen(["sleep", "1000"], process_group=guard.group)
+    >>> guard.kill()
+    >>> child.wait()
+    -9
     """
 
     def __init__(self) -> None:
-        self._shell = start(
-            ["/bin/sh", "-c", _WATCH],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C is for this process and its commands, not for the guard
-        )
+        with _starting():
+            shell_end, own_end = os.pipe()
+        # Not a pipe of Popen, which stays open when that is dropped before its process has ended.
+        self._pipe = os.fdopen(own_end, "wb", buffering=0)
+        try:
+            self._shell = start(
+                ["/bin/sh", "-c", _WATCH],
+                stdin=shell_end,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                process_group=0,  # a Ctrl-C is for this process, which ends the command
+            )
+        except BaseException:
+            self._pipe.close()
+            raise
+        finally:
+            os.close(shell_end)
+        self.group = self._shell.pid
         _open_pipes.add(self)
 
-    def watch(self, group: int) -> None:
-        """Kill this process group when this process ends."""
-        self._write(f"{group}\n")
-
     def release(self) -> None:
-        """The command has ended, or is being ended: stop watching it."""
+        """The command has ended: what it left running on purpose goes on."""
         if self._shell.returncode is None:
-            self._write("done\n")
-            self.close_copy()
+            with suppress(BrokenPipeError):  # the shell was killed
+                self._pipe.write(b"done\n")
+            self._pipe.close()
             self._shell.wait()
 
-    def close_copy(self) -> None:
-        """Close this process's end of the pipe; in a forked child that leaves the parent's end alone."""
-        assert self._shell.stdin is not None
-        with suppress(OSError):
-            self._shell.stdin.close()
+    def kill(self) -> None:
+        """Kill the command and all that it started. The caller waits for the command."""
+        if self._shell.returncode is None:
+            self._kill_group()
+            self._pipe.close()
+            reap(self._shell)  # without its leader nothing can join the group any more
+            self._kill_group()  # a command that joined it in between
 
     def forget(self) -> None:
         """In a forked child: the shell is a child of the parent."""
-        self.close_copy()
+        self._pipe.close()
         self._shell.returncode = 0
 
-    def _write(self, line: str) -> None:
-        assert self._shell.stdin is not None
-        with suppress(OSError):  # the guard was killed: the command runs on without one
-            self._shell.stdin.write(line.encode())
-            self._shell.stdin.flush()
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):  # macOS: all that is left of it are ended processes
+            os.killpg(self.group, signal.SIGKILL)
 
 
 def run_shell(command: str, *, timeout: float | None = None, **options: Any) -> int:
@@ -122,19 +160,18 @@ def run_shell(command: str, *, timeout: float | None = None, **options: Any) -> 
         timeout: seconds, after which `subprocess.TimeoutExpired` is raised.
         options: more arguments for `subprocess.Popen`.
     """
-    guard = Guard()
+    shell = shutil.which("bash") or "/bin/sh"
+    guard, process = Guard(), None
     try:
-        shell = shutil.which("bash") or "/bin/sh"
-        process = start([shell, "-c", command], process_group=0, **options)
-        guard.watch(process.pid)
-        try:
-            return process.wait(timeout)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    finally:
-        guard.release()
+        process = start([shell, "-c", command], process_group=guard.group, **options)
+        status = process.wait(timeout)
+    except BaseException:
+        guard.kill()
+        if process is not None:
+            reap(process)
+        raise
+    guard.release()
+    return status
 
 
 def exit_on(number: int, status: int) -> None:

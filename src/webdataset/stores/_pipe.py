@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import IO, Any, NoReturn
 
 from webdataset.errors import CommandFailed, SpecError, StoreTimeout, Where, located
-from webdataset.lifetime import Guard, start
+from webdataset.lifetime import Guard, reap, start
 from webdataset.redact import redacted
 
 from ._byte_stream import Stream
@@ -70,10 +70,8 @@ class Pipe(Stream):
         self.command = args[0] if len(args) == 1 else args
         self.status: int | None = None
         self._guard: Guard | None = None
-        channel = "stdout" if self.mode == "rb" else "stdin"
         with located(shard=f"pipe:{self._name()}"):
-            self._start(args, {"bufsize": -1, **options, channel: subprocess.PIPE})
-        self.stream: IO[bytes] = getattr(self.proc, channel)
+            self._start(args, {"bufsize": -1, **options})
         _open.add(self)
 
     def readable(self) -> bool:
@@ -147,24 +145,26 @@ class Pipe(Stream):
             self.abort()
 
     def __del__(self) -> None:
-        if hasattr(self, "proc"):
+        if hasattr(self, "stream"):
             self.abort()
 
     def __repr__(self) -> str:
         return f"<Pipe {redacted(self._name())}>"
 
     def _start(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        channel = "stdout" if self.mode == "rb" else "stdin"
+        options[channel] = subprocess.PIPE
+        if os.name == "posix" and not {"process_group", "start_new_session"} & options.keys():
+            # A process group of its own: closing early kills the whole command line and not only its shell.
+            self._guard = Guard()
+            options["process_group"] = self._guard.group
         try:
-            if os.name == "posix":
-                # A process group of its own: closing early kills the whole command line and not only its shell.
-                options.setdefault("process_group", 0)
-                self._guard = Guard()
             self.proc = start(*args, **options)
+            self.stream: IO[bytes] = getattr(self.proc, channel)
         except BaseException:
-            self._release()
+            if self._guard is not None:
+                self._guard.kill()
             raise
-        if self._guard is not None and options["process_group"] == 0:
-            self._guard.watch(self.proc.pid)
 
     def _raise_stopped_reading(self) -> NoReturn:
         self._wait()
@@ -209,15 +209,14 @@ class Pipe(Stream):
             self._kill()
         with suppress(OSError):  # input that could not be sent to a child that is being stopped
             self.stream.close()
-        self.status = self.proc.wait()
+        self.status = reap(self.proc)
         self._release()
 
     def _kill(self) -> None:
-        with suppress(ProcessLookupError):
-            if os.name == "posix" and os.getpgid(self.proc.pid) == self.proc.pid:
-                os.killpg(self.proc.pid, signal.SIGKILL)
-            else:
-                self.proc.kill()
+        if self._guard is not None:
+            self._guard.kill()
+        else:
+            self.proc.kill()
 
     def _release(self) -> None:
         guard, self._guard = self._guard, None
