@@ -170,16 +170,28 @@ def _slow_batch(batch):
     return ",".join(batch)
 
 
-def test_repeated_passes_in_workers_resume_on_the_same_number(shards):
-    make = lambda: wds.WebLoader(
-        wds.WebDataset(shards[:5], order="random").to_tuple("__key__").repeat(2), batch_size=4, num_workers=2
-    )
-    expected = keys_of(make())
-    for stop in (3, len(expected) // 4 - 1):
-        seen, state = stopped(make(), stop)
-        again = make()
+def repeated(shards, workers, batch_size):
+    dataset = wds.WebDataset(shards[:5], order="random").to_tuple("__key__").repeat(2)
+    return wds.WebLoader(dataset, batch_size=batch_size, num_workers=workers)
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_repeated_passes_in_workers_resume_exactly_on_the_same_number(shards, batch_size):
+    items = list(repeated(shards, 2, batch_size))
+    for stop in (3, len(items) // 2 + 1, len(items) - 1):
+        _, state = stopped(repeated(shards, 2, batch_size), stop)
+        again = repeated(shards, 2, batch_size)
         again.load_state_dict(state)
-        assert sorted(seen + keys_of(again)) == sorted(expected)
+        assert list(again) == items[stop:]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_repeated_passes_in_workers_resume_on_another_number(shards, workers):
+    items = list(repeated(shards, 2, None))
+    _, state = stopped(repeated(shards, 2, None), 3)
+    again = repeated(shards, workers, None)
+    again.load_state_dict(state)
+    assert sorted(items[:3] + list(again)) == sorted(items)
 
 
 def test_torch_s_own_loader_reads_every_sample_once(shards):

@@ -36,7 +36,7 @@ def test_what_is_left_after_any_step_on_any_topology_is_the_rest_of_the_order():
                 PlanState(Remaining(N), (Reader(0, ranks, worker, workers, BATCH, _share(step, worker, workers)),))
                 for worker in range(workers)
             ]
-            assert join_workers(states, 0) == PlanState(Remaining(N, min(N, step * BATCH * ranks)))
+            assert join_workers(states, 0, exact=False) == PlanState(Remaining(N, min(N, step * BATCH * ranks)))
 
 
 def _share(step, worker, workers):

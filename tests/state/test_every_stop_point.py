@@ -114,13 +114,7 @@ def test_a_loader_does_not_change_the_order(source, nesting, workers):
     assert Reference(within.build, 3).epochs == Reference(without.build, 3).epochs
 
 
-# Seven samples for two workers: one begins the second pass earlier. A resumed epoch shares out what remains from its first
-# worker on, so the samples of later passes come in another order; none is lost or repeated.
-NOT_EXACT = pytest.mark.xfail(strict=True, reason="passes that are repeated inside worker processes of a plan")
-REST = [
-    pytest.param(name, marks=NOT_EXACT if name == "plan_random+repeated+processes-2" else ())
-    for name in sorted(ALL.keys() - IN_ONE_PROCESS.keys())
-]
+REST = sorted(ALL.keys() - IN_ONE_PROCESS.keys())
 
 
 @pytest.mark.long

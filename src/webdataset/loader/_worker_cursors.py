@@ -67,7 +67,10 @@ class WorkerCursors(Progress):
             following = self.save_next()
             if following is not None:
                 return {"next": following}
-        return together([self._of(worker) for worker in range(self.workers)], self.turn)
+        return self._together([self._of(worker) for worker in range(self.workers)], self.turn)
+
+    def _together(self, cursors: list[Cursor], turn: int) -> Json:
+        return together(cursors, turn, exact=self.dataset.repetitions > 1)
 
     def _of(self, worker: int) -> Cursor:
         tag = self.tags[worker]
@@ -80,14 +83,14 @@ class WorkerCursors(Progress):
         """The cursors that this epoch began with; None if those follow from the number of the pass."""
         if self.starts is None:
             return None
-        return together([self._start_of(worker) for worker in range(self.workers)], self.first_turn)
+        return self._together([self._start_of(worker) for worker in range(self.workers)], self.first_turn)
 
     def save_next(self) -> Json:
         """The cursors that the next epoch begins with; None if those follow from the number of the pass."""
         nexts = [self._next_of(worker) for worker in range(self.workers)]
         if all(cursor == Cursor(self.epoch + 1) for cursor in nexts):
             return None
-        return together(nexts, self.turn if self.dataset.continues and self.outcome != "complete" else 0)
+        return self._together(nexts, self.turn if self.dataset.continues and self.outcome != "complete" else 0)
 
     def _next_of(self, worker: int) -> Cursor:
         # To go on where a pass can only be read again from its beginning would take longer every epoch.
@@ -120,8 +123,14 @@ class WorkerCursors(Progress):
     keeps_workers = False
 
 
-def together(cursors: list[Cursor], turn: int) -> Json:
-    """The cursors of all workers, as one value for any number of workers if that is possible."""
+def together(cursors: list[Cursor], turn: int, *, exact: bool = False) -> Json:
+    """The cursors of all workers, as one value for any number of workers if that is possible.
+
+    Args:
+        cursors: of all workers.
+        turn: the worker whose item comes next.
+        exact: more passes may follow in this epoch (see `join_workers`).
+    """
     if all(cursor == cursors[0] for cursor in cursors) and cursors[0].is_beginning:
         return cursors[0]
     begun = next((cursor for cursor in cursors if cursor.plan is not None), None)
@@ -130,7 +139,7 @@ def together(cursors: list[Cursor], turn: int) -> Json:
         plans = [cursor.plan if not cursor.is_beginning else _not_begun(begun) for cursor in cursors]
         known = [plan for plan in plans if plan is not None]
         if len(known) == len(cursors):
-            return replace(begun, where=InPlan(join_workers(known, turn)))
+            return replace(begun, where=InPlan(join_workers(known, turn, exact=exact)))
     return {"turn": turn, "workers": cursors}
 
 
@@ -161,5 +170,6 @@ def per_worker(saved: Json, workers: int) -> tuple[list[Cursor], int]:
 def _other_workers(there: Any, here: int) -> StateError:
     return StateError(
         f"the checkpoint was made with {there} worker processes, here are {here}",
-        hint="a stream without an index resumes on the same number of workers; index the shards to resume on any",
+        hint="a stream without an index, or one that repeats inside of its workers, resumes on the same number of "
+        "them; index the shards, and repeat the loader instead of the dataset, to resume on any",
     )

@@ -117,7 +117,7 @@ class Plannable(DataPipeline):
                 f"{steps} is no range of the {-(-samples // per_step)} steps of an epoch",
                 hint="steps count from 0 in every epoch; call it more than once for several ranges",
             )
-        state = cursor.plan or PlanState(Remaining(samples))
+        state = (cursor.plan or PlanState(Remaining(samples))).as_remaining()
         if state.readers:
             raise SpecError(
                 "the checkpoint is that of one rank", hint="join the checkpoints of all ranks with wds.merge_states"

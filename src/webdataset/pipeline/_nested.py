@@ -17,6 +17,8 @@ from ._running_pass import RunOptions
 class Nestable(Protocol):
     """What a dataset must offer to be read inside another."""
 
+    repetitions: int  # passes in an epoch
+
     @property
     def continues(self) -> bool:
         """Whether an epoch goes on where the one before it stopped."""

@@ -77,7 +77,7 @@ class PlanProgress(Progress):
         state.remaining.check_samples(len(self.order))
         self.remaining, self.taken = state.for_reader(self._me)
         self._begun = self.taken
-        self._in_step = not state.readers or self.remaining is not state.remaining
+        self._in_step = state.in_step or self.remaining is not state.remaining
 
 
 def _samples(origin: Json) -> Iterator[Any]:

@@ -18,7 +18,7 @@ class PlanState:
     """How far an epoch of an indexed dataset is.
 
     >>> readers = [Reader(rank=0, ranks=1, worker=worker, workers=2, batch=2, taken=2) for worker in (0, 1)]
-    >>> PlanState(Remaining(10), tuple(readers)).settled()
+    >>> PlanState(Remaining(10), tuple(readers)).as_remaining()
     PlanState(remaining=Remaining(samples=10, position=4, also=()), readers=(), in_step=True, turn=0)
 
     Attributes:
@@ -34,14 +34,16 @@ class PlanState:
     turn: int = 0
 
     def settled(self) -> PlanState:
-        """The shortest state from which the same readers go on exactly as they would have."""
+        """This state without readers where a rank reads in one process: then it goes on exactly the same."""
+        return self.as_remaining() if self.readers and self.readers[0].workers == 1 else self
+
+    def as_remaining(self) -> PlanState:
+        """This state without readers, if it is known how far all of them are."""
         if not self.readers:
             return self
         first = self.readers[0]
         complete = {reader.worker for reader in self.readers} == set(range(first.workers))
-        if not complete:
-            return self
-        if self.in_step and _are_in_step(self.readers):
+        if complete and self.in_step and _are_in_step(self.readers):
             readers = [reader._replace(rank=rank) for reader in self.readers for rank in range(first.ranks)]
             return PlanState(self.remaining.after(readers))
         if first.ranks == first.workers == 1:
@@ -54,11 +56,12 @@ class PlanState:
         Raises:
             StateError: the readers were others, and it is not known how far all of them were.
         """
-        if not self.readers:
-            return self.remaining, 0
         mine = next((reader for reader in self.readers if reader[:-1] == me[:-1]), None)
         if mine is not None:
             return self.remaining, mine.taken
+        known = self.as_remaining()
+        if not known.readers:
+            return known.remaining, 0
         if not _missing(self.readers):
             return self.remaining.after(self.readers), 0
         first = self.readers[0]
@@ -93,8 +96,15 @@ class PlanState:
             ) from error
 
 
-def join_workers(states: Sequence[PlanState], turn: int) -> PlanState:
-    """One state of a rank, from those of its workers; a worker that handed on nothing yet may have no reader."""
+def join_workers(states: Sequence[PlanState], turn: int, *, exact: bool) -> PlanState:
+    """One state of a rank, from those of its workers; a worker that handed on nothing yet may have no reader.
+
+    Args:
+        states: of all workers.
+        turn: the worker whose item comes next.
+        exact: keep what each worker took. What remains says which samples come, in which order; where more passes
+            follow in the same epoch it does not say which worker comes to the end of this one first.
+    """
     begun = next((state for state in states if state.readers), None)
     if begun is None:
         return states[0]
@@ -104,7 +114,8 @@ def join_workers(states: Sequence[PlanState], turn: int) -> PlanState:
         known = (reader for reader in state.readers if reader.worker == worker)
         readers.append(next(known, first._replace(worker=worker, taken=0)))
     in_step = all(state.in_step for state in states if state.readers)
-    return PlanState(begun.remaining, tuple(readers), in_step, turn).settled()
+    joined = PlanState(begun.remaining, tuple(readers), in_step, turn)
+    return joined if exact else joined.as_remaining()
 
 
 def join_ranks(states: Sequence[PlanState | None]) -> PlanState:
