@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from webdataset.errors import EncodingError
+from webdataset.errors import EncodingError, FormatError
 from webdataset.optional import find_package, require
 
 from ._field_limit import check_size
 from ._media import open_media
+from ._media_length import check_length, counts_frames
 
 _FLOAT = 4  # bytes
 _SOUNDFILE = ("flac", "mp3", "ogg", "opus", "wav")
@@ -75,9 +76,12 @@ class AudioHandler:
 
 def _read_soundfile(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
     soundfile = require("soundfile", extra="audio", why="to decode audio")
+    check_length(data)
     with soundfile.SoundFile(io.BytesIO(data)) as file:
         check_size(_FLOAT * file.frames * file.channels)
         wave = file.read(dtype="float32", always_2d=True)
+        if len(wave) < file.frames and counts_frames(data):
+            raise FormatError(f"the file is truncated: expected {file.frames:,} samples per channel, got {len(wave):,}")
         return np.ascontiguousarray(wave.T), int(file.samplerate)
 
 
@@ -86,12 +90,14 @@ def _use_torchaudio() -> bool:
 
 
 def _read_torchaudio(data: bytes) -> tuple[Any, int]:
+    check_length(data)
     wave, rate = find_package("torchaudio").load(io.BytesIO(data))
     check_size(wave.nbytes)
     return wave, int(rate)
 
 
 def _read_av(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
+    check_length(data)
     with open_media(io.BytesIO(data), "to decode this kind of audio") as container:
         rate = container.streams.audio[0].rate
         return read_waveform(container), int(rate)

@@ -16,6 +16,7 @@ from webdataset import recycle
 from webdataset.optional import require
 
 from ._field_limit import check_size
+from ._media_length import check_length
 from ._opencv import plain_pixels
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def open_image(data: bytes) -> Image:
     (3, 2)
     """
     images = require("PIL.Image", extra="images", why="to decode images")
+    check_length(data)
     own = [name for name in images.ID if name not in _WANTED and name not in _UNWANTED]  # plugins of the user's
     try:
         image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])

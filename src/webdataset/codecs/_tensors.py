@@ -14,6 +14,8 @@ from webdataset.optional import require
 
 from ._field_limit import check_zip
 
+_ZIP = b"PK\3\4"
+
 
 def torch_loads(data: bytes) -> Any:
     """The value in a `.pth` field, on the CPU; no code runs unless `config.safety.weights_only` is switched off.
@@ -43,7 +45,9 @@ def load_weights(data: bytes, *, weights_only: bool = True) -> Any:
     [1, 2]
     """
     torch = require("torch", extra="torch", why="to decode 'pth'")
-    if data[:4] == b"PK\3\4":
+    if len(data) < len(_ZIP):
+        raise FormatError("the file is truncated", hint="copy or write it again")
+    if data[: len(_ZIP)] == _ZIP:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             check_zip(archive)
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=weights_only)

@@ -16,6 +16,7 @@ from webdataset.optional import require
 
 from ._audio import limited, read_waveform
 from ._media import open_media
+from ._media_length import check_length
 
 VIDEO_EXTENSIONS = ("avi", "h264", "m4v", "mjpeg", "mkv", "mov", "mp4", "mpeg", "mpg", "ogv", "webm", "wmv")
 
@@ -69,6 +70,7 @@ class VideoHandler:
 
     def decode(self, data: bytes) -> tuple[Any, Any, dict[str, float]]:
         """Frames, audio and rates of the video in the bytes."""
+        check_length(data)
         with open_media(io.BytesIO(data), _WHY) as container:
             if not container.streams.video:
                 raise FormatError("no video frames")
