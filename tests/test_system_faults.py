@@ -9,6 +9,7 @@ import gc
 import io
 import os
 import random
+import re
 import tarfile
 import threading
 import time
@@ -26,6 +27,7 @@ from webdataset.interop import convert
 from webdataset.testing import ERRORS, FaultServer, SystemFaults
 from webdataset.tools import Options, map_shards
 from webdataset.writers import ShardWriter
+from wids import wids_cleanup, wids_dl
 
 
 def shard(seed, samples=3, size=3000):
@@ -295,3 +297,50 @@ def test_every_call_fails(work, error, lasting, tmp_path, urls):
     while attempt(work, tmp_path / f"{number}", urls, number, error, lasting=lasting):
         number += 1
     assert number > 5
+
+
+def recorded(folder, urls):
+    return [list(wds.DBCache(str(folder / "d"))(iter("abc"))) for _ in range(2)] == [["a", "b", "c"]] * 2
+
+
+def recorded_by_lmdb(folder, urls):
+    pytest.importorskip("lmdb")
+    return [list(wds.LMDBCached(str(folder / "d"), map_size=1e7)(iter("abc"))) for _ in range(2)] == [[*"abc"]] * 2
+
+
+def copied_by_wids(folder, urls):
+    return Path(wids_dl.download_file(urls[0], str(folder / "copy.tar"))).read_bytes() == DATA[0]
+
+
+def locked_by_wids(folder, urls):
+    lock = wids_cleanup.ExclusiveLock(str(folder / "a.lock"))
+    locked = lock.try_lock() and not lock.try_lock()
+    lock.release_lock()
+    return locked
+
+
+LOCKERS = [cache_miss, written, mapped, recorded, recorded_by_lmdb, copied_by_wids, locked_by_wids]
+
+
+def files_of(folder):
+    """The files; the name of a ledger depends on the folder."""
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return {re.sub(r"\.wds-\w+", "ledger", name) for name in names}
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("work", LOCKERS)
+def test_where_locks_fail_no_lock_file_is_left(work, error, tmp_path, urls):
+    usual, failed = tmp_path / "usual", tmp_path / "failed"
+    for folder in (usual, failed):
+        folder.mkdir()
+    assert work(usual, urls)
+    faults = SystemFaults(1, error, lasting=True, only={"flock"})
+    before = descriptors()
+    with faults, suppress(WebDatasetError):
+        assert work(failed, urls)
+    assert faults.struck == "flock"
+    assert not [name for name in files_of(failed) if ".lock" in name or "ledger" in name]
+    assert not left_open(before)
+    assert work(failed, urls), "locks work again"
+    assert files_of(failed) <= files_of(usual)

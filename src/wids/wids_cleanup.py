@@ -8,10 +8,10 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-
-import filelock
+from typing import Any
 
 from webdataset.lifetime import Parent, end_with
+from webdataset.stores import lock_file, system_errors
 
 
 def keep_most_recent_files(pattern: str, maxsize: float = 10**12, maxfiles: int = 1000, debug: bool = False) -> None:
@@ -51,21 +51,22 @@ class ExclusiveLock:
 
     def __init__(self, lockfile: str) -> None:
         self.lockfile = lockfile
-        self._lock = filelock.FileLock(lockfile)
+        self._lock: Any = None
 
     def try_lock(self) -> bool:
         """Take it; False if another process has it."""
-        try:
-            self._lock.acquire(blocking=False)
-        except filelock.Timeout:
-            return False
-        return True
+        with system_errors(self.lockfile):
+            lock = lock_file(self.lockfile)
+        self._lock = lock or self._lock
+        return lock is not None
 
     def release_lock(self) -> None:
         """Give it back."""
-        self._lock.release()
-        with suppress(FileNotFoundError):
-            os.unlink(self.lockfile)  # noqa: PTH108 - a string of the caller's
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(self.lockfile)  # noqa: PTH108 - a string of the caller's
+            lock.release()
 
 
 def create_cleanup_background_process(

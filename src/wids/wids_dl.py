@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-import filelock
-
 from webdataset import stores
 from webdataset.cache import download
 from webdataset.errors import CommandFailed, UnknownScheme
@@ -36,11 +34,15 @@ def download_file(remote: str, local: str, handlers: Mapping[str, Handler] | Non
     if os.path.exists(local):
         return local
     Path(local).parent.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(f"{local}.lock"):
+    with stores.system_errors(local):
+        lock = stores.lock_file(f"{local}.lock", wait=True)
+    try:
         if not os.path.exists(local):
             began = time.time()
             _fetch(remote, local, handlers, verbose=verbose)
             recent_downloads.append((remote, local, began, time.time() - began))
+    finally:
+        lock.release()
     return local
 
 

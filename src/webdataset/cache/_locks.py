@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from webdataset.errors import StoreError, Where
-from webdataset.stores import pause
+from webdataset.stores import lock_file, pause
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 # Seconds after which a soft lock is abandoned: its process may have died on another machine. If that process lives,
@@ -79,26 +79,21 @@ class Locks:
             self.release(name)
 
     def _acquired(self, path: str) -> Any:
-        import filelock  # 30 ms, which only a process that fetches has to spend
-
         if not self.soft:
-            with suppress(filelock.Timeout):
-                try:
-                    lock = filelock.FileLock(path, thread_local=False)
-                    lock.acquire(blocking=False)
-                except OSError as error:
-                    if error.errno not in _NO_LOCKS:
-                        raise
-                    self.soft = True
-                else:
-                    return lock
-        if self.soft:
-            path = f"{path}.soft"  # the lock that failed may have made a file
-            _remove_abandoned(path)
-            with suppress(filelock.Timeout):
-                lock = filelock.SoftFileLock(path, thread_local=False)
-                lock.acquire(blocking=False)
-                return lock
+            try:
+                return lock_file(path)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                self.soft = True
+        import filelock
+
+        path = f"{path}.soft"  # a file system may have had locks before: such files stay
+        _remove_abandoned(path)
+        with suppress(filelock.Timeout):
+            lock = filelock.SoftFileLock(path, thread_local=False)
+            lock.acquire(blocking=False)
+            return lock
         return None
 
 

@@ -17,6 +17,7 @@ from typing import Any, Self
 from webdataset.describe import Described
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Recall, Resumable
+from webdataset.stores import lock_file, system_errors
 
 from ._buffers import LastOrigin
 
@@ -215,25 +216,16 @@ class RecordingLock:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file: Any = None
+        self._lock: Any = None
 
     def acquire(self) -> bool:
         """Take the lock; False if another process has it."""
-        import fcntl
-
-        self._file = open(self._path, "ab")  # noqa: PTH123, SIM115 – closed by release
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.release()
-            return False
-        return True
+        with system_errors(self._path):
+            self._lock = lock_file(self._path)
+        return self._lock is not None
 
     def release(self) -> None:
         """Give it back; harmless if it is not held."""
-        import fcntl
-
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)  # closing is not enough while a forked child has it open
-            self._file.close()
-            self._file = None
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()

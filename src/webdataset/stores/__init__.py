@@ -24,6 +24,7 @@ written appears at its address complete or not at all.
     _ais                AIStore
     _fsspec             every other scheme
     _user_opener        a user's own opener
+    _lock_file          locks between processes
     _request, _connection_pool, _timely_headers, _auth, _socket_reads, _index_page    used by the HTTP stores
     _read_ahead         opens and reads the next shards while the current one is used
     _counters           bytes, retries, rates
@@ -41,6 +42,7 @@ from ._globs import is_pattern
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
 from ._local_files import LocalStore, process_lives, sweep_folder, system_errors
+from ._lock_file import lock_file
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
 from ._open import gopen, is_local, list_urls, open_read, open_write, permitted, read_range, stat
@@ -86,6 +88,7 @@ __all__ = [
     "is_strong",
     "list_urls",
     "local_file",
+    "lock_file",
     "open_read",
     "open_write",
     "pause",

@@ -63,8 +63,7 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         with self._disk_errors(), self._file:
-            if not os.fstat(self._file.fileno()).st_size:
-                self.path.unlink()  # the job was refused before it began
+            self._remove_empty()  # the job was refused before it began
 
     def begin(self) -> None:
         """Write the first line of a fresh ledger: from now on the outputs belong to this job."""
@@ -92,6 +91,13 @@ class Ledger:
             raise StateError(
                 "another process works on this job", Where(shard=str(self.path)), hint="wait for it, or stop it"
             ) from error
+        except OSError:  # no locks here
+            self._remove_empty()
+            raise
+
+    def _remove_empty(self) -> None:
+        if not os.fstat(self._file.fileno()).st_size:
+            self.path.unlink()
 
     def _append(self, line: dict[str, Any] | list[Any]) -> None:
         rest = memoryview(json.dumps(line).encode() + b"\n")

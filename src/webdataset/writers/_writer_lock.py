@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset.errors import StoreError, Where
-from webdataset.stores import is_local, redacted
+from webdataset.stores import is_local, lock_file, redacted
 
 
 class WriterLock:
@@ -30,20 +30,16 @@ class WriterLock:
         path = _file_to_lock(url)
         if path is None:
             return
-        import filelock
-
-        lock = filelock.FileLock(path, thread_local=False)
         try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
+            self._lock = lock_file(path)
+        except OSError:
+            return  # no locks, or no permission: opening the archive says so
+        if self._lock is None:
             raise StoreError(
                 "another writer is writing this archive",
                 Where(shard=redacted(url)),
                 hint="give each writer a pattern of its own, such as f'train-{rank}-%06d.tar'",
-            ) from None
-        except OSError:
-            return  # no locks, or no permission: opening the archive says so
-        self._lock = lock
+            )
 
     def release(self) -> None:
         """Remove the lock file and release the lock; more calls do nothing."""
