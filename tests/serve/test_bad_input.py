@@ -122,7 +122,7 @@ def test_a_half_open_connection(few):
 def test_an_address_where_no_worker_is(few, addresses):
     with pytest.raises(wds.StoreTimeout, match=f"no worker answers: {addresses[0]} no connection"):
         wds.connect(addresses[0], **QUICK)
-    with pytest.raises(wds.SpecError, match="'nowhere' is not an address"):
+    with pytest.raises(wds.SpecError, match="not an address – nowhere"):
         wds.connect("nowhere", **QUICK)
     with pytest.raises(wds.SpecError, match="needs the address"):
         wds.connect([])

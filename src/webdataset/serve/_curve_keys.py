@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, Where
+from webdataset.stores import system_errors
 
 from ._serve_extra import load_zmq
 
@@ -46,7 +47,8 @@ class Keys:
             if not all(_KEY.fullmatch(key) for key in (keys.public, keys.secret, keys.other)):
                 raise ValueError("a key has 40 characters of Z85")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SpecError(f"{path} is not a file of keys", hint="wds serve --new-keys DIR writes two") from error
+            where = Where(shard=str(path))
+            raise SpecError("this is not a file of keys", where, hint="wds serve --new-keys DIR writes two") from error
         return keys
 
 
@@ -54,15 +56,16 @@ def write_keys(folder: str | Path) -> tuple[Path, Path]:
     """Write new keys into a folder: `worker.key` and `trainer.key`, which only their owner can read."""
     zmq = load_zmq()
     worker, trainer = ([part.decode() for part in zmq.curve_keypair()] for _ in range(2))
-    Path(folder).mkdir(parents=True, exist_ok=True)
     paths = Path(folder) / "worker.key", Path(folder) / "trainer.key"
-    for path, mine, other in ((paths[0], worker, trainer), (paths[1], trainer, worker)):
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError as error:
-            raise SpecError(f"{path} exists already", hint="remove it, or choose another folder") from error
-        with os.fdopen(descriptor, "w") as stream:
-            json.dump({"public": mine[0], "secret": mine[1], "other": other[0]}, stream)
+    with system_errors(str(folder)):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for path, mine, other in ((paths[0], worker, trainer), (paths[1], trainer, worker)):
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError as error:
+                raise SpecError(f"{path} exists already", hint="remove it, or choose another folder") from error
+            with os.fdopen(descriptor, "w") as stream:
+                json.dump({"public": mine[0], "secret": mine[1], "other": other[0]}, stream)
     return paths
 
 
@@ -80,7 +83,7 @@ def check_address(address: str, keys: Keys | None, *, insecure: bool) -> None:
     """
     found = re.fullmatch(r"tcp://(\[[0-9a-fA-F:]+\]|[^:/\[\]]+):(\d+|\*)|ipc://.+", address)
     if found is None:
-        raise SpecError(f"{address!r} is not an address", hint="for example tcp://127.0.0.1:7880")
+        raise SpecError("this is not an address", Where(shard=address), hint="for example tcp://127.0.0.1:7880")
     if keys is None and not insecure and found[1] is not None and not _is_loopback(found[1].strip("[]")):
         raise SpecError(
             f"{address} is not a loopback address, and there are no keys",

@@ -20,7 +20,7 @@ import braceexpand
 import numpy as np
 
 from webdataset.codecs import tenbin
-from webdataset.errors import FormatError, SpecError, StoreError, StoreTimeout
+from webdataset.errors import FormatError, SpecError, StoreError, StoreTimeout, Where
 from webdataset.pipeline import TorchIterable
 
 from ._message_rates import Statistics
@@ -77,10 +77,13 @@ def parse_url(url: str) -> tuple[str, bool, str, str]:
     >>> parse_url("zrsub+ipc://tmp/feed#train")
     ('sub', True, 'ipc://tmp/feed', 'train')
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a bracket that is not closed
+        parts = urlsplit("")
     found = re.fullmatch(r"z(r?)(push|pull|pub|sub)(?:\+(tcp|ipc))?", parts.scheme)
     if found is None or not parts.netloc:
-        raise SpecError(f"{url!r} is not a stream's address", hint="for example zsub://127.0.0.1:7880")
+        raise SpecError("this is not a stream's address", Where(shard=url), hint="for example zsub://127.0.0.1:7880")
     reverse, kind, transport = found[1], found[2], found[3] or "tcp"
     path = parts.path if transport == "ipc" else ""
     return kind, _BINDS["z" + kind] != bool(reverse), f"{transport}://{parts.netloc}{path}", parts.fragment

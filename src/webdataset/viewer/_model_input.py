@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, Where
 
 from ._cells import shown_text
 from ._field_content import outline
@@ -24,6 +24,7 @@ _MOST_PICTURES = 32
 _MOST_ENTRIES = 64
 _MOST_SKIPPED = 10_000
 _EDGE = 224
+_STORE = "store `json.dumps(dataset.state_dict())`"
 
 
 class ModelInput:
@@ -168,9 +169,7 @@ def read_checkpoint(path: str) -> Mapping[str, Any]:
     try:
         found = json.loads(Path(path).read_bytes())
     except (OSError, ValueError) as error:
-        raise SpecError(
-            f"the checkpoint cannot be read: {error}", hint="store `json.dumps(dataset.state_dict())`"
-        ) from error
+        raise SpecError("this is not a checkpoint in a file", Where(shard=path), hint=_STORE) from error
     if not isinstance(found, dict):
-        raise SpecError(f"expected a JSON object in {path}", hint="store `json.dumps(dataset.state_dict())`")
+        raise SpecError("expected a JSON object", Where(shard=path), hint=_STORE)
     return found
