@@ -109,6 +109,15 @@ def too_large(what: str, offset: int | None = None, member: str | None = None) -
     return FormatError(what, where, hint="raise WDS_DECOMPRESS_LIMIT if you trust the data")
 
 
+def is_bomb(packed: int, unpacked: int, limit: int) -> bool:
+    """Whether data is larger than allowed, and much larger than what it was made of.
+
+    >>> is_bomb(1000, 5000, 2000), is_bomb(1, 5000, 2000)
+    (False, True)
+    """
+    return unpacked > limit and unpacked > _MOST_PER_BYTE * packed
+
+
 def find_compression(head: bytes) -> Compression | None:
     """The compression of an archive that starts like this, or None for a plain one.
 
@@ -204,7 +213,7 @@ class Unpacked:
             raise self._damaged(f"the {self._kind.name} stream is damaged ({error})") from error
 
         self._given += len(piece)
-        if self._given > self._limit and self._given > _MOST_PER_BYTE * self._taken:
+        if is_bomb(self._taken, self._given, self._limit):
             raise too_large(
                 f"{self._taken:,} bytes of {self._kind.name} decompress to more than {self._given - 1:,}", self._taken
             )

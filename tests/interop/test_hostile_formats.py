@@ -12,6 +12,7 @@ import pytest
 from webdataset.errors import FormatError, UnsafeContent, WebDatasetError
 from webdataset.interop import read
 from webdataset.interop._tfrecord_frames import crc32c_function, masked
+from webdataset.tools import create
 
 LIMIT = 1 << 20
 LARGE = bytes(4 * LIMIT)
@@ -126,3 +127,48 @@ def test_hdf5_rows_stop_at_the_limit(here):
         file.create_dataset("z", (2, LIMIT), "f8", chunks=(1, LIMIT), compression="gzip")
     with pytest.raises(FormatError, match="raise WDS_DECOMPRESS_LIMIT"):
         list(read("sparse.h5", mapping=False))
+
+
+@pytest.mark.parametrize("compression", ["snappy", "gzip", "zstd", "brotli", "lz4"])
+@pytest.mark.parametrize("reader", ["read", "create"])
+def test_parquet_rows_stop_at_the_limit(here, compression, reader):
+    """Nothing of the column is read: the file says how large it is."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    few = pa.table({"txt": [bytes(16 * LIMIT)]})
+    pq.write_table(few, "bomb.parquet", compression=compression, use_dictionary=False)
+    before = pa.total_allocated_bytes()
+    with pytest.raises(FormatError, match=r"bomb.parquet – raise WDS_DECOMPRESS_LIMIT"):
+        if reader == "read":
+            list(read("bomb.parquet", mapping=False))
+        else:
+            create(["bomb.parquet"], "out.tar")
+    assert pa.total_allocated_bytes() - before < LIMIT
+
+
+def test_many_small_rows_of_parquet_stop_at_the_limit_too(here):
+    """Out of a few kilobytes, no row of them too large."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    rows = pa.table({"x": [bytes(LIMIT // 32)] * 512})
+    pq.write_table(rows, "bomb.parquet", compression="zstd", use_dictionary=False)
+    with pytest.raises(FormatError, match=r"of the column 'x' decompress to .*WDS_DECOMPRESS_LIMIT"):
+        next(iter(read("bomb.parquet", mapping=False)))
+
+
+def test_a_value_that_parquet_stores_once(here):
+    """The file says truly that it is small; a thousand rows of it are not."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    pq.write_table(pa.table({"x": [bytes(LIMIT // 16)] * 1000}), "bomb.parquet", compression="zstd")
+    with pytest.raises(FormatError, match=r"bytes of a row group decompress to .*WDS_DECOMPRESS_LIMIT"):
+        list(read("bomb.parquet", mapping=False))
+
+
+def test_a_large_parquet_file_is_no_bomb(here):
+    """More than the limit in one row group, but not out of nothing."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    rows = [np.random.default_rng(number).bytes(LIMIT // 4) for number in range(8)]
+    pq.write_table(pa.table({"x": rows}), "large.parquet", compression="zstd")
+    assert [row["x"] for row in read("large.parquet", mapping=False)] == rows

@@ -45,7 +45,7 @@ from ._decode_pixels import open_image
 from ._decoder import Decoder, decode_field, default_decoder
 from ._encode_image import IMAGE_FORMATS, imageencoder
 from ._encoders import encode_based_on_extension, encode_based_on_extension1, encode_field
-from ._field_limit import check_size, read_member
+from ._field_limit import check_row_group, check_size, check_unpacked, read_member
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl
 from ._media import open_media
@@ -75,7 +75,9 @@ __all__ = [
     "call_extension_handler",
     "cbor_dumps",
     "cbor_loads",
+    "check_row_group",
     "check_size",
+    "check_unpacked",
     "decode_field",
     "decode_image",
     "decode_json",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zipfile
+from typing import Any
 
 from webdataset import config
-from webdataset.decompress import too_large
+from webdataset.decompress import is_bomb, too_large
 
 
 def field_limit(limit: int | None = None) -> int:
@@ -40,6 +41,29 @@ def check_zip(archive: zipfile.ZipFile) -> None:
     ...     check_zip(archive)
     """
     check_size(sum(member.file_size for member in archive.infolist()))
+
+
+def check_unpacked(packed: int, unpacked: int, what: str) -> None:
+    """Raise an error if data became larger than allowed, out of few bytes.
+
+    >>> check_unpacked(100, 2**31, "a column")
+    Traceback (most recent call last):
+    webdataset.errors.FormatError: 100 bytes of a column decompress to 2,147,483,648 – raise WDS_DECOMPRESS_LIMIT ...
+    """
+    if is_bomb(packed, unpacked, field_limit()):
+        raise too_large(f"{packed:,} bytes of {what} decompress to {unpacked:,}")
+
+
+def check_row_group(group: Any) -> None:
+    """Raise an error if a row group of a Parquet file has rows or compressed columns that are larger than allowed.
+
+    Args:
+        group: what the file's metadata says of it.
+    """
+    for column in map(group.column, range(group.num_columns)):
+        what = f"the column {column.path_in_schema!r}"
+        check_unpacked(column.total_compressed_size, column.total_uncompressed_size, what)
+    check_size(group.total_byte_size // max(1, group.num_rows))
 
 
 def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.errors import FormatError, Where
+from webdataset.codecs import check_row_group, check_unpacked
+from webdataset.errors import FormatError, Where, located
 
 from ._byte_ranges import ByteRanges
 from ._parquet_writer import ArrowSink, ipc_writer, parquet_writer, require_pyarrow
@@ -97,8 +98,11 @@ class _ParquetFile(RecordFile):
             before += rows.num_rows
 
     def _group(self, group: int, rows: Any, before: int, skip: int) -> Iterator[Record]:
+        with located(shard=self._url):
+            check_row_group(rows)
         size = max(1, rows.total_byte_size // max(1, rows.num_rows))
         count = max(1, min(_MOST_ROWS, _AT_A_TIME // size))
+        packed = sum(rows.column(column).total_compressed_size for column in range(rows.num_columns))
         number = 0
         batches = self._file.iter_batches(
             count, row_groups=[group], columns=None if self._columns is None else list(self._columns), use_threads=False
@@ -111,6 +115,8 @@ class _ParquetFile(RecordFile):
                 raise bad_record(f"{error}", self._url, before + number, offset, hint="copy the file again") from error
             if batch is None:
                 return
+            with located(shard=self._url):
+                check_unpacked(packed, batch.nbytes, "a row group")  # equal values are stored once
             if number + batch.num_rows > skip:
                 yield from rows_of(batch, max(0, skip - number))
             number += batch.num_rows

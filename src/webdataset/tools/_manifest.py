@@ -11,7 +11,8 @@ from typing import Any
 
 from webdataset import stores
 from webdataset.address import Address, Birth
-from webdataset.errors import FormatError, SpecError, Where
+from webdataset.codecs import check_row_group
+from webdataset.errors import FormatError, SpecError, Where, located
 from webdataset.optional import require
 
 from ._entries import Entry, LocalFile, Source, StoredFile, as_bytes
@@ -154,6 +155,9 @@ def _read_parquet(url: str, _kind: str, _columns: Sequence[str] | None) -> Itera
         raise FormatError(f"this is not a Parquet file: {error}", Where(shard=url)) from error
     with file:
         number = 0
+        with located(shard=url):
+            for group in range(file.metadata.num_row_groups):
+                check_row_group(file.metadata.row_group(group))
         for batch in file.iter_batches(batch_size=256):
             for number, row in enumerate(_plain(batch.to_pylist()), number + 1):  # noqa: B020 - goes on counting
                 yield f"{url}, row {number}", row
