@@ -6,15 +6,24 @@
 * small:  300,000 samples of about 1 kB: json + npy
 * tokens: 400,000 samples: one npy of 512 uint16
 * blobs:  384 blobs of 4 MB
+* small.gz, jpegs.gz: the first shard of these, packed as by `gzip -1`
 """
 
+import functools
+import gzip
 import io
 import json
 import os
+import shutil
 import tarfile
 
+import lab
+
 COUNTS = {"photos": 2048, "jpegs": 4000, "raw": 8192, "small": 300_000, "tokens": 400_000, "blobs": 384}
+if lab.SMALL:
+    COUNTS = {"photos": 256, "jpegs": 64, "raw": 256, "small": 4096, "tokens": 2048, "blobs": 4}
 SHARDS = {"photos": 4, "jpegs": 4, "raw": 4, "small": 8, "tokens": 4, "blobs": 2}
+DIFFERENT = 8 if lab.SMALL else 128  # photos
 KIND = {
     "limits": "photos",
     "small bytes": "small",
@@ -26,30 +35,47 @@ KIND = {
     "small": "small",
     "tokens": "tokens",
     "blobs": "blobs",
+    "views": "jpegs",
+    "small bytes, gzip": "small.gz",
+    "photo bytes, gzip": "jpegs.gz",
+    "index text": "tokens",
     "workers: json + npy": "small",
     "workers: npy": "small",
     "workers: raw": "raw",
     "workers: tokens": "tokens",
+    "workers: token batches": "tokens",
     "workers: photo bytes": "jpegs",
     "workers: photos": "photos",
 }
 
 
 def count(row):
-    return COUNTS[KIND[row]]
+    kind, _, packed = KIND[row].partition(".")
+    return COUNTS[kind] // (SHARDS[kind] if packed else 1)
 
 
 def shards(folder, kind):
-    return [str(folder / f"{kind}-{number}.tar") for number in range(SHARDS[kind])]
+    kind, _, packed = kind.partition(".")
+    paths = [str(folder / f"{kind}-{number}.tar") for number in range(SHARDS[kind])]
+    return [f"{paths[0]}.{packed}"] if packed else paths
 
 
 def generate(folder, row):
-    kind = KIND[row]
     folder.mkdir(exist_ok=True)
+    kind, _, packed = KIND[row].partition(".")
     each = COUNTS[kind] // SHARDS[kind]
     for number, path in enumerate(shards(folder, kind)):
         if not os.path.exists(path):
             write(path, MEMBERS[kind](folder, range(number * each, (number + 1) * each)))
+    if packed:
+        pack(shards(folder, kind)[0], shards(folder, KIND[row])[0])
+
+
+def pack(path, packed):
+    if not os.path.exists(packed):
+        with open(path, "rb") as source, gzip.open(f"{packed}.part", "wb", compresslevel=1) as sink:
+            shutil.copyfileobj(source, sink)
+        os.rename(f"{packed}.part", packed)
 
 
 def write(path, members):
@@ -61,6 +87,7 @@ def write(path, members):
     os.rename(f"{path}.part", path)
 
 
+@functools.cache
 def photo(number):
     """Soft shapes under fine grain, as much of both as gives a JPEG of about 100 kB."""
     import numpy as np
@@ -78,9 +105,8 @@ def photo(number):
 
 
 def photos(folder, numbers):
-    different = [photo(number) for number in range(128)]
     for number in numbers:
-        yield f"{number:08d}.jpg", different[number % 128]
+        yield f"{number:08d}.jpg", photo(number % DIFFERENT)
         yield f"{number:08d}.cls", str(number % 1000).encode()
 
 
@@ -88,15 +114,17 @@ def jpegs(folder, numbers):
     return ((name, payload) for name, payload in photos(folder, numbers) if name.endswith(".jpg"))
 
 
-def raw(folder, numbers):
+@functools.cache
+def ppm(number):
     from PIL import Image
 
-    different = []
-    for number in range(128):
-        image = Image.open(io.BytesIO(photo(number))).convert("RGB").resize((341, 256), Image.Resampling.BILINEAR)
-        different.append(b"P6\n256 256\n255\n" + image.crop((42, 0, 298, 256)).tobytes())
+    image = Image.open(io.BytesIO(photo(number))).convert("RGB").resize((341, 256), Image.Resampling.BILINEAR)
+    return b"P6\n256 256\n255\n" + image.crop((42, 0, 298, 256)).tobytes()
+
+
+def raw(folder, numbers):
     for number in numbers:
-        yield f"{number:08d}.ppm", different[number % 128]
+        yield f"{number:08d}.ppm", ppm(number % DIFFERENT)
         yield f"{number:08d}.cls", str(number % 1000).encode()
 
 

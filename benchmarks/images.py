@@ -9,4 +9,4 @@ get), plain bilinear uint8 (cheaper, aliases), antialiased and normalised float3
 import lab
 
 if __name__ == "__main__":
-    lab.answer(__doc__, ["antialiased", "plain", "float"], limits=True)
+    lab.answer(__doc__, ["limits", "antialiased", "plain", "float"])

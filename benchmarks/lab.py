@@ -21,7 +21,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-DATA = ROOT / "bench-data"
+# A folder: little data there, one round, ours alone. It shows that a benchmark runs, and nothing else.
+SMALL = os.environ.get("BENCH_SMALL")
+DATA = Path(SMALL) if SMALL else ROOT / "bench-data"
+ROUNDS = 1 if SMALL else 3
 OURS = "ours"
 PEERS = (
     OURS,
@@ -50,6 +53,8 @@ def python_of(peer):
     """The interpreter of a peer's environment, made on demand; ours is the one that runs this."""
     if peer == OURS:
         return sys.executable
+    if SMALL:
+        raise Skip("left out of a small run")
     folder = DATA / "envs" / peer
     wanted = (HERE / "peers" / f"{peer}.txt").read_text()
     done, failed = folder / "installed.txt", folder / "failed.txt"
@@ -88,12 +93,12 @@ def load(peer):
 # One measurement.
 
 
-def measure(peer, row, label, prepare=False):
+def measure(peer, row, label, prepare=False, source=ROOT / "src"):
     """Run one contender in a fresh process: what it printed, and the most memory it and its children held."""
     apart = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
     environment = {name: value for name, value in os.environ.items() if name not in apart}
     if peer == OURS:  # not installed, as the peers are, but compiled beforehand as they are
-        environment |= {"PYTHONPATH": str(ROOT / "src"), "PYTHONPYCACHEPREFIX": str(DATA / "compiled")}
+        environment |= {"PYTHONPATH": str(source), "PYTHONPYCACHEPREFIX": str(DATA / "compiled")}
     environment |= {"BENCH_STARTED": str(time.time()), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
     command = [python_of(peer), str(HERE / "child.py"), peer, row, label, str(DATA), *(["prepare"] if prepare else [])]
     process = subprocess.Popen(
@@ -167,7 +172,7 @@ def contenders(rows, peers):
                     yield row, peer, label
 
 
-def run(rows, peers=PEERS, rounds=3):
+def run(rows, peers=PEERS, rounds=ROUNDS):
     """{row: {label: numbers or {"skipped": reason}}}"""
     results = {row: {} for row in rows}
     everyone = list(contenders(rows, peers))
@@ -250,12 +255,13 @@ def machine():
     }
 
 
-def answer(question, rows, limits=False):
+def answer(question, rows):
     """The main function of a question: measure, print JSON, print the table."""
     parser = argparse.ArgumentParser(description=question, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
+    parser.add_argument("--rows", nargs="*", default=rows, choices=rows)
     options = parser.parse_args()
-    results = {"machine": machine(), "rows": run(["limits", *rows] if limits else rows, options.peers, options.rounds)}
+    results = {"machine": machine(), "rows": run(options.rows, options.peers, options.rounds)}
     print(json.dumps(results, ensure_ascii=False))
     print(table(results["rows"]))

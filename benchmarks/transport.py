@@ -1,12 +1,12 @@
 """How fast shards come over HTTP, through latency, and out of the cache, in one run.
 
-    python benchmarks/transport.py --public-python ../venv-public/bin/python
+    python benchmarks/transport.py [--rounds 3] [loopback distance cache]
 
-Four questions, each answered by a ratio (the best of the rounds, taken in turns, so that a busy machine disturbs all
-alike):
+Three questions, each answered by ratios (the best of the rounds, taken in turns, so that a busy machine disturbs all
+alike), by the clock and in processor time per byte, which hardly depends on what else the machine does:
 
-* loopback: ours against the public library's `curl` path, and against a plain urllib3 loop that only downloads (which
-  says how much there is to gain);
+* loopback: ours against the public library's `curl` path, against a plain urllib3 loop that only downloads (which
+  says how much there is to gain), and that loop against a bare socket that receives into one buffer;
 * distance: a server that adds 50 ms to every connection and every request and sends 40 MB/s per connection; what a
   read-ahead of 4 makes of it against what four such connections allow, and how soon the first sample is there;
 * cache: the second epoch out of a cache directory against the same shards as local files; the first, shuffled by an
@@ -29,8 +29,9 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SHARDS, SAMPLES, SIZE = 8, 300, 100_000
+import lab
+
+SHARDS, SAMPLES, SIZE = 8, 3 if lab.SMALL else 300, 100_000
 LATENCY, BANDWIDTH, DEPTH = 0.05, 40e6, 4
 
 
@@ -139,9 +140,6 @@ def ours(urls):
     return warm(lambda urls: consume(wds.WebDataset(urls, shardshuffle=False)), urls)
 
 
-public = ours  # the same program; the interpreter decides whose library it imports
-
-
 def plain(urls):
     return warm(download, urls)
 
@@ -155,6 +153,26 @@ def download(urls):
         while piece := response.read(1 << 20):
             total += len(piece)
         response.release_conn()
+    return {"bytes": total, "seconds": time.perf_counter() - began, "cpu": processor() - spent}
+
+
+def bare(urls):
+    return warm(receive, urls)
+
+
+def receive(urls):
+    """One connection, one buffer."""
+    address, buffer = urls[0].split("/")[2], bytearray(1 << 20)
+    host, _, port = address.partition(":")
+    began, spent, total = time.perf_counter(), processor(), 0
+    with socket.create_connection((host, int(port))) as connection:
+        for url in urls:
+            connection.sendall(f"GET /{url.rpartition('/')[2]} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+            head, _, body = connection.recv(1 << 16).partition(b"\r\n\r\n")
+            size, got = int(head.rpartition(b": ")[2]), len(body)
+            while got < size:
+                got += connection.recv_into(buffer)
+            total += got
     return {"bytes": total, "seconds": time.perf_counter() - began, "cpu": processor() - spent}
 
 
@@ -212,9 +230,12 @@ def local(paths):
     return min((consume(dataset) for _ in range(3)), key=lambda result: result["seconds"])
 
 
+PARTS = {function.__name__: function for function in (ours, plain, bare, ahead, cached, local, streamed, planned)}
+
+
 def measure(name, urls, python=sys.executable):
     """Run one of the functions above in a process of its own."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src") if python == sys.executable else ""}
+    env = {**os.environ, "PYTHONPATH": str(lab.ROOT / "src") if python == sys.executable else ""}
     done = subprocess.run([python, __file__, name, *map(str, urls)], capture_output=True, text=True, env=env)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -231,90 +252,92 @@ def best(rounds, measurements):
             if name not in found or result["seconds"] < found[name]["seconds"]:
                 found[name] = result
             found[name]["cpu"] = least
-    return {
-        name: {**result, "rate": round(result["bytes"] / result["seconds"] / 1e6)} for name, result in found.items()
-    }
+    for result in found.values():
+        samples = result["bytes"] / SIZE
+        result |= {
+            "MB/s": result["bytes"] / result["seconds"] / 1e6,
+            "cpu_us_per_sample": result["cpu"] / samples * 1e6,
+        }
+    return found
 
 
-def speed(results, name, other):
-    """How much faster, and what to expect of it: nothing."""
-    return results[name]["rate"] / results[other]["rate"], ""
+def against(found, one, other):
+    """How many times the rate, by the clock and by processor time."""
+    return (
+        found[one]["MB/s"] / found[other]["MB/s"],
+        found[other]["cpu_us_per_sample"] / found[one]["cpu_us_per_sample"],
+    )
 
 
-def compared(results, other, called, wanted):
-    """By the clock, and in processor time per byte, which hardly depends on what else the machine does."""
-    mine, theirs = results["ours"], results[other]
-    spent = (theirs["cpu"] / theirs["bytes"]) / (mine["cpu"] / mine["bytes"])
-    yield f"loopback, against {called}", mine["rate"] / theirs["rate"], wanted
-    yield "  the same in processor time", spent, wanted
+def loopback(paths, rounds):
+    with Server(paths[0].parent) as server:
+        urls = server.urls(paths)
+        runs = {name: lambda name=name: measure(name, urls) for name in ("ours", "plain", "bare")}
+        try:
+            python = lab.python_of("webdataset")
+            runs["public"] = lambda: measure("ours", urls, python)  # the interpreter decides whose library
+        except lab.Skip as reason:
+            print(f"# the public library is left out: {reason}", file=sys.stderr)
+        found = best(rounds, runs)
+    rows = []
+    if "public" in found:
+        rows += [
+            ("against the public library", *against(found, "ours", "public"), ">= 5"),
+            ("a plain urllib3 loop against the public library", *against(found, "plain", "public"), ""),
+        ]
+    rows += [
+        ("against a plain urllib3 loop", *against(found, "ours", "plain"), ">= 0.8"),
+        ("a bare socket against a plain urllib3 loop", *against(found, "bare", "plain"), ""),
+    ]
+    return found, rows
+
+
+def distance(paths, rounds):
+    with Server(paths[0].parent, LATENCY, BANDWIDTH) as server:
+        found = best(min(rounds, 2), {"ahead": lambda: measure("ahead", server.urls(paths))})
+    far = found["ahead"]
+    # All connections are busy all the time but for one handshake, and one request for each shard.
+    possible = far["bytes"] / (LATENCY + SHARDS / DEPTH * (LATENCY + far["bytes"] / SHARDS / BANDWIDTH)) / 1e6
+    return found, [
+        ("against what 4 connections of 40 MB/s allow", far["MB/s"] / possible, None, ">= 0.9"),
+        ("round trips to the first sample", far["first"] / LATENCY, None, "<= 3"),
+    ]
+
+
+def cache(paths, rounds):
+    with Server(paths[0].parent) as server:
+        urls = server.urls(paths)
+        second = best(rounds, {"cached": lambda: measure("cached", urls), "local": lambda: measure("local", paths)})
+        first = best(rounds, {name: lambda name=name: measure(name, urls) for name in ("planned", "streamed")})
+    return second | first, [
+        ("second epoch, against local files", *against(second, "cached", "local"), ">= 0.9"),
+        ("first epoch shuffled by an index, in times of streaming", *against(first, "streamed", "planned"), "<= 1.2"),
+    ]
+
+
+QUESTIONS = {function.__name__: function for function in (loopback, distance, cache)}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--public-python", help="an interpreter that has the public library")
-    parser.add_argument("--data", default=str(ROOT / "bench-data" / "transport"))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("questions", nargs="*", default=list(QUESTIONS), metavar="QUESTION", help=", ".join(QUESTIONS))
+    parser.add_argument("--rounds", type=int, default=lab.ROUNDS)
     options = parser.parse_args()
-    paths = generate(Path(options.data))
-    table = []
-    with Server(options.data) as server:
-        urls = server.urls(paths)
-        runs = {
-            "ours": lambda: measure("ours", urls),
-            "urllib3": lambda: measure("plain", urls),
-        }
-        if options.public_python:
-            runs["public"] = lambda: measure("public", urls, options.public_python)
-        loopback = best(options.rounds, runs)
-        second = best(
-            options.rounds, {"cached": lambda: measure("cached", urls), "local": lambda: measure("local", paths)}
-        )
-        first = best(
-            options.rounds, {"planned": lambda: measure("planned", urls), "streamed": lambda: measure("streamed", urls)}
-        )
-    with Server(options.data, LATENCY, BANDWIDTH) as server:
-        far = best(2, {"ahead": lambda: measure("ahead", server.urls(paths))})
-    # All connections are busy all the time but for one handshake, and one request for each shard.
-    size = far["ahead"]["bytes"] / SHARDS
-    possible = far["ahead"]["bytes"] / (LATENCY + SHARDS / DEPTH * (LATENCY + size / BANDWIDTH)) / 1e6
-    if options.public_python:
-        table += compared(loopback, "public", "the public library", ">= 5")
-        table.append(
-            ("loopback, a plain urllib3 loop against the public library", *speed(loopback, "urllib3", "public"))
-        )
-    table += [
-        *compared(loopback, "urllib3", "a plain urllib3 loop", ">= 0.8"),
-        ("distance, against what 4 connections of 40 MB/s allow", far["ahead"]["rate"] / possible, ">= 0.9"),
-        ("distance, round trips to the first sample", far["ahead"]["first"] / LATENCY, "<= 3"),
-        (
-            "second epoch from the cache, against local files",
-            second["cached"]["rate"] / second["local"]["rate"],
-            ">= 0.9",
-        ),
-        (
-            "first epoch into the cache, shuffled by an index, in times of streaming",
-            first["planned"]["seconds"] / first["streamed"]["seconds"],
-            "<= 1.2",
-        ),
-    ]
-    print(json.dumps({"loopback": loopback, "distance": far, "second epoch": second, "first epoch": first}))
-    for what, value, wanted in table:
-        print(f"{what:72} {value:8.2f}   {wanted}")
+    paths, results, lines = generate(lab.DATA / "transport"), {}, []
+    for question in options.questions:
+        results[question], rows = QUESTIONS[question](paths, options.rounds)
+        for what, clock, cpu, wanted in rows:
+            lines.append(
+                f"{question + ', ' + what:72}{clock:8.2f}{'' if cpu is None else format(cpu, '.2f'):>8}   {wanted}"
+            )
+    print(json.dumps(results))
+    print(f"{'':72}{'clock':>8}{'CPU':>8}   wanted", *lines, sep="\n")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and sys.argv[1] == "serve":
+    if sys.argv[1:2] == ["serve"]:
         serve(sys.argv[2], float(sys.argv[3]), float(sys.argv[4]))
-    elif len(sys.argv) > 1 and sys.argv[1] in {
-        "ours",
-        "public",
-        "plain",
-        "ahead",
-        "cached",
-        "local",
-        "streamed",
-        "planned",
-    }:
-        print(json.dumps(globals()[sys.argv[1]](sys.argv[2:])))
+    elif sys.argv[1:2] and sys.argv[1] in PARTS:
+        print(json.dumps(PARTS[sys.argv[1]](sys.argv[2:])))
     else:
         main()

@@ -1,11 +1,14 @@
 """This library, through its public names. And what the machine can do at most, measured in the same run."""
 
+import mmap
+import zlib
 from itertools import islice
+from pathlib import Path
 
 import data
 
 VERSIONS = ["numpy", "torch", "simplejpeg", "opencv-python-headless", "orjson"]
-PREPARED = {"tokens": "tokens-0.idx"}
+PREPARED = dict.fromkeys(["tokens", "index text", "workers: tokens", "workers: token batches"], "tokens-0.idx")
 
 
 def photos(folder, **image):
@@ -51,6 +54,12 @@ def processes(dataset):
     return wds.WebLoader(dataset, batch_size=None, num_workers=2)
 
 
+def second_epoch(batches):
+    for _ in batches:
+        pass
+    yield from batches
+
+
 def small(folder):
     import webdataset as wds
 
@@ -69,7 +78,7 @@ def arrays(folder):
 def tokens(folder, seed=None):
     import webdataset as wds
 
-    return ([batch] for batch in wds.ArrayBatches(data.shards(folder, "tokens"), "npy", 256, seed=seed))
+    return wds.ArrayBatches(data.shards(folder, "tokens"), "npy", 256, seed=seed)
 
 
 def tokens_one_by_one(folder):
@@ -85,12 +94,68 @@ def prepare(row, folder):
     wds.index_shards(data.shards(folder, "tokens"))
 
 
+def index_text(folder):
+    """The indexes of the tokens: text to arrays."""
+    from webdataset.index import read_dali
+
+    for path in data.shards(folder, "tokens"):
+        yield [read_dali(Path(path).with_suffix(".idx").read_bytes())]
+
+
 def read(folder, kind, at_once):
     import webdataset as wds
 
     samples = iter(wds.WebDataset(data.shards(folder, kind), shardshuffle=False))
     while some := list(islice(samples, at_once)):
         yield [some]
+
+
+# Views: what would samples that are not copied out of the window bring? A sketch of a reader with the same headers,
+# checksums and dicts, and nothing else.
+
+
+def look(batches):
+    """Every byte is read once: a view has not cost all that it costs before."""
+    for samples in batches:
+        for sample in samples[0]:
+            zlib.adler32(sample["jpg"])
+        yield samples
+
+
+def sketch(folder, windows, take):
+    """`take` makes a field of a view: `bytes` copies."""
+    for path in data.shards(folder, "jpegs"):
+        for window, members in windows(path):
+            view = memoryview(window)
+            yield [[{"__key__": name[:-4], "__url__": path, "jpg": take(view[i:j])} for name, _, i, j in members]]
+
+
+def two_windows(path, new=False):
+    """The file by the megabyte, into two windows in turn. What is left of one is moved to the front of the other."""
+    from webdataset.tar import BLOCK, WINDOW
+    from webdataset.tar._walk_window import walk
+
+    window, other, left = mmap.mmap(-1, WINDOW), mmap.mmap(-1, WINDOW), 0
+    with open(path, "rb", buffering=0) as file:
+        while got := file.readinto(memoryview(window)[left:]):
+            columns = walk(window, 0, left + got)
+            yield window, zip(*columns, strict=True)
+            used = -(-columns[3][-1] // BLOCK) * BLOCK if columns[3] else 0
+            left += got - used
+            other[:left] = window[used : used + left]
+            window, other = other, mmap.mmap(-1, WINDOW) if new else window
+
+
+def new_windows(path):
+    return two_windows(path, new=True)
+
+
+def mapped(path):
+    from webdataset.tar._walk_window import walk
+
+    with open(path, "rb") as file:
+        window = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        yield window, zip(*walk(window, 0, len(window)), strict=True)
 
 
 # The machine.
@@ -195,7 +260,10 @@ ROWS = {
         "ours, whole batches, globally shuffled": lambda folder: tokens(folder, seed=1),
         "ours, sample by sample": tokens_one_by_one,
     },
+    "index text": {"ours": index_text},
     "small bytes": {"ours": lambda folder: read(folder, "small", 256)},
+    "small bytes, gzip": {"ours": lambda folder: read(folder, "small.gz", 256)},
+    "photo bytes, gzip": {"ours": lambda folder: read(folder, "jpegs.gz", 1)},
     "photo bytes": {
         "ours": lambda folder: read(folder, "jpegs", 1),
         "page cache read": lambda folder: cached(folder, "jpegs"),
@@ -203,11 +271,28 @@ ROWS = {
     "workers: json + npy": workers(small),
     "workers: npy": workers(arrays),
     "workers: raw": workers(raw),
-    "workers: tokens": workers(tokens_one_by_one),
+    "workers: tokens": workers(tokens_one_by_one)
+    | {
+        "ours, no workers, second epoch": lambda folder: second_epoch(threads(tokens_one_by_one(folder), 0)),
+        "ours, 2 processes, second epoch": lambda folder: second_epoch(processes(tokens_one_by_one(folder))),
+    },
+    "workers: token batches": workers(tokens),
     "workers: photo bytes": workers(bytes_of_photos),
     "workers: photos": workers(photos),
     "blobs": {
         "ours": lambda folder: read(folder, "blobs", 1),
         "page cache read": lambda folder: cached(folder, "blobs"),
+    },
+    "views": {
+        "ours": lambda folder: read(folder, "jpegs", 1),
+        "ours, looked at": lambda folder: look(read(folder, "jpegs", 1)),
+        "sketch, copies": lambda folder: sketch(folder, two_windows, bytes),
+        "sketch, copies, looked at": lambda folder: look(sketch(folder, two_windows, bytes)),
+        "sketch, views": lambda folder: sketch(folder, two_windows, memoryview),
+        "sketch, views, looked at": lambda folder: look(sketch(folder, two_windows, memoryview)),
+        "sketch, views, new windows": lambda folder: sketch(folder, new_windows, memoryview),
+        "sketch, mapped views": lambda folder: sketch(folder, mapped, memoryview),
+        "sketch, mapped views, looked at": lambda folder: look(sketch(folder, mapped, memoryview)),
+        "page cache read": lambda folder: cached(folder, "jpegs"),
     },
 }

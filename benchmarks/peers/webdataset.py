@@ -73,6 +73,8 @@ ROWS = {
     "small": {"public webdataset": small},
     "tokens": {"public webdataset": tokens},
     "small bytes": {"public webdataset": lambda folder: read(folder, "small", 256)},
+    "small bytes, gzip": {"public webdataset": lambda folder: read(folder, "small.gz", 256)},
+    "photo bytes, gzip": {"public webdataset": lambda folder: read(folder, "jpegs.gz", 1)},
     "photo bytes": {"public webdataset": lambda folder: read(folder, "jpegs", 1)},
     "blobs": {"public webdataset": lambda folder: read(folder, "blobs", 1)},
 }
