@@ -41,8 +41,9 @@ TARGETS = [
     ("antialiased", PUBLIC, "first_ms", 3),
 ]
 WORDS = {"per_second": "rate", "peak_MB": "memory", "first_ms": "first batch"}
-REPORT = lab.HERE / "README.md"
-PICTURE = lab.ROOT / "docs" / "bench.svg"
+README = lab.HERE / "README.md"
+REPORT = lab.DATA / "README.md" if lab.SMALL else README
+PICTURE = lab.DATA / "bench.svg" if lab.SMALL else lab.ROOT / "docs" / "bench.svg"
 
 
 def draw(results):
@@ -78,7 +79,7 @@ def draw(results):
 
 def publish(results):
     """The tables, into the README between two marks."""
-    text = REPORT.read_text()
+    text = README.read_text()
     before, _, rest = text.partition("<!-- measured -->\n")
     _, _, after = rest.partition("<!-- end -->\n")
     machine = results["machine"]
@@ -132,7 +133,7 @@ def measured(found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=lab.ROUNDS)
     parser.add_argument("--rows", nargs="*", default=ROWS, choices=ROWS)
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
@@ -146,7 +147,7 @@ def main():
     publish(results)
     print(json.dumps(results, ensure_ascii=False))
     print(lab.table({row: results["rows"][row] for row in ROWS if row in results["rows"]}))
-    print(f"\ndrawn: {PICTURE.relative_to(lab.ROOT)}")
+    print(f"\ndrawn: {PICTURE}")
 
 
 if __name__ == "__main__":

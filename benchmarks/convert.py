@@ -129,8 +129,8 @@ def parquet_row(folder, total, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--megabytes", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=1 if lab.SMALL else 5)
+    parser.add_argument("--megabytes", type=int, default=1 if lab.SMALL else 200)
     options = parser.parse_args()
     place = "/dev/shm" if os.path.isdir("/dev/shm") else None
     result = {}

@@ -1,6 +1,6 @@
 """How much do indexes, order and random access cost?
 
-    python benchmarks/index.py [--small]
+    python benchmarks/index.py
 
 Prints one JSON object. CPU seconds of this process, best of five interleaved rounds; memory as the growth of the peak.
 """
@@ -16,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import lab
 import numpy as np
 
 from webdataset import WebDataset, index, tar
@@ -176,13 +177,11 @@ def write_rows(folder, rows, indexed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", action="store_true", help="only to see that it runs")
-    small = parser.parse_args().small
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        samples = 400 if small else 40_000
+        samples = 400 if lab.SMALL else 40_000
         result = {
-            **order_claims(1_000 if small else 100_000),
+            **order_claims(1_000 if lab.SMALL else 100_000),
             **access_claims(Path(folder), samples),
             **index_claims(Path(folder), samples),
             **cache_claims(Path(folder) / "cache", max(2, samples // 400)),

@@ -1,6 +1,6 @@
 """What do threads, worker processes and the hand-over of batches bring, and what do they cost?
 
-    PYTHONPATH=src python benchmarks/loader.py
+    python benchmarks/loader.py [WORD …]       # only the rows with all of these words
 
 Three questions, each with its own rows, all in one run, interleaved, best of three. Prints one JSON object, then a table.
 
@@ -9,12 +9,13 @@ Three questions, each with its own rows, all in one run, interleaved, best of th
 * small: items that are numbers, through one function; microseconds per item.
 """
 
+import argparse
 import io
 import json
-import sys
 import time
 import warnings
 
+import lab
 import numpy as np
 from PIL import Image
 from torch.utils.data import DataLoader
@@ -22,7 +23,7 @@ from torch.utils.data import DataLoader
 import webdataset as wds
 
 warnings.filterwarnings("ignore", message="This DataLoader will create")
-ROUNDS = 3
+PHOTOS, BATCHES, ITEMS = (128, 4, 1000) if lab.SMALL else (640, 200, 100_000)
 
 
 def pictures(count=32):
@@ -49,7 +50,7 @@ def crop(image):
     return np.ascontiguousarray(image[100:324, 100:324])
 
 
-def images(count=640):
+def images(count=PHOTOS):
     return wds.DataPipeline(
         Samples(count), wds.decode("rgb8"), wds.to_tuple("jpg", "cls"), wds.map_tuple(crop, None), wds.batched(64)
     )
@@ -63,7 +64,7 @@ def batches(count, fields):
     return wds.DataPipeline(range(count), wds.map(lambda number: with_fields(number, fields)))
 
 
-def small(count=100_000):
+def small(count=ITEMS):
     return wds.DataPipeline(range(count), wds.map(abs))
 
 
@@ -87,26 +88,29 @@ def torch_loader(dataset, n):
 
 
 CASES = {
-    "jpeg, no workers": lambda: rate(images(), 640),
-    "jpeg, 1 thread": lambda: rate(threads(images(), 1), 640),
-    "jpeg, 2 threads": lambda: rate(threads(images(), 2), 640),
-    "jpeg, 2 processes": lambda: rate(processes(images(1280), 2), 2560),
-    "jpeg, 2 torch DataLoader workers": lambda: rate(torch_loader(images(1280), 2), 2560),
-    "100 fields, 2 processes": lambda: rate(processes(batches(200, 100), 2), 400),
-    "100 fields, 2 torch DataLoader workers": lambda: rate(torch_loader(batches(200, 100), 2), 400),
-    "1 field, 2 processes": lambda: rate(processes(batches(200, 1), 2), 400),
-    "1 field, 2 torch DataLoader workers": lambda: rate(torch_loader(batches(200, 1), 2), 400),
-    "small, no loader (µs)": lambda: -1e6 / rate(small(), 100_000),
-    "small, no workers (µs)": lambda: -1e6 / rate(threads(small(), 0), 100_000),
-    "small, 1 thread (µs)": lambda: -1e6 / rate(threads(small(), 1), 100_000),
-    "small, 2 threads (µs)": lambda: -1e6 / rate(threads(small(), 2), 100_000),
+    "jpeg, no workers": lambda: rate(images(), PHOTOS),
+    "jpeg, 1 thread": lambda: rate(threads(images(), 1), PHOTOS),
+    "jpeg, 2 threads": lambda: rate(threads(images(), 2), PHOTOS),
+    "jpeg, 2 processes": lambda: rate(processes(images(2 * PHOTOS), 2), 4 * PHOTOS),
+    "jpeg, 2 torch DataLoader workers": lambda: rate(torch_loader(images(2 * PHOTOS), 2), 4 * PHOTOS),
+    "100 fields, 2 processes": lambda: rate(processes(batches(BATCHES, 100), 2), 2 * BATCHES),
+    "100 fields, 2 torch DataLoader workers": lambda: rate(torch_loader(batches(BATCHES, 100), 2), 2 * BATCHES),
+    "1 field, 2 processes": lambda: rate(processes(batches(BATCHES, 1), 2), 2 * BATCHES),
+    "1 field, 2 torch DataLoader workers": lambda: rate(torch_loader(batches(BATCHES, 1), 2), 2 * BATCHES),
+    "small, no loader (µs)": lambda: -1e6 / rate(small(), ITEMS),
+    "small, no workers (µs)": lambda: -1e6 / rate(threads(small(), 0), ITEMS),
+    "small, 1 thread (µs)": lambda: -1e6 / rate(threads(small(), 1), ITEMS),
+    "small, 2 threads (µs)": lambda: -1e6 / rate(threads(small(), 2), ITEMS),
 }
 
 
 def main():
-    chosen = {name: case for name, case in CASES.items() if all(word in name for word in sys.argv[1:])}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    words = parser.parse_args().words
+    chosen = {name: case for name, case in CASES.items() if all(word in name for word in words)}
     best = dict.fromkeys(chosen, float("-inf"))
-    for _ in range(ROUNDS):
+    for _ in range(lab.ROUNDS):
         for name, case in chosen.items():
             best[name] = max(best[name], case())
     results = {name: round(abs(value), 2) for name, value in best.items()}

@@ -27,13 +27,15 @@ import time
 from functools import partial
 from pathlib import Path
 
+import lab
+
 import webdataset as wds
 from webdataset import IndexedDataset
 from webdataset.index import build_index, save_index
 from webdataset.testing import LoopbackServer
 from webdataset.testing._web_server import wanted_range
 
-SHARDS, SAMPLES, ROUNDS = 4, 5000, 5
+SHARDS, SAMPLES, ROUNDS = 4, 500 if lab.SMALL else 5000, 5
 CLOCKS = {time.process_time: "processor", time.perf_counter: "wall"}
 
 
@@ -144,7 +146,7 @@ def others(urls, pythons):
 
 def lookups(urls):
     dataset = IndexedDataset(urls)
-    numbers = [random.Random(1).randrange(len(dataset)) for _ in range(20_000)]
+    numbers = [random.Random(1).randrange(len(dataset)) for _ in range(200 if lab.SMALL else 20_000)]
 
     def run():
         for number in numbers:
@@ -242,7 +244,7 @@ def start(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--with", dest="other", nargs="*", default=[], help="interpreters with DALI or SPDL")
     other = parser.parse_args().other
     with tempfile.TemporaryDirectory() as root:

@@ -1,20 +1,20 @@
 """How fast items come from workers: the share of the loopback's bandwidth, two workers beside one, two jobs beside one.
 
-python benchmarks/serve.py
-python benchmarks/serve.py bandwidth       # or scaling, or sharing
+python benchmarks/serve.py [bandwidth scaling sharing]
 python benchmarks/serve.py --simulate      # 10³ workers and 10² trainers, as a discrete-event simulation
 """
 
+import argparse
 import heapq
 import itertools
 import multiprocessing
 import random
 import socket
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+import lab
 import numpy as np
 import psutil
 import zmq
@@ -25,10 +25,9 @@ from webdataset.serve import Worker
 from webdataset.serve._message_parts import PART
 from webdataset.testing import make_shard
 
-BATCH = np.ones((256, 224, 224, 3), np.float16)  # 77 MB
-STEPS = 40
-ROUNDS = 3
-COUNTED = 40  # steps of the CPU-bound pipeline that are counted
+BATCH = np.ones((1 if lab.SMALL else 256, 224, 224, 3), np.float16)  # 77 MB
+STEPS = 8 if lab.SMALL else 40
+COUNTED = 2 if lab.SMALL else 40  # steps of the CPU-bound pipeline that are counted
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -272,7 +271,7 @@ def simulate(
 
 def measure_bandwidth(folder):
     urls = shards(folder, STEPS)
-    rounds = [(raw_bandwidth(), zmq_bandwidth(), served_bandwidth(urls)) for _ in range(ROUNDS)]
+    rounds = [(raw_bandwidth(), zmq_bandwidth(), served_bandwidth(urls)) for _ in range(lab.ROUNDS)]
     raw, bare, served = (max(column) for column in zip(*rounds, strict=True))
     print(
         f"77 MB batches: TCP {raw / 1e9:.2f} GB/s, bare ZeroMQ {bare / 1e9:.2f} GB/s, served {served / 1e9:.2f} GB/s: "
@@ -282,7 +281,7 @@ def measure_bandwidth(folder):
 
 def measure_scaling(folder):
     urls = shards(folder, 64 * (COUNTED + 16))
-    rounds = [[rate(urls, n) for rate in (local_rate, served_rate) for n in (1, 2)] for _ in range(ROUNDS)]
+    rounds = [[rate(urls, n) for rate in (local_rate, served_rate) for n in (1, 2)] for _ in range(lab.ROUNDS)]
     local_one, local_two, one, two = (max(column) for column in zip(*rounds, strict=True))
     print(
         f"CPU-bound: one worker {one:.2f} steps/s, two {two:.2f}: {two / one:.2f} times. "
@@ -291,29 +290,31 @@ def measure_scaling(folder):
 
 
 def measure_sharing(folder):
-    urls = shards(folder, 64 * 24)
+    urls = shards(folder, 64 * (2 if lab.SMALL else 24))
     one, two = (min(worker_seconds(urls, jobs) for _ in range(2)) for jobs in (1, 2))
     print(f"sharing: CPU of a worker with one job {one:.2f} s, with two {two:.2f} s, {two / one:.2f} times")
 
 
-def measure_limits(_):
+def simulate_limits():
     print("workers per trainer, share of time that trainers wait")
     for per_trainer in (5, 8, 10, 16, 32, 64):
-        print(f"{per_trainer:>4} {simulate(per_trainer=per_trainer):>6.1%}", flush=True)
+        print(f"{per_trainer:>4} {simulate(per_trainer=per_trainer, steps=2 if lab.SMALL else 200):>6.1%}", flush=True)
 
 
-PARTS = {
-    "bandwidth": measure_bandwidth,
-    "scaling": measure_scaling,
-    "sharing": measure_sharing,
-    "simulate": measure_limits,
-}
+PARTS = {"bandwidth": measure_bandwidth, "scaling": measure_scaling, "sharing": measure_sharing}
 
 
 def main():
-    for name in sys.argv[1:] or ("bandwidth", "scaling", "sharing"):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--simulate", action="store_true")
+    options = parser.parse_args()
+    if options.simulate:
+        simulate_limits()
+        return
+    for name in options.parts:
         with tempfile.TemporaryDirectory() as folder:
-            PARTS[name.removeprefix("--")](folder)
+            PARTS[name](folder)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,23 @@
 """What do `decode → to_tuple → batched(256)` cost per small sample, on top of reading it?
 
+    python benchmarks/stages.py
+
 Samples of about 1 kB (json + npy + cls) lie in memory as bytes, so nothing is read. Prints one JSON object, µs of processor time per sample,
 best of five. The target is 6 µs (issue: small samples).
 """
 
+import argparse
 import io
 import json
 import time
 
+import lab
 import numpy as np
 
 from webdataset.flow import Pass, apply_each
 from webdataset.stages import batched, decode, shuffle, to_tuple
 
-COUNT = 20_000
+COUNT = 500 if lab.SMALL else 20_000
 
 
 def make_samples():
@@ -41,6 +45,7 @@ SAMPLES = make_samples()
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     during = Pass()
     decoding, choosing = decode().function(during), to_tuple("json", "npy", "cls").function(during)
     raw = to_tuple("json", "npy", "cls")

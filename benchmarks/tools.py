@@ -1,8 +1,10 @@
 """How fast are the verbs of `wds`, beside `cp`, GNU tar, the public library and Ray Data?
 
-    python benchmarks/tools.py [--mb 1000] [--rounds 3] [cat split create recode plan ray]
+    python benchmarks/tools.py [--mb 1000] [--rounds 3] [start cat create recode plan ray]
 
-* cat, split: 100 kB samples on local files, beside `cp` of the same bytes and `sync`;
+* start: `import webdataset` beside the public library's, and a process that reads one local sample, beside Python and
+  NumPy alone;
+* cat: `wds cat` and `wds split`, 100 kB samples on local files, beside `cp` of the same bytes and `sync`;
 * create: a folder of 20 kB files, beside GNU tar (`--sort=name`) and a loop over the public library's `TarWriter`;
 * recode: 500 × 375 JPEGs to a shorter side of 256, one worker and two;
 * plan: `map_shards` over 100,000 shards that are all finished;
@@ -27,7 +29,6 @@ import lab
 
 WDS = [sys.executable, "-m", "webdataset"]
 COMPILED = Path(tempfile.gettempdir()) / f"wds-tools-{os.getuid()}-compiled"
-TRANSFER = ("cat", "split")
 
 
 def timed(command, **options):
@@ -70,6 +71,31 @@ def fresh(folder):
     return folder
 
 
+SAMPLE = "import sys, webdataset; next(iter(webdataset.WebDataset(sys.argv[1], shardshuffle=False)))"
+
+
+def start(home, options):
+    """Processes that end at once, in milliseconds."""
+    (url,) = write_shards(home / "one", 1, 10, 1000)
+    programs = {"python": "pass", "numpy": "import numpy", "import": "import webdataset", "first sample": SAMPLE}
+
+    def run(program, python=sys.executable):
+        return timed([python, "-c", program, url], ours=python == sys.executable)
+
+    runs = {name: lambda program=program: run(program) for name, program in programs.items()}
+    try:
+        public = lab.python_of("webdataset")
+        runs["public import"] = lambda: run("import webdataset", public)
+    except lab.Skip as reason:
+        print(f"# the public library is left out: {reason}", file=sys.stderr)
+    found = best(options.rounds, **runs)
+    result = {name: round(1000 * each["wall"]) for name, each in found.items()}
+    result["import alone"] = result["import"] - result["python"]
+    if "public import" in result:
+        result["public/ours"] = round((result["public import"] - result["python"]) / result["import alone"], 1)
+    return result
+
+
 def write_shards(folder, shards, each, size):
     import webdataset as wds
 
@@ -97,10 +123,10 @@ def transfer(home, options):
     def split():
         return timed([*WDS, "split", "-n", "1000", *shards, "-o", f"{fresh(out)}/a-%04d.tar"])
 
-    def start():
+    def help():
         return timed([*WDS, "cat", "--help"])
 
-    found = best(options.rounds, cp=cp, cat=cat, split=split, start=start)
+    found = best(options.rounds, cp=cp, cat=cat, split=split, help=help)
     for one in found.values():
         one["GB/s"] = round(total / 1e9 / one["wall"], 2)
     return {**found, "cat/cp": ratio(found, "cp", "cat"), "split/cp": ratio(found, "cp", "split")}
@@ -216,7 +242,7 @@ def plan(home, options):
     from webdataset.flow import digest
     from webdataset.tools import version_of
 
-    count, folder = 100_000, fresh(home / "plan")
+    count, folder = 100 if lab.SMALL else 100_000, fresh(home / "plan")
     (folder / "in").mkdir()
     (folder / "out").mkdir()
     lines = [json.dumps({"ledger": "webdataset-ledger-1", "job": "plan"})]
@@ -228,7 +254,7 @@ def plan(home, options):
     ledger = folder / "out" / f".wds-{digest(f'{folder}/out/'):016x}.jsonl"
     ledger.write_text("\n".join(lines) + "\n")
     runs = [float(timed([sys.executable, "-c", PLAN, str(folder), str(count)])["out"]) for _ in range(options.rounds)]
-    return {"seconds for 100,000 finished shards": round(min(runs), 2)}
+    return {f"seconds for {count:,} finished shards": round(min(runs), 2)}
 
 
 RAY = """
@@ -272,17 +298,19 @@ def ray(home, options):
     return {**found, "ours/ray data": ratio(found, "ray_data", "ours"), "shards": len(shards)}
 
 
+ROWS = {"start": start, "cat": transfer, "create": create, "recode": recode, "plan": plan, "ray": ray}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", default=["cat", "create", "recode", "plan", "ray"])
-    parser.add_argument("--mb", type=int, default=1000, help="how much data, about")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--mb", type=int, default=2 if lab.SMALL else 1000, help="how much data, about")
+    parser.add_argument("--rounds", type=int, default=lab.ROUNDS)
     options = parser.parse_args()
-    kinds = {"cat": transfer, "split": transfer, "create": create, "recode": recode, "plan": plan, "ray": ray}
     with tempfile.TemporaryDirectory(prefix="wds-tools-", dir=os.environ.get("BENCH_DIR")) as home:
         found = {}
         for row in options.rows:
-            found[row] = kinds[row](Path(home), options)
+            found[row] = ROWS[row](Path(home), options)
             print(f"# {row}: {json.dumps(found[row])}", file=sys.stderr)
     print(json.dumps(found, indent=1))
 

@@ -15,6 +15,7 @@ import http.client
 import http.server
 import io
 import json
+import os
 import random
 import subprocess
 import sys
@@ -41,7 +42,7 @@ class Viewer:
     def __init__(self, shards):
         self.began = time.perf_counter()
         command = [sys.executable, "-m", "webdataset", "view", "--no-browser", "--json", shards]
-        environment = {**__import__("os").environ, "PYTHONPATH": str(lab.ROOT / "src")}
+        environment = {**os.environ, "PYTHONPATH": str(lab.ROOT / "src")}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         address = json.loads(self.process.stdout.readline())["address"]
         self.port = int(address.split(":")[2].split("/")[0])
@@ -173,7 +174,7 @@ def memory(folder, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="*", default=["first", "remote", "memory"])
-    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--samples", type=int, default=100 if lab.SMALL else 2000)
     parser.add_argument("--latency", type=float, default=50)
     options = parser.parse_args()
     found = {}

@@ -72,8 +72,8 @@ def median(runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=100 if lab.SMALL else 100_000)
+    parser.add_argument("--rounds", type=int, default=lab.ROUNDS)
     options = parser.parse_args()
     try:
         public = lab.python_of("webdataset")
