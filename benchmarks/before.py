@@ -2,7 +2,8 @@
 
     python benchmarks/before.py COMMIT [--rounds 3] [--rows tokens plain "photo bytes, gzip" …]
 
-Checks the commit out into a worktree of its own, which is removed at the end. Every row is then done by the sources of
+Checks the commit out into a worktree of its own, which is removed at the end. Every row (without --rows: those of
+`make bench`) is then done by the sources of
 the commit and by those of today in turns, each in a fresh process with the packages of this interpreter; the best round
 counts, number by number. Prints a table: samples a second (µs of processor time per sample) of both, and the ratios.
 """
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 
+import bench
 import data
 import lab
 
@@ -77,10 +79,11 @@ def shown(each):
 
 def main():
     rows = [row for row in data.KIND if row != "limits"]
+    usual = [row for row in bench.ROWS if row in rows]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit")
     parser.add_argument("--rounds", type=int, default=lab.ROUNDS)
-    parser.add_argument("--rows", nargs="*", default=rows, choices=rows)
+    parser.add_argument("--rows", nargs="*", default=usual, choices=rows)
     options = parser.parse_args()
     with checked_out(options.commit) as source:
         found = compare(options.rows, options.rounds, {"before": source, "now": lab.ROOT / "src"})

@@ -1,6 +1,7 @@
 """How fast shards come over HTTP, through latency, and out of the cache, in one run.
 
     python benchmarks/transport.py [--rounds 3] [loopback distance cache]
+    python benchmarks/transport.py profile      # of one pass over loopback, by function
 
 Three questions, each answered by ratios (the best of the rounds, taken in turns, so that a busy machine disturbs all
 alike), by the clock and in processor time per byte, which hardly depends on what else the machine does:
@@ -16,9 +17,11 @@ Servers run as processes of their own. Prints one JSON object, then a table.
 """
 
 import argparse
+import cProfile
 import io
 import json
 import os
+import pstats
 import resource
 import socket
 import subprocess
@@ -315,12 +318,23 @@ def cache(paths, rounds):
     ]
 
 
-QUESTIONS = {function.__name__: function for function in (loopback, distance, cache)}
+def profile(paths, rounds):
+    import webdataset as wds
+
+    with Server(paths[0].parent) as server, cProfile.Profile() as profiler:
+        consume(wds.WebDataset(server.urls(paths), shardshuffle=False))
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(20)
+    return {}, []
+
+
+QUESTIONS = {function.__name__: function for function in (loopback, distance, cache, profile)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("questions", nargs="*", default=list(QUESTIONS), metavar="QUESTION", help=", ".join(QUESTIONS))
+    parser.add_argument(
+        "questions", nargs="*", default=["loopback", "distance", "cache"], metavar="QUESTION", help=", ".join(QUESTIONS)
+    )
     parser.add_argument("--rounds", type=int, default=lab.ROUNDS)
     options = parser.parse_args()
     paths, results, lines = generate(lab.DATA / "transport"), {}, []
