@@ -1,6 +1,7 @@
 """This library, through its public names. And what the machine can do at most, measured in the same run."""
 
 import mmap
+import os
 import zlib
 from itertools import islice
 from pathlib import Path
@@ -94,8 +95,14 @@ def prepare(row, folder):
     wds.index_shards(data.shards(folder, "tokens"))
 
 
+def one_numpy_thread():
+    """NumPy's threads spin for a tenth of a second after their start, which a row as short as that would count."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+
 def index_text(folder):
     """The indexes of the tokens: text to arrays."""
+    one_numpy_thread()
     from webdataset.index import read_dali
 
     for path in data.shards(folder, "tokens"):
@@ -130,6 +137,7 @@ def heap_kept(folder):
 
 def sketch(folder, windows, take):
     """`take` makes a field of a view: `bytes` copies."""
+    one_numpy_thread()
     for path in data.shards(folder, "jpegs"):
         for window, members in windows(path):
             view = memoryview(window)
