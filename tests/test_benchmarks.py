@@ -56,6 +56,11 @@ def test_commands_are_found():
     assert set(commands()) >= QUICK
 
 
+def test_a_benchmark_that_is_named_exists():
+    texts = [path.read_text() for path in (*DOCUMENTS, *(ROOT / "src").rglob("*.py"))]
+    assert {name for text in texts for name in re.findall(r"benchmarks/(\w+\.py)", text)} <= set(os.listdir(BENCHMARKS))
+
+
 @pytest.mark.parametrize("command", commands())
 def test_a_command_of_the_documents_has_options_that_exist(command, monkeypatch, capsys):
     name, *words = shlex.split(command)
