@@ -21,7 +21,7 @@ import lab
 
 COUNTS = {"photos": 2048, "jpegs": 4000, "raw": 8192, "small": 300_000, "tokens": 400_000, "blobs": 384}
 if lab.SMALL:
-    COUNTS = {"photos": 256, "jpegs": 64, "raw": 256, "small": 4096, "tokens": 2048, "blobs": 4}
+    COUNTS = {"photos": 256, "jpegs": 256, "raw": 256, "small": 4096, "tokens": 2048, "blobs": 4}
 SHARDS = {"photos": 4, "jpegs": 4, "raw": 4, "small": 8, "tokens": 4, "blobs": 2}
 DIFFERENT = 8 if lab.SMALL else 128  # photos
 KIND = {

@@ -28,7 +28,6 @@ from pathlib import Path
 import lab
 
 WDS = [sys.executable, "-m", "webdataset"]
-COMPILED = Path(tempfile.gettempdir()) / f"wds-tools-{os.getuid()}-compiled"
 
 
 def timed(command, **options):
@@ -39,7 +38,7 @@ def timed(command, **options):
     environment = {
         name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
     }
-    environment["PYTHONPYCACHEPREFIX"] = str(COMPILED)
+    environment["PYTHONPYCACHEPREFIX"] = str(lab.DATA / "compiled")
     if options.pop("ours", True):
         environment["PYTHONPATH"] = os.pathsep.join([str(lab.ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

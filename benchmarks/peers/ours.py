@@ -199,7 +199,7 @@ def by_hand(folder):
         return out
 
     with ThreadPoolExecutor(2) as pool:
-        yield from pool.map(batch, range(32))
+        yield from pool.map(batch, range(data.COUNTS["photos"] // 64))
 
 
 def decode_one_core(folder):
@@ -207,7 +207,7 @@ def decode_one_core(folder):
     import simplejpeg
 
     encoded, buffer = [data.photo(number) for number in range(64)], bytearray(375 * 500 * 3)
-    for _ in range(32):
+    for _ in range(data.COUNTS["photos"] // 64):
         for jpeg in encoded:
             simplejpeg.decode_jpeg(jpeg, buffer=buffer)
         yield [encoded]
@@ -232,7 +232,7 @@ def memcpy(folder):
     import numpy as np
 
     source, target = np.zeros(64 * 100_000, "u1"), np.empty(64 * 100_000, "u1")
-    for _ in range(32):
+    for _ in range(data.COUNTS["photos"] // 64):
         target[:] = source
         yield [range(64)]
 
