@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 import zlib
 
 import urllib3.connection
@@ -44,7 +45,8 @@ def start(*args):
         try:
             reader(*args)
         except BaseException as error:
-            print(repr(error), file=sys.stderr, flush=True)
+            traceback.print_exception(error)
+            sys.stderr.flush()
             os._exit(8 if isinstance(error, StoreError) else 9)
     return child
 

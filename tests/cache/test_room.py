@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.cache.shards import MB, files, notes, read, shard
+from webdataset.cache._locks import Locks
 from webdataset import stores
 from webdataset.cache import ShardCache, url_to_cache_name
 from webdataset.errors import AccessDenied, SpecError, StoreError
@@ -129,3 +130,16 @@ def test_a_read_only_directory(tmp_path, server):
     (tmp_path / "c").mkdir(mode=0o555)
     with pytest.raises(AccessDenied, match="cache directory cannot be used"):
         ShardCache(tmp_path / "c").open(server.add("a.tar", shard(1)))
+
+
+def test_the_lock_of_an_evicted_shard_stays_while_a_process_holds_it(tmp_path):
+    """Without its file another process could take the same lock, and remove what the first one is fetching."""
+    held, evicting, another = (Locks(str(tmp_path)) for _ in range(3))
+    assert held.try_acquire("fill a.tar")
+    evicting.discard("fill a.tar")
+    assert not another.try_acquire("fill a.tar")
+    held.release("fill a.tar")
+    evicting.discard("fill a.tar")
+    assert list(tmp_path.iterdir()) == []
+    assert another.try_acquire("fill a.tar")
+    another.release("fill a.tar")

@@ -50,7 +50,7 @@ class Locks:
         with self._mutex:
             if name in self._held:
                 return False
-            lock = self._acquired(os.path.join(self._folder, f"{quote(name, safe='')}.lock"))
+            lock = self._acquired(self._path(name))
             if lock is not None:
                 self._held[name] = lock
             return lock is not None
@@ -59,6 +59,22 @@ class Locks:
         """Release a lock; its file stays, because another process may be about to lock it."""
         with self._mutex:
             self._held.pop(name).release()
+
+    def discard(self, name: str) -> None:
+        """Remove the file of a lock that nobody holds.
+
+        It is removed while it is held: a process that opened it before finds that out, and makes a new one. Removed in
+        any other moment it would let two processes hold the same lock.
+        """
+        if self.try_acquire(name):
+            try:
+                with suppress(FileNotFoundError):
+                    os.unlink(self._path(name))
+            finally:
+                self.release(name)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, f"{quote(name, safe='')}.lock")
 
     @contextmanager
     def holding(self, name: str) -> Iterator[None]:

@@ -108,8 +108,13 @@ class Quota:
     def _drop(self, name: str, token: str) -> bool:
         if token:
             return self._drop_part(name, token)
-        self._records.forget(name)
+        self.forget(name)
         return True
+
+    def forget(self, name: str) -> None:
+        """Remove a published shard, and its lock if no process is about to fetch it again."""
+        self._records.forget(name)
+        self._locks.discard(fill_lock(name))
 
     def _held_by_part(self, name: str, token: str) -> tuple[int, int]:
         claim = self._records.claim(name, token)

@@ -99,7 +99,7 @@ class Records:
 
     def forget(self, name: str) -> None:
         """Remove a published shard: first the file, so that no file of ours is left without an entry."""
-        for path in (self.data(name), self._entry(name), os.path.join(self.notes, f"{_quoted(fill_lock(name))}.lock")):
+        for path in (self.data(name), self._entry(name)):
             with suppress(FileNotFoundError):
                 os.unlink(path)
 

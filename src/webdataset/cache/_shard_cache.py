@@ -117,7 +117,7 @@ class ShardCache:
         name, at = self.name(url), self._at()
         with disk_errors(self.folder, url), at.locks.holding("room"):
             if at.records.entry(name) is not None:
-                at.records.forget(name)
+                at.quota.forget(name)
 
     def name(self, url: str) -> str:
         """The file name that the shard has, or will have."""
