@@ -3,9 +3,8 @@
     python benchmarks/before.py COMMIT [--rounds 3] [--rows tokens plain "photo bytes, gzip" …]
 
 Checks the commit out into a worktree of its own, which is removed at the end. Every row (without --rows: those of
-`make bench`) is then done by the sources of
-the commit and by those of today in turns, each in a fresh process with the packages of this interpreter; the best round
-counts, number by number. Prints a table: samples a second (µs of processor time per sample) of both, and the ratios.
+`make bench`) is then done by the sources of the commit and by those of today in turns, each in a fresh process with the
+packages of this interpreter. The best round counts, number by number. Prints a table: samples a second (µs of processor time per sample) of both, and the ratios.
 """
 
 import argparse

@@ -344,3 +344,13 @@ def test_where_locks_fail_no_lock_file_is_left(work, error, tmp_path, urls):
     assert not left_open(before)
     assert work(failed, urls), "locks work again"
     assert files_of(failed) <= files_of(usual)
+
+
+def test_where_a_lock_fails_that_of_another_process_stays(tmp_path):
+    """Without its file two processes could hold the same lock."""
+    path = str(tmp_path / "a.lock")
+    held = stores.lock_file(path)
+    with SystemFaults(1, errno.EIO, lasting=True, only={"flock"}), pytest.raises(OSError, match="error"):
+        stores.lock_file(path)
+    assert stores.lock_file(path) is None
+    held.release()

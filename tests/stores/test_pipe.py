@@ -149,3 +149,10 @@ def test_D17_secure_mode(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="gopen_pipe: unsafe_gopen is False, cannot open pipe URLs"):
         stores.open_write(f"pipe:touch {tmp_path}/x")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_command_in_a_group_of_its_own_is_killed_whole():
+    with Pipe("sleep 1000 & echo $!; wait", shell=True, process_group=0) as pipe:
+        child = psutil.Process(int(pipe.readline()))
+    psutil.wait_procs([child], timeout=60)
+    assert not child.is_running()

@@ -81,7 +81,8 @@ def _read_soundfile(data: bytes) -> tuple[np.ndarray[Any, Any], int]:
         check_size(_FLOAT * file.frames * file.channels)
         wave = file.read(dtype="float32", always_2d=True)
         if len(wave) < file.frames and counts_frames(data):
-            raise FormatError(f"the file is truncated: expected {file.frames:,} samples per channel, got {len(wave):,}")
+            what = f"the file is truncated: expected {file.frames:,} samples per channel, got {len(wave):,}"
+            raise FormatError(what, hint="copy or write it again")
         return np.ascontiguousarray(wave.T), int(file.samplerate)
 
 

@@ -1,6 +1,6 @@
 """Audio, video and image files that say how long they are: an error where a part of them is missing.
 
-The libraries that decode them return what is left: a WAV or a film that was cut in half is half as long. A file of
+The libraries that decode them return what is left: a WAV or a video that was cut in half is half as long. A file of
 unknown length (written to a pipe, or a format without a length: ADTS, MPEG streams, H.264, MP3 without a Xing header)
 is taken as it is.
 """

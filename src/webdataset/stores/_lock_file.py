@@ -26,15 +26,24 @@ def lock_file(path: str, *, wait: bool = False) -> Any:
     """
     import filelock  # 30 ms, which only a process that locks has to spend
 
-    there = os.path.lexists(path)
+    made = _make(path)
     lock = filelock.FileLock(path, thread_local=False)
     try:
         lock.acquire(blocking=wait)
     except filelock.Timeout:
         return None
     except OSError:
-        if not there:
+        if made:  # any other file may be the lock of a process that has it: without its file it would protect nothing
             with suppress(OSError):
                 os.unlink(path)
         raise
     return lock
+
+
+def _make(path: str) -> bool:
+    """Make an empty file; False if there is one."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+    except FileExistsError:
+        return False
+    return True

@@ -154,7 +154,8 @@ class Pipe(Stream):
     def _start(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         channel = "stdout" if self.mode == "rb" else "stdin"
         options[channel] = subprocess.PIPE
-        if os.name == "posix" and not {"process_group", "start_new_session"} & options.keys():
+        own_group = options.get("process_group", 0) == 0 and not options.get("start_new_session")
+        if os.name == "posix" and own_group:
             # A process group of its own: closing early kills the whole command line and not only its shell.
             self._guard = Guard()
             options["process_group"] = self._guard.group

@@ -169,7 +169,8 @@ def read_checkpoint(path: str) -> Mapping[str, Any]:
     try:
         found = json.loads(Path(path).read_bytes())
     except (OSError, ValueError) as error:
-        raise SpecError("this is not a checkpoint in a file", Where(shard=path), hint=_STORE) from error
+        why = error.strerror if isinstance(error, OSError) else "it is not JSON"
+        raise SpecError(f"the checkpoint cannot be read: {why}", Where(shard=path), hint=_STORE) from error
     if not isinstance(found, dict):
         raise SpecError("expected a JSON object", Where(shard=path), hint=_STORE)
     return found
