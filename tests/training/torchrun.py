@@ -48,11 +48,12 @@ def environment(**more):
 
 
 def launch(program, *arguments, folder, nproc=2, timeout=280, options=(), **more):
-    """Run a program on `nproc` ranks; its ranks may write `rank-R.json` into the folder."""
-    path = PROGRAMS / program  # an absolute path stays as it is
+    """Run one of PROGRAMS, or a path of an example, on `nproc` ranks; its ranks may write `rank-R.json` into the folder."""
+    if Path(program).is_absolute():
+        program, arguments = "run_example.py", (program, *arguments)
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={nproc}"]
     command += ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1", *options]
-    return run([*command, str(path), *map(str, arguments)], folder, timeout, nproc, **more)
+    return run([*command, str(PROGRAMS / program), *map(str, arguments)], folder, timeout, nproc, **more)
 
 
 def alone(program, *arguments, folder, timeout=280, nproc=1, **more):
