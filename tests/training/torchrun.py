@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,8 +53,15 @@ def launch(program, *arguments, folder, nproc=2, timeout=280, options=(), **more
     if Path(program).is_absolute():
         program, arguments = "run_example.py", (program, *arguments)
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={nproc}"]
-    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1", *options]
+    command += ["--rdzv-backend=c10d", *meeting(folder), "--local-addr=127.0.0.1", *options]
     return run([*command, str(PROGRAMS / program), *map(str, arguments)], folder, timeout, nproc, **more)
+
+
+def meeting(folder):
+    """Where the ranks meet: by TCP, or where torch was built without libuv (as Debian's is) in a file."""
+    if os.environ.get("USE_LIBUV") != "0":
+        return ["--rdzv-endpoint=127.0.0.1:0"]
+    return ["--rdzv-conf=store_type=file", f"--rdzv-endpoint={tempfile.mktemp(dir=folder, prefix='meeting-')}"]
 
 
 def alone(program, *arguments, folder, timeout=280, nproc=1, **more):
