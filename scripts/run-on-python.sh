@@ -41,8 +41,9 @@ cp /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
 cp /etc/hosts "$root/etc/hosts"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"  # this machine's own authorities
 
-# USE_LIBUV=0: Debian's torch is built without it, and torchrun asks for it unless it is told not to.
+# Debian's torch is built without libuv, which torchrun asks for unless both variables say not to.
 chroot "$root" /usr/bin/env -i PATH=/venv/bin:/usr/local/bin:/usr/bin:/bin HOME=/root LANG=C.UTF-8 USE_LIBUV=0 \
+    TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 \
     ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
     /bin/sh -eu -c '
     cd /src

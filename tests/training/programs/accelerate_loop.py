@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration
+from accelerate.utils import DataLoaderConfiguration, InitProcessGroupKwargs
 from common import BATCH, PHASE, STOP, WORKERS, Model, dataset_of, loader_of, tell
 from leaving import leave
 from torch.utils.data import DataLoader
@@ -16,7 +16,8 @@ SPLITTER = sys.argv[4]  # "dispatch", "shard" or "ours"
 
 def main():
     settings = DataLoaderConfiguration(dispatch_batches=SPLITTER == "dispatch")
-    accelerator = Accelerator(cpu=True, dataloader_config=settings)
+    group = InitProcessGroupKwargs(backend="gloo")  # not MPI, where torch has it
+    accelerator = Accelerator(cpu=True, dataloader_config=settings, kwargs_handlers=[group])
     model = Model()
     wrapped, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.01))
     state = Path("state.json")
