@@ -208,8 +208,10 @@ def group_by_keys(
     """
     url: Any = None
     gatherer: Gatherer | None = None
+    failed: list[Exception] = []  # no name for it: the traceback has this frame, and open shards would wait for the gc
+    ended = False
     for file in chain(data, [EndOfShard()]):
-        finished, failure = Gathered([], []), None
+        finished = Gathered([], [])
         try:
             if gatherer is not None and (not file or file.get("__url__") != url):
                 if not getattr(file, "broken", False):  # else its last sample may lack files
@@ -222,13 +224,15 @@ def group_by_keys(
                         url=url, local_path=path, keys=keys, lcase=lcase, suffixes=suffixes, handler=handler
                     )
                 gatherer.feed(Run(0, True, file["data"], [file["fname"]], [0], [0], [len(file["data"])]), finished)
+        except EndOfStreamError:
+            ended = True
         except Exception as error:  # the handler was asked already; first what was finished before
-            failure = error
+            failed.append(error)
         yield from filter(valid_sample, finished.samples)
-        if isinstance(failure, EndOfStreamError):
+        if ended:
             return
-        if failure is not None:
-            raise failure
+        if failed:
+            raise failed.pop()
 
 
 _STEPS = (url_opener, tar_file_expander, group_by_keys)

@@ -131,7 +131,7 @@ class Gatherer:
         try:
             key, field = (None, None) if is_meta(name) else self._keys(name)
         except Exception as error:  # `keys` may be the user's
-            self._ask(error)
+            ask_handler(self._handler, error)
             return None, None
         if key is None or field is None:
             return None, None
@@ -159,7 +159,7 @@ class Gatherer:
         back = key in self._seen
         self._seen.add(key)
         if back and not self._allow_split:
-            self._ask(split_sample(key, name, self._url, offset))
+            ask_handler(self._handler, split_sample(key, name, self._url, offset))
             return False
         return True
 
@@ -167,7 +167,7 @@ class Gatherer:
         try:
             names = list(self._earlier())
         except Exception as error:  # this reads the shard once more
-            self._ask(error)
+            ask_handler(self._handler, error)
         else:
             seen.update(key for key, _ in map(self._split, names) if key is not None)
 
@@ -177,10 +177,7 @@ class Gatherer:
             ending = str(self._keys(name)[1])
             field = "__key__" if (ending.lower() if self._lcase else ending) == "__key__" else None
         if field is not None and whole:
-            self._ask(duplicate_field(field, key, name, self._url, offset))
-
-    def _ask(self, error: Exception) -> None:
-        ask_handler(self._handler, error)
+            ask_handler(self._handler, duplicate_field(field, key, name, self._url, offset))
 
 
 def _has_odd_names(names: list[str]) -> bool:

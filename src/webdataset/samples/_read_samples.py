@@ -159,7 +159,8 @@ class ReadSamples(Source):
         """
         growing = _IndexWhileReading(self.handler, None if alone else self._growing_index(shard, start))
         gatherer = self._gatherer(shard, 0 if alone else start, growing.handler)
-        batch, failure = Gathered([], []), None
+        batch = Gathered([], [])
+        failed: list[Exception] = []  # no name for it: its traceback has this frame, which would then keep itself alive
         try:
             with located(shard=shard["url"]), closing(self._open(shard, start)) as stream:
                 for run in read_runs(stream, start=start, **self._options(shard)):
@@ -167,18 +168,18 @@ class ReadSamples(Source):
                         growing.feed(run)
                         gatherer.feed(run if run.restartable else _without_offsets(run), batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
-                        failure = error
+                        failed.append(error)
                     skip = batch.skip(skip)
                     if batch.samples:
                         yield batch
                         batch = Gathered([], [])
-                    if failure is not None:
+                    if failed:
                         break
         except Exception as error:
             ask_handler(reraise_exception if alone else self.handler, error)
             return  # without the sample that was being put together: it may lack members
-        if failure is not None:
-            raise failure
+        if failed:
+            raise failed.pop()
         gatherer.finish(batch)
         growing.finish()
         batch.skip(skip)
