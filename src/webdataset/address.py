@@ -12,6 +12,9 @@ an address is checked when it is read, not only when it is opened.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum
 from typing import Self
 from weakref import WeakValueDictionary
@@ -36,34 +39,37 @@ class Birth(Enum):
 class Address(str):
     """An address with its birth, and with its home: the folder, bucket or host of the document it was read from.
 
+    `twin` tells addresses of one list apart that differ in their secrets only: so many of them come before this one.
+
     >>> shard = Address("https://h/a.tar", Birth.DESCRIPTION, home="https://h/")
     >>> shard == "https://h/a.tar", shard.birth.name
     (True, 'DESCRIPTION')
     """
 
-    __slots__ = ("__weakref__", "birth", "home")
+    __slots__ = ("__weakref__", "birth", "home", "twin")
     birth: Birth
     home: str
+    twin: int
 
-    def __new__(cls, text: str, birth: Birth | None = None, home: str = "") -> Self:
-        """An address made of another one keeps its birth and home unless others are given."""
+    def __new__(cls, text: str, birth: Birth | None = None, home: str = "", twin: int = 0) -> Self:
+        """An address made of another one keeps its birth, home and twin unless others are given."""
         self = super().__new__(cls, text)
         if birth is None:
-            birth, home = birth_of(text), home_of(text)
-        self.birth, self.home = birth, home
+            birth, home, twin = birth_of(text), home_of(text), twin or twin_of(text)
+        self.birth, self.home, self.twin = birth, home, twin
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return restored, (str.__str__(self), self.birth.name, self.home)
+        return restored, (str.__str__(self), self.birth.name, self.home, self.twin)
 
 
-def restored(text: str, birth: str, home: str) -> Address | str:
+def restored(text: str, birth: str, home: str, twin: int = 0) -> Address | str:
     """An address out of a pickle: a process that gets a dataset knows its addresses.
 
     >>> restored("a.tar", "FILE", "").birth.name
     'FILE'
     """
-    return in_use(Address(text, Birth[birth], home))
+    return _remembered(Address(text, Birth[birth], home, twin), redacted(text))
 
 
 def birth_of(url: str) -> Birth:
@@ -82,6 +88,15 @@ def home_of(url: str) -> str:
     ''
     """
     return url.home if isinstance(url, Address) else ""
+
+
+def twin_of(url: str) -> int:
+    """How many addresses before it in its list differ from it in their secrets only.
+
+    >>> twin_of("a.tar")
+    0
+    """
+    return url.twin if isinstance(url, Address) else 0
 
 
 def is_from_data(url: str) -> bool:
@@ -107,26 +122,40 @@ _in_use: WeakValueDictionary[str, Address] = WeakValueDictionary()
 _FOR_USERS = re.compile(r"-$|[A-Za-z][A-Za-z0-9+.\-]+:(?!//)")
 
 
-def in_use(url: str, *, rewritten: bool = False) -> Address | str:
-    """The address, known from now on by its redacted text as long as a dataset has it in its list.
+def in_use(urls: Iterable[str], *, rewritten: bool = False) -> list[str]:
+    """The addresses of a list, known from now on by their text in checkpoints as long as a dataset has them.
 
-    A checkpoint contains redacted addresses. `from_checkpoint` finds the address again, with its secrets and its birth.
-    A long list of ordinary addresses is not remembered: they are opened all the same.
+    A checkpoint contains redacted addresses. `from_checkpoint` finds the address again, with its secrets and its birth;
+    of several that differ in their secrets only, each has a number. A long list of ordinary addresses is not
+    remembered: they are opened all the same.
 
-    >>> shard = in_use("https://me:secret@h/a.tar")
-    >>> as_checkpoint(shard), from_checkpoint("https://***@h/a.tar") == shard
-    ('https://***@h/a.tar', True)
+    >>> shards = in_use(["https://me:secret@h/a.tar", "https://you:secret@h/a.tar"])
+    >>> [as_checkpoint(shard) for shard in shards]
+    ['https://***@h/a.tar', 'https://***@h/a.tar#1']
+    >>> from_checkpoint("https://***@h/a.tar#1") == shards[1]
+    True
 
     Args:
-        url: the address.
-        rewritten: whether another address may be opened in its place, such as a command.
+        urls: the addresses.
+        rewritten: whether another address may be opened in the place of one, such as a command.
     """
-    clean = redacted(url)
+    found: list[str] = []
+    alike: dict[str, dict[str, int]] = {}
+    for url in urls:
+        clean, address = redacted(url), url
+        if clean != url:
+            twins = alike.setdefault(clean, {})
+            address = Address(url, twin=twins.setdefault(url, len(twins)))
+        found.append(_remembered(address, clean, rewritten=rewritten))
+    return found
+
+
+def _remembered(url: str, clean: str, *, rewritten: bool = False) -> Address | str:
     is_path = birth_of(url) is Birth.FILE
     if not (rewritten or clean != url or (not is_path and (isinstance(url, Address) or _FOR_USERS.match(url)))):
         return url
     address = url if isinstance(url, Address) else Address(url)
-    _in_use[clean] = address
+    _in_use[_numbered(clean, address.twin)] = address
     return address
 
 
@@ -136,7 +165,11 @@ def as_checkpoint(url: str) -> str:
     >>> as_checkpoint("https://h/a.tar?token=abc")
     'https://h/a.tar?token=***'
     """
-    return redacted(str(url))
+    return _numbered(redacted(str(url)), twin_of(url))
+
+
+def _numbered(clean: str, twin: int) -> str:
+    return f"{clean}#{twin}" if twin else clean
 
 
 def from_checkpoint(text: str) -> Address:
@@ -145,4 +178,25 @@ def from_checkpoint(text: str) -> Address:
     >>> from_checkpoint("a.tar"), from_checkpoint("pipe:cat a.tar").birth.name
     ('a.tar', 'CHECKPOINT')
     """
-    return _in_use.get(text) or Address(text, Birth.CHECKPOINT)
+    return _own_addresses.get()().get(text) or _in_use.get(text) or Address(text, Birth.CHECKPOINT)
+
+
+@contextmanager
+def own_addresses(addresses: Callable[[], Mapping[str, Address]]) -> Iterator[None]:
+    """In this block a checkpoint means these addresses first: another dataset may have some of the same text.
+
+    >>> with own_addresses(lambda: {"https://***@h/a.tar": Address("https://me:secret@h/a.tar")}):
+    ...     from_checkpoint("https://***@h/a.tar")
+    'https://me:secret@h/a.tar'
+
+    Args:
+        addresses: asked when an address is looked for.
+    """
+    token = _own_addresses.set(addresses)
+    try:
+        yield
+    finally:
+        _own_addresses.reset(token)
+
+
+_own_addresses: ContextVar[Callable[[], Mapping[str, Address]]] = ContextVar("own_addresses", default=dict)

@@ -105,7 +105,8 @@ class Drawn(Address):
         return self
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, int]]:
-        return type(self), (str.__str__(self) if self.birth is Birth.USER else Address(self), self.draw)
+        plain = self.birth is Birth.USER and not self.twin
+        return type(self), (str.__str__(self) if plain else Address(self), self.draw)
 
 
 def url_as_json(url: str) -> Json:

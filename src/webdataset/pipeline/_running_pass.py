@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, repeat
 from typing import Any
 
+from webdataset.address import Address, as_checkpoint, own_addresses
 from webdataset.describe import shown
 from webdataset.errors import StateError, WebDatasetError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, Source, fuse
@@ -137,7 +139,14 @@ class RunningPass:
 
     def again(self, origin: Json) -> Any:
         """Make the item of this origin once more."""
-        return self._recall(len(self._steps))(origin)
+        with own_addresses(lambda: self._addresses):
+            return self._recall(len(self._steps))(origin)
+
+    @cached_property
+    def _addresses(self) -> dict[str, Address]:
+        """Those of the shards of this pass, by their text in a checkpoint."""
+        lists = [getattr(stage, "urls", ()) for stage in self._stages]
+        return {as_checkpoint(url): url for urls in lists for url in urls if isinstance(url, Address)}
 
     def _plan_state(self) -> Any:
         if self._plan is None:  # a loader asks at every item, so what does not change is looked up once
@@ -234,7 +243,8 @@ class RunningPass:
         at.upstream = next((one for one in reversed(self._progress) if _knows_origins(one)), None)
         mine, number = next(saved), len(self._progress)
         if mine is not None:
-            _load(at, mine, self._recall(len(self._steps)), stage)
+            with own_addresses(lambda: self._addresses):
+                _load(at, mine, self._recall(len(self._steps)), stage)
         elif number < len(self._before):
             at.follow(self._before[number])
         self._progress.append(at)

@@ -99,8 +99,7 @@ def expand(spec: str | os.PathLike[str] | Iterable[Any]) -> list[str]:
     """
     is_path = isinstance(spec, os.PathLike)
     listed = (found for url in _expanded(spec) for found in _listed(url, is_path=is_path))
-    rewritten = bool(config.read("GOPEN_REWRITE"))
-    urls: list[str] = [in_use(url, rewritten=rewritten) for url in _bounded(listed)]
+    urls = in_use(_bounded(listed), rewritten=bool(config.read("GOPEN_REWRITE")))
     if not urls:
         raise SpecError("the list of shards is empty", hint="give at least one shard")
     return urls

@@ -133,16 +133,16 @@ def parse_spec(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Iterator[MSS
             raise SpecError(f"expected one bucket per dataset, got {buckets}")
         source = _source(dataset, prefix, config.expand_path(buckets[0], secrets=in_code), in_code=in_code)
         if not isinstance(spec, Mapping):
-            source.urls = [_from_file(url, os.fspath(spec)) for url in source.urls]
+            source.urls = in_use(_from_file(url, os.fspath(spec)) for url in source.urls)
         yield source
 
 
-def _from_file(url: str, spec: str) -> str:
+def _from_file(url: str, spec: str) -> Address:
     """An address out of a spec file, if it may be opened. A relative path is relative to the current directory."""
     is_relative = stores.scheme_of(url) == "" and not Path(url).is_absolute()
     address = Address(url, Birth.SPEC, "." if is_relative else str(Path(spec).parent))
     stores.permitted(address)
-    return in_use(address)
+    return address
 
 
 def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bool) -> MSSource:
