@@ -54,7 +54,7 @@ from ._rewrite import rewrite_url
 from ._same_object import BytesRead, is_strong
 from ._standard_streams import StandardStore
 from ._store import Stat, Store, skip
-from ._upload import SpooledUpload, Upload
+from ._upload import SpooledUpload, Upload, close_or_abort
 
 __all__ = [
     "AisStore",
@@ -80,6 +80,7 @@ __all__ = [
     "Upload",
     "abandonable",
     "close_connections",
+    "close_or_abort",
     "counters",
     "gopen",
     "growth",

@@ -41,7 +41,7 @@ class AisStore(HttpStore):
 
     kind = "ais"
 
-    def target(self, url: str, method: str = "GET") -> Request:
+    def target(self, url: str) -> Request:
         bucket, name, query = parse(url)
         if not name:
             raise SpecError("the address names no object", Where(shard=url), hint="write ais://bucket/object")

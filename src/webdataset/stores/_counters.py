@@ -70,5 +70,4 @@ def rates(grown: Mapping[str, float]) -> dict[str, float]:
 counters = Counters()
 """Of this process: `KIND.bytes`, `KIND.seconds`, `KIND.retries`, `KIND.opened`, `cache.hits`, …"""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=counters.after_fork)
+os.register_at_fork(after_in_child=counters.after_fork)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
+from webdataset.optional import require
 from webdataset.redact import redacted
 
 from ._address import scheme_of
@@ -125,10 +126,7 @@ def _stat(url: str) -> Stat:
 
 def _place(url: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
-    try:
-        import fsspec
-    except ImportError as error:
-        raise MissingDependency("fsspec", extra="fsspec", why=f"to open {redacted(url)}") from error
+    fsspec = require("fsspec", extra="fsspec", why=f"to open {redacted(url)}")
     if "::" in url or scheme_of(url) in _DISGUISES:
         refuse_local(url)
     try:

@@ -13,7 +13,8 @@ from typing import IO
 from urllib.parse import quote, unquote
 
 from webdataset import config
-from webdataset.errors import MissingDependency, SpecError, StoreError, Where
+from webdataset.errors import SpecError, StoreError, Where
+from webdataset.optional import require
 
 from ._http import HttpStore
 from ._request import Request, request
@@ -80,16 +81,11 @@ class HuggingFaceStore(HttpStore):
 
     kind = "hf"
 
-    def target(self, url: str, method: str = "GET") -> Request:
-        address = HubAddress.parse(url)
-        if not address.path:
-            raise SpecError("the address names no file", Where(shard=url), hint=f"write {address.root}PATH")
-        return Request.to(address.download(), _authorization(url))
+    def target(self, url: str) -> Request:
+        return Request.to(_file_address(url).download(), _authorization(url))
 
     def open_write(self, url: str) -> SpooledUpload:
-        address = HubAddress.parse(url)
-        if not address.path:
-            raise SpecError("the address names no file", Where(shard=url), hint=f"write {address.root}PATH")
+        address = _file_address(url)
 
         def send(spool: IO[bytes], size: int) -> None:
             _upload(address, spool, url)
@@ -108,6 +104,13 @@ class HuggingFaceStore(HttpStore):
                     yield address.root + item["path"]
 
 
+def _file_address(url: str) -> HubAddress:
+    address = HubAddress.parse(url)
+    if not address.path:
+        raise SpecError("the address names no file", Where(shard=url), hint=f"write {address.root}PATH")
+    return address
+
+
 def _page(url: str, prefix: str) -> tuple[list[dict[str, str]], str | None]:
     response = request("GET", Request.to(url, _authorization(prefix)))
     with response:
@@ -120,11 +123,8 @@ def _page(url: str, prefix: str) -> tuple[list[dict[str, str]], str | None]:
 
 
 def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:
-    try:
-        from huggingface_hub import HfApi
-    except ImportError as error:
-        raise MissingDependency("huggingface_hub", extra="hf", why="to write to hf://") from error
-    hub = HfApi(endpoint=_hub(), token=config.hub_token() or False)
+    library = require("huggingface_hub", extra="hf", why="to write to hf://")
+    hub = library.HfApi(endpoint=_hub(), token=config.hub_token() or False)
     try:
         if address.kind == "buckets":
             hub.batch_bucket_files(address.repository, add=[(spool.read(), address.path)])

@@ -19,7 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from webdataset import config
-from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
+from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
+from webdataset.optional import require
 from webdataset.redact import redacted
 
 from ._broker import BrokeredStore
@@ -229,11 +230,8 @@ def _store(bucket: str, retries: int, timeout: float, _environment: tuple[tuple[
     """One client, with its pooled connections, per bucket and environment."""
     from datetime import timedelta
 
-    try:
-        from obstore.store import from_url
-    except ImportError as error:
-        raise MissingDependency("obstore", extra="cloud", why=f"to reach {bucket}") from error
-    return from_url(
+    stores = require("obstore.store", extra="cloud", why=f"to reach {bucket}")
+    return stores.from_url(
         bucket,
         # Plain http only ever where the user's own endpoint says so. No limit for a whole request: shards are large.
         client_options={
@@ -252,7 +250,7 @@ def explained(url: str, offset: int | None = None) -> Iterator[None]:
     """Turn obstore's exceptions into ours."""
     try:
         yield
-    except (StoreError, SpecError, MissingDependency):
+    except (StoreError, SpecError):
         raise
     except FileNotFoundError as error:
         raise ShardNotFound(_first(error), Where(shard=redacted(url)), hint="check bucket and name") from error

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Self
 
 from webdataset.errors import SpecError
@@ -249,7 +250,7 @@ class ReadAhead:
 
     def __next__(self) -> AheadStream | None:
         self._finish_current()
-        self._top_up(self._depth)
+        self._top_up()
         if not self._ahead:
             raise StopIteration
         current = self._ahead.popleft()
@@ -277,12 +278,8 @@ class ReadAhead:
         if current is not None:
             current.close()
 
-    def _top_up(self, wanted: int) -> None:
-        while len(self._ahead) < wanted:
-            try:
-                item = next(self._items)
-            except StopIteration:
-                return
+    def _top_up(self) -> None:
+        for item in islice(self._items, self._depth - len(self._ahead)):
             skipped = self._skip is not None and self._skip(item)
             self._ahead.append(None if skipped else AheadStream(item, self._opener, self._shared))
 

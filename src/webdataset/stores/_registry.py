@@ -7,7 +7,8 @@ from typing import Any
 
 from webdataset import config
 from webdataset.address import Birth, birth_of
-from webdataset.errors import MissingDependency, SpecError
+from webdataset.errors import SpecError
+from webdataset.optional import require
 
 from ._address import scheme_of
 from ._ais import AisStore
@@ -74,7 +75,7 @@ def store_for(url: str) -> Store:
         name = "ais"
     found = schemes.get(name, schemes.get("__default__"))
     if isinstance(found, CloudStore):
-        _require_obstore(name)
+        require("obstore", extra="cloud", why=f"to open {name}:// addresses")
     if isinstance(found, Store):
         return found
     if callable(found):
@@ -82,10 +83,3 @@ def store_for(url: str) -> Store:
     raise SpecError(
         f"stores.schemes[{name!r}] is {found!r}", hint="it must be a Store or a function f(url, mode, bufsize)"
     )
-
-
-def _require_obstore(scheme: str) -> None:
-    from importlib.util import find_spec  # not needed for local shards
-
-    if find_spec("obstore") is None:
-        raise MissingDependency("obstore", extra="cloud", why=f"to open {scheme}:// addresses")

@@ -50,10 +50,9 @@ class BytesRead:
 
     def __init__(self, url: str, start: int = 0, version: str | None = None) -> None:
         self.url, self.start, self.position = url, start, start
-        self.version, self.size = version, None
+        self.version = version
+        self.size: int | None = None
         self._checksum = 0
-
-    size: int | None
 
     @property
     def join_at(self) -> int:

@@ -101,7 +101,7 @@ def read_fully(stream: Any, length: int) -> bytes:
 
 
 def skip(stream: Any, count: int, url: str) -> None:
-    """Read `count` bytes and forget them; an error when the stream is shorter.
+    """Read `count` bytes and forget them. A stream that is shorter, or fails, is closed; that is an error.
 
     >>> import io
     >>> stream = io.BytesIO(b"abcdef")
@@ -110,11 +110,15 @@ def skip(stream: Any, count: int, url: str) -> None:
     b'ef'
     """
     missing = count
-    while missing > 0:
-        piece = stream.read(min(missing, PIECE))
-        if not piece:
-            raise past_the_end(url, count, count - missing)
-        missing -= len(piece)
+    try:
+        while missing > 0:
+            piece = stream.read(min(missing, PIECE))
+            if not piece:
+                raise past_the_end(url, count, count - missing)
+            missing -= len(piece)
+    except BaseException:
+        stream.close()
+        raise
 
 
 def checked_range(data: bytes, url: str, start: int, length: int) -> bytes:
