@@ -6,7 +6,7 @@ import os
 import threading
 import zlib
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import FormatError, StoreError, Where
@@ -23,9 +23,7 @@ from ._records import Claim, Entry, file_size, fill_lock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._locks import Locks
-    from ._quota import Quota
-    from ._records import Records
+    from ._shard_cache import CacheDirectory
 
 _PIECE = 1 << 20
 
@@ -36,17 +34,6 @@ class DoesNotFit(Exception):
 
 class Stopped(Exception):
     """No reader in this process needs the shard any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheDirectory:
-    """What a fill needs to know about a cache directory."""
-
-    records: Records
-    locks: Locks
-    quota: Quota
-    validator: Callable[[str], Any] | None
-    opener: Callable[..., Any]
 
 
 class Fill:
