@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from operator import sub
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,8 +88,7 @@ class GrowingIndex:
 
     def add(self, run: Run) -> None:
         """The next members of the shard."""
-        base = run.base
-        self._builder.add_run(run.names, [base + start for start in run.starts], map(sub, run.stops, run.starts))
+        self._builder.add_run(run)
 
     def store(self) -> str | None:
         """The shard has been read to its end: store its index and say where; None if it cannot be stored."""
