@@ -48,23 +48,6 @@ class Blocks:
     (b'b', 1112)
     """
 
-    __slots__ = (
-        "_base",
-        "_ended",
-        "_failure",
-        "_limit",
-        "_owed",
-        "_read",
-        "_readinto",
-        "_view",
-        "_window",
-        "at",
-        "data",
-        "end",
-        "fills",
-        "mean",
-    )
-
     def __init__(self, stream: Readable, *, start: int = 0, window: int = WINDOW) -> None:
         self._read: Callable[[int], bytes | None] = stream.read
         self._readinto: Callable[[memoryview], int | None] = find_readinto(stream)
@@ -74,7 +57,8 @@ class Blocks:
         self._failure: Exception | None = None
         self._ended = False
         self._owed = 0  # padding that was skipped before it was read
-        self.data = _memory(window + BLOCK)
+        # Of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own.
+        self.data = mmap.mmap(-1, window + BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._view = memoryview(self.data)
         self.at = self.end = 0
         self.fills = 0  # how often `data` has changed
@@ -221,8 +205,3 @@ class Blocks:
         return TruncatedShard(
             what, Where(offset=self._base), hint="fetch or write it again, or save what is left: wds check --fix"
         )
-
-
-def _memory(size: int) -> mmap.mmap:
-    """A window: of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own."""
-    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
