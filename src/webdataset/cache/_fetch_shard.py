@@ -206,7 +206,7 @@ class Fill:
             records.remove_part(self.name, token)
             raise StoreError(
                 f"expected {claim.size} bytes, {found.st_size} are in the cache",
-                Where(shard=redacted(self._url)),
+                Where(shard=self._url),
                 hint="read it again; if it happens again, check the disk of the cache",
             )
         os.makedirs(os.path.dirname(data), exist_ok=True)
@@ -226,7 +226,7 @@ def validate(validator: Callable[[str], Any] | None, path: str, url: str) -> Non
             beginning = file.read(16).hex(" ")
         raise FormatError(
             f"the download is not a tar archive (it starts with {beginning})",
-            Where(shard=redacted(url)),
+            Where(shard=url),
             hint="open the address by hand: it may be an error page; validator=None accepts anything",
         )
 

@@ -110,7 +110,7 @@ class ShardCache:
             elif not wait.patient():
                 raise StoreError(
                     "another process does not finish fetching the shard into the cache",
-                    Where(shard=redacted(url)),
+                    Where(shard=url),
                     hint=f"look for a hanging process that uses {self.folder}",
                 )
 
@@ -154,7 +154,7 @@ class ShardCache:
         if entry is not None and entry.url_hash != url_hash(url):
             raise SpecError(
                 f"url_to_name gives the name {name!r} to two addresses: {entry.url}",
-                Where(shard=redacted(url)),
+                Where(shard=url),
                 hint="leave url_to_name out: the default gives every address a name of its own",
             )
         return entry
@@ -232,7 +232,7 @@ class ShardCache:
         if self.validator is not None and not self.validator(path):
             raise SpecError(
                 f"{path} has the name of a cached shard, but is not a tar archive, and the cache did not make it",
-                Where(shard=redacted(url)),
+                Where(shard=url),
                 hint="remove it yourself, or use another cache_dir",
             )
         counters.add("cache.hits")
@@ -242,7 +242,7 @@ class ShardCache:
         if isinstance(fill.error, DoesNotFit):
             raise StoreError(
                 "the shard does not fit into the cache",
-                Where(shard=redacted(url)),
+                Where(shard=url),
                 hint=f"give it a cache_size larger than {self.limit}",
             )
         if fill.error is not None and not isinstance(fill.error, Stopped):

@@ -18,16 +18,8 @@ from ._http import HttpStore
 from ._request import Request, request
 from ._resuming_stream import persist, retryable
 
-_PROVIDERS = {
-    "ais": "ais",
-    "s3": "aws",
-    "aws": "aws",
-    "gs": "gcp",
-    "gcp": "gcp",
-    "az": "azure",
-    "azure": "azure",
-    "oc": "oci",
-}
+# Schemes that AIStore has another name for.
+_PROVIDERS = {"s3": "aws", "gs": "gcp", "az": "azure", "oc": "oci"}
 # Query parameters that may follow the name of an object.
 _OPTIONS = {"etl_name", "etl_args", "etl_pipeline", "archpath", "archregx", "archmode", "latest-ver"}
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
 from webdataset.optional import require
-from webdataset.redact import redacted
 
 from ._address import scheme_of
 from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
@@ -116,9 +115,7 @@ def _stat(url: str) -> Stat:
     with explained(url):
         found = fs.info(path)
     if found.get("type") == "directory":
-        raise StoreError(
-            "this is a directory", Where(shard=redacted(url)), hint="add / at the end to name the files in it"
-        )
+        raise StoreError("this is a directory", Where(shard=url), hint="add / at the end to name the files in it")
     etag, modified = found.get("ETag") or found.get("etag"), found.get("mtime") or found.get("modify")
     # A time is a weak validator: see _same_object.
     return Stat(found.get("size"), str(etag) if etag else f'W/"{modified}"' if modified else None)
@@ -126,19 +123,17 @@ def _stat(url: str) -> Stat:
 
 def _place(url: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
-    fsspec = require("fsspec", extra="fsspec", why=f"to open {redacted(url)}")
+    fsspec = require("fsspec", extra="fsspec", why=f"to open {url}")
     if "::" in url or scheme_of(url) in _DISGUISES:
         refuse_local(url)
     try:
         fs, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
-        raise MissingDependency(
-            error.name or "a package", extra="fsspec", why=f"to open {redacted(url)}: {error}"
-        ) from error
+        raise MissingDependency(error.name or "a package", extra="fsspec", why=f"to open {url}: {error}") from error
     except ValueError as error:
         raise UnknownScheme(
             f"unknown URL scheme {scheme_of(url)!r}",
-            Where(shard=redacted(url)),
+            Where(shard=url),
             hint=f"use one of {_OURS}, one that fsspec supports, or add yours to stores.schemes",
         ) from error
     except OSError as error:
@@ -159,11 +154,11 @@ def explained(url: str) -> Iterator[None]:
         raise _meaning(error, url) from error
     except Exception as error:
         # Each file system brings a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
-        raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=redacted(url)))) from error
+        raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=url))) from error
 
 
 def _meaning(error: BaseException, url: str) -> StoreError:
-    where = Where(shard=redacted(url))
+    where = Where(shard=url)
     if isinstance(error, FileNotFoundError):
         return ShardNotFound("file not found", where, hint="check the address")
     if isinstance(error, PermissionError):

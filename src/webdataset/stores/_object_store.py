@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 from webdataset import config
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
 from webdataset.optional import require
-from webdataset.redact import redacted
 
 from ._broker import BrokeredStore
 from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, persist, retryable
@@ -204,7 +203,7 @@ def _place(url: str, retries: int = 0) -> tuple[Any, str]:
     if _CHANGED_BY_OBSTORE.search(path):
         raise SpecError(
             "the name of this object cannot be opened: it has an empty part, '.', '..' or a control character",
-            Where(shard=redacted(url)),
+            Where(shard=url),
             hint="copy the object to another name",
         )
     return client, path
@@ -253,7 +252,7 @@ def explained(url: str, offset: int | None = None) -> Iterator[None]:
     except (StoreError, SpecError):
         raise
     except FileNotFoundError as error:
-        raise ShardNotFound(_first(error), Where(shard=redacted(url)), hint="check bucket and name") from error
+        raise ShardNotFound(_first(error), Where(shard=url), hint="check bucket and name") from error
     except Exception as error:
         from obstore import exceptions as theirs
 
@@ -263,7 +262,7 @@ def explained(url: str, offset: int | None = None) -> Iterator[None]:
 
 
 def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> StoreError:
-    what, where = _first(error), Where(shard=redacted(url))
+    what, where = _first(error), Where(shard=url)
     found = re.search(r"status code: (\d+)", what)
     status = int(found[1]) if found else 0
     if status == 404:

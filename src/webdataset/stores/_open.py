@@ -107,10 +107,8 @@ def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
     marked as read from data, and opened on that server alone.
     """
     name, store = _resolve(pattern)
-    is_file = scheme(name) in {
-        "",
-        "file",
-    }  # without a trailing slash it may still be a directory; only the store can tell
+    # Without a trailing slash it may still be a directory; only the store can tell.
+    is_file = scheme(name) in {"", "file"}
     if not is_file and not is_pattern(name):
         return [name]
     with system_errors(name):

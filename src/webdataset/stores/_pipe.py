@@ -200,14 +200,11 @@ class Pipe(Stream):
     def _end(self) -> None:
         """Kill and wait; the status of a child that is stopped early does not matter."""
         if self.proc.poll() is None:
-            self._kill()
+            (self.proc if self._guard is None else self._guard).kill()
         with suppress(OSError):  # input that could not be sent to a child that is being stopped
             self.stream.close()
         self.status = reap(self.proc)
         self._release()
-
-    def _kill(self) -> None:
-        (self.proc if self._guard is None else self._guard).kill()
 
     def _release(self) -> None:
         guard, self._guard = self._guard, None

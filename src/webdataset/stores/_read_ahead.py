@@ -291,6 +291,3 @@ class ReadAhead:
         current, self._current = self._current, None
         if current is not None:
             current.close()
-
-
-read_ahead = ReadAhead

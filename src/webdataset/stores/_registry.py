@@ -25,32 +25,17 @@ from ._user_opener import HandlerStore
 
 Handler = Callable[..., Any]
 
-_http = HttpStore()
-_cloud = CloudStore()
-_other = FsspecStore()
-
 schemes: dict[str, Store | Handler] = {
     "": LocalStore(),
     "-": StandardStore(),
     "file": LocalStore(),
     "memory": MemoryStore(),
     "pipe": PipeStore(),
-    "http": _http,
-    "https": _http,
-    "s3": _cloud,
-    "s3a": _cloud,
-    "gs": _cloud,
-    "az": _cloud,
-    "azure": _cloud,
-    "abfs": _cloud,
-    "abfss": _cloud,
     "hf": HuggingFaceStore(),
     "ais": AisStore(),
-    "sftp": _other,
-    "ssh": _other,
-    "ftp": _other,
-    "hdfs": _other,
-    "__default__": _other,
+    **dict.fromkeys(("http", "https"), HttpStore()),
+    **dict.fromkeys(("s3", "s3a", "gs", "az", "azure", "abfs", "abfss"), CloudStore()),
+    **dict.fromkeys(("sftp", "ssh", "ftp", "hdfs", "__default__"), FsspecStore()),
 }
 """Scheme → a `Store`, or a function `f(url, mode, bufsize)` that returns a binary file. Add your own."""
 
@@ -61,7 +46,7 @@ def scheme(url: str) -> str:
     >>> scheme("-"), scheme("data/a.tar"), scheme("https://h/a.tar")
     ('-', '', 'https')
     """
-    return "-" if url == "-" and birth_of(url) is not Birth.FILE else scheme_of(url, set(schemes))
+    return "-" if url == "-" and birth_of(url) is not Birth.FILE else scheme_of(url, schemes.keys())
 
 
 def store_for(url: str) -> Store:

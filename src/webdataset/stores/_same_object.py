@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 from webdataset.errors import StoreError, Where
-from webdataset.redact import redacted
 
 _PIECE = 1 << 20
 
@@ -98,7 +97,7 @@ def changed(url: str, offset: int, how: str) -> StoreError:
     """
     return StoreError(
         f"the object changed while it was read: {how}",
-        Where(shard=redacted(url), offset=offset),
+        Where(shard=url, offset=offset),
         hint="read it again from the start",
     )
 
@@ -112,6 +111,6 @@ def unproven(url: str, offset: int) -> StoreError:
     return StoreError(
         "the server does not say which version of the object it sends, so these bytes cannot be joined with the earlier"
         " ones",
-        Where(shard=redacted(url), offset=offset),
+        Where(shard=url, offset=offset),
         hint="read it again from the start, or let the server send a strong ETag",
     )

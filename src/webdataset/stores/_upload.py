@@ -9,23 +9,13 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from typing import IO, Any, Protocol, Self
+from typing import IO, Any, Self
 
 # Shards up to this size are kept in memory until their upload, larger ones in a temporary file.
 _IN_MEMORY = 64 << 20
 
 
-class Abortable(Protocol):
-    """What can be completed, or discarded."""
-
-    def close(self) -> None:
-        """Complete it."""
-
-    def abort(self) -> None:
-        """Discard it."""
-
-
-def close_or_abort(target: Abortable, kind: object, *_: object) -> None:
+def close_or_abort(target: Any, kind: object, *_: object) -> None:
     """The `__exit__` of what a `with` block completes; a block that is left by an exception discards it."""
     if kind is None:
         target.close()
