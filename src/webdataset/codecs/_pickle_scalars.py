@@ -56,10 +56,10 @@ class Scalars:
     def _none(self) -> None:
         self._stack.append(None)
 
-    def _true(self) -> None:
+    def _newtrue(self) -> None:
         self._stack.append(True)
 
-    def _false(self) -> None:
+    def _newfalse(self) -> None:
         self._stack.append(False)
 
     def _int(self) -> None:
