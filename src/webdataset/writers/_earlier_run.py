@@ -72,6 +72,5 @@ class EarlierRun:
 def _remove(name: str, index: str | None) -> None:
     for url in (name, index_url(name, index)):
         path = is_local(url)
-        with suppress(FileNotFoundError):
-            if path is not None:
-                Path(path).unlink()
+        if path is not None:
+            Path(path).unlink(missing_ok=True)
