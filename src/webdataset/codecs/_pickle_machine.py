@@ -142,9 +142,9 @@ class Machine(Scalars):
             raise IndexError
         self._stack[-count:] = [tuple(self._stack[-count:])]
 
-    def _empty_list(self) -> None:
-        self._budget.spend(_CONTAINER)
-        self._stack.append([])
+    def _begin(self, container: Any, size: int) -> None:
+        self._budget.spend(size)
+        self._stack.append(container)
 
     def _list(self) -> None:
         items = self._marked()
@@ -157,10 +157,6 @@ class Machine(Scalars):
     def _appends(self) -> None:
         items = self._marked()
         self._top(_LISTS).extend(items)
-
-    def _empty_dict(self) -> None:
-        self._budget.spend(_CONTAINER)
-        self._stack.append({})
 
     def _dict(self) -> None:
         items = self._marked()
@@ -179,10 +175,6 @@ class Machine(Scalars):
             if type(key) is not str:
                 self._budget.admit_key(target, key)
             target[key] = value
-
-    def _empty_set(self) -> None:
-        self._budget.spend(_SET)
-        self._stack.append(set())
 
     def _additems(self) -> None:
         items = self._marked()
@@ -286,15 +278,15 @@ class Machine(Scalars):
         pickle.TUPLE1: lambda self: self._fold(1),
         pickle.TUPLE2: lambda self: self._fold(2),
         pickle.TUPLE3: lambda self: self._fold(3),
-        pickle.EMPTY_LIST: _empty_list,
+        pickle.EMPTY_LIST: lambda self: self._begin([], _CONTAINER),
         pickle.LIST: _list,
         pickle.APPEND: _append,
         pickle.APPENDS: _appends,
-        pickle.EMPTY_DICT: _empty_dict,
+        pickle.EMPTY_DICT: lambda self: self._begin({}, _CONTAINER),
         pickle.DICT: _dict,
         pickle.SETITEM: _setitem,
         pickle.SETITEMS: lambda self: self._fill(self._marked()),
-        pickle.EMPTY_SET: _empty_set,
+        pickle.EMPTY_SET: lambda self: self._begin(set(), _SET),
         pickle.ADDITEMS: _additems,
         pickle.FROZENSET: _frozenset,
         # Names, calls and state.

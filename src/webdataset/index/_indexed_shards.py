@@ -119,16 +119,7 @@ class IndexedShards(Sequence[Any]):
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Many samples at once, shard by shard, with few requests: what torch's loaders ask for."""
-        by_shard: dict[int, list[tuple[int, int]]] = {}
-        for place, number in enumerate(numbers):
-            shard, inside = self._locate(number)
-            by_shard.setdefault(shard, []).append((place, inside))
-        result: list[Any] = [None] * len(numbers)
-        for shard, wanted in by_shard.items():
-            samples = self._finish(shard, [inside for _, inside in wanted])
-            for (place, _), sample in zip(wanted, samples, strict=True):
-                result[place] = sample
-        return result
+        return read_by_shard([self._locate(number) for number in numbers], self._finish)
 
     def stored(self, numbers: Sequence[int], most: int) -> StoredRun | None:
         """Samples as they are stored, if they follow each other in one shard, in at most `most` bytes; else None."""
@@ -239,6 +230,27 @@ class IndexedShards(Sequence[Any]):
         else:
             samples = reader.samples(numbers, self._fields)
         return samples if self._transform is None else [self._transform(sample) for sample in samples]
+
+
+def read_by_shard(places: Sequence[tuple[int, int]], read: Callable[[int, list[int]], list[Any]]) -> list[Any]:
+    """Many samples, read shard by shard, in the order asked for.
+
+    >>> read_by_shard([(1, 0), (0, 5), (1, 2)], lambda shard, numbers: [f"{shard}.{number}" for number in numbers])
+    ['1.0', '0.5', '1.2']
+
+    Args:
+        places: the shard of each sample, and its number there.
+        read: reads samples of one shard.
+    """
+    by_shard: dict[int, list[tuple[int, int]]] = {}
+    for place, (shard, inside) in enumerate(places):
+        by_shard.setdefault(shard, []).append((place, inside))
+    result: list[Any] = [None] * len(places)
+    for shard, wanted in by_shard.items():
+        samples = read(shard, [inside for _, inside in wanted])
+        for (place, _), sample in zip(wanted, samples, strict=True):
+            result[place] = sample
+    return result
 
 
 @dataclass(frozen=True)
