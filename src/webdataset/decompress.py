@@ -9,14 +9,13 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webdataset.errors import BadHeader, FormatError, MissingDependency, TruncatedShard, Where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from webdataset.tar import Readable
 
 # What is read from below at a time: 64 kB is within 2 % of the best for gzip.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,6 @@ from ._quota import STEP
 from ._records import Claim, Entry, file_size, fill_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ._shard_cache import CacheDirectory
 
 _PIECE = 1 << 20

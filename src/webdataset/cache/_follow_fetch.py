@@ -12,11 +12,10 @@ from webdataset.read_methods import find_read1
 from webdataset.stores import BytesRead, Stream, counters, is_strong
 
 from ._disk_errors import disk_errors
-from ._fetch_shard import DoesNotFit, Stopped
+from ._fetch_shard import DoesNotFit, Fill, Stopped
 from ._locks import Wait
 
 if TYPE_CHECKING:
-    from ._fetch_shard import Fill
     from ._shard_cache import ShardCache
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from ._jpeg import jpeg_pixels
 from ._opencv import plain_pixels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from PIL.Image import Image
 
 # Still images only: no containers (h5, fits, grib), no video (mpg, fli), nothing that needs a program (eps).

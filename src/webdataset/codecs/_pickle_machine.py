@@ -11,16 +11,15 @@ from __future__ import annotations
 import pickle
 import struct
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.errors import FormatError, UnsafeContent
 
+from ._pickle_budget import Budget
 from ._pickle_scalars import I4, U1, U4, U8, Scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ._pickle_budget import Budget
     from ._pickle_globals import Names
 
 # Bytes that Python takes for an empty container or an entry of the memo, about.

@@ -9,17 +9,14 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from webdataset import stores
 from webdataset.errors import EncodingError, SpecError, StoreError
+from webdataset.tar import Run
 
 from ._build_index import IndexBuilder
 from ._index_location import index_url, save_index
 from ._shard_index import ShardIndex
-
-if TYPE_CHECKING:
-    from webdataset.tar import Run
 
 _log = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -19,8 +20,6 @@ from ._store import PIECE, Stat, Store, checked_range, read_fully
 from ._upload import SpooledUpload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import urllib3
 
 # The answers of a server that does not support HEAD, or for an address that is signed for GET alone.

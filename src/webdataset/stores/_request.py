@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urljoin
 
 from webdataset import config
@@ -27,9 +28,6 @@ from ._resuming_stream import PastTheEnd, retryable
 from ._trust import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import IO
-
     import urllib3
 
 _REDIRECTS = 10

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from webdataset.errors import BadHeader, Where
 
+from ._byte_window import Blocks
 from ._parse_header import BLOCK, GNU_LONG_LINK, GNU_LONG_NAME, PAX_GLOBAL, PAX_NEXT, Header, parse_header, text
 from ._pax_records import LONGEST_EXTENSION, apply, matters, parse_pax
-
-if TYPE_CHECKING:
-    from ._byte_window import Blocks
-    from ._rewindable_bytes import HeldBytes
+from ._rewindable_bytes import HeldBytes
 
 _GNU_KEYWORDS = {GNU_LONG_NAME: "path", GNU_LONG_LINK: "linkpath"}
 
