@@ -25,7 +25,7 @@ from ._description import Description
 from ._index_location import load_count, load_index
 from ._recent_indexes import RecentIndexes
 from ._shard_index import Extent, ShardIndex
-from ._shard_reader import ShardReader, StoredRun
+from ._shard_reader import ShardReader, StoredRun, read_by_shard
 from ._store_index import StoreIndexes
 
 # How many readers of shards are kept.
@@ -230,27 +230,6 @@ class IndexedShards(Sequence[Any]):
         else:
             samples = reader.samples(numbers, self._fields)
         return samples if self._transform is None else [self._transform(sample) for sample in samples]
-
-
-def read_by_shard(places: Sequence[tuple[int, int]], read: Callable[[int, list[int]], list[Any]]) -> list[Any]:
-    """Many samples, read shard by shard, in the order asked for.
-
-    >>> read_by_shard([(1, 0), (0, 5), (1, 2)], lambda shard, numbers: [f"{shard}.{number}" for number in numbers])
-    ['1.0', '0.5', '1.2']
-
-    Args:
-        places: the shard of each sample, and its number there.
-        read: reads samples of one shard.
-    """
-    by_shard: dict[int, list[tuple[int, int]]] = {}
-    for place, (shard, inside) in enumerate(places):
-        by_shard.setdefault(shard, []).append((place, inside))
-    result: list[Any] = [None] * len(places)
-    for shard, wanted in by_shard.items():
-        samples = read(shard, [inside for _, inside in wanted])
-        for (place, _), sample in zip(wanted, samples, strict=True):
-            result[place] = sample
-    return result
 
 
 @dataclass(frozen=True)
