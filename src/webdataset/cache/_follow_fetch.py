@@ -124,8 +124,7 @@ class Follower(Stream):
             size = os.fstat(self._descriptor).st_size
             if size != entry.size:
                 raise StoreError(
-                    f"expected {entry.size} bytes in the cache, got {size}",
-                    hint="remove the damaged copy",
+                    f"expected {entry.size} bytes in the cache, got {size}", hint="remove the damaged copy"
                 )
             self._ended = size == self.position  # if not, it grew since we looked
         else:

@@ -73,9 +73,7 @@ def apply(header: Header, changes: Mapping[str, str], offset: int) -> Header:
     if size and not (size.isascii() and size.isdigit() and len(size) < 20):
         raise _damaged(f"expected a size in a PAX record, got {size!r}", offset)
     return header._replace(
-        name=name,
-        size=int(size) if size else header.size,
-        link=changes.get("linkpath") or header.link,
+        name=name, size=int(size) if size else header.size, link=changes.get("linkpath") or header.link
     )
 
 

@@ -214,9 +214,7 @@ def _encode_pax(path: bytes, size: int, owner: _Owner) -> bytes:
         info = tarfile.TarInfo(path.decode())
     except UnicodeDecodeError as error:
         raise EncodingError(
-            "PAX names are UTF-8 and this one is not",
-            Where(member=repr(path)),
-            hint="rename it, or leave out format=",
+            "PAX names are UTF-8 and this one is not", Where(member=repr(path)), hint="rename it, or leave out format="
         ) from error
     info.size = size
     for name, value in owner._asdict().items():

@@ -38,14 +38,7 @@ from ._chunks import (
     tenbin_dumps,
     tenbin_loads,
 )
-from ._files import (
-    load,
-    read,
-    read_chunk,
-    save,
-    write,
-    write_chunk,
-)
+from ._files import load, read, read_chunk, save, write, write_chunk
 
 __all__ = [
     "bytedata",
