@@ -5,11 +5,10 @@ The token is sent in a header of requests to the hub, never in a command line, a
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote, unquote
 
 from webdataset import config
@@ -17,8 +16,8 @@ from webdataset.errors import SpecError, StoreError, Where
 from webdataset.optional import require
 
 from ._http import HttpStore
-from ._request import Request, request
-from ._resuming_stream import persist, retryable
+from ._request import Request, request_list
+from ._resuming_stream import persist
 from ._upload import SpooledUpload
 
 _ADDRESS = re.compile(
@@ -98,10 +97,10 @@ class HuggingFaceStore(HttpStore):
         page: str | None = address.tree(folder)
         while page is not None:
             here = page
-            items, page = persist(lambda here=here: _page(here, prefix), prefix, self.patience, self.kind)  # type: ignore[misc]
-            for item in items:
-                if item.get("type") == "file" and item["path"].startswith(address.path):
-                    yield address.root + item["path"]
+            paths, page = persist(lambda here=here: _page(here, prefix), prefix, self.patience, self.kind)  # type: ignore[misc]
+            for path in paths:
+                if path.startswith(address.path):
+                    yield address.root + path
 
 
 def _file_address(url: str) -> HubAddress:
@@ -111,15 +110,14 @@ def _file_address(url: str) -> HubAddress:
     return address
 
 
-def _page(url: str, prefix: str) -> tuple[list[dict[str, str]], str | None]:
-    response = request("GET", Request.to(url, _authorization(prefix)))
-    with response:
-        try:
-            items = json.loads(response.read())
-        except ValueError as error:
-            raise retryable(StoreError("the hub sent a list that is not JSON")) from error
-        following = re.search(r'<([^>]+)>;\s*rel="next"', response.headers.get("Link", ""))
-    return items, following[1] if following else None
+def _page(url: str, prefix: str) -> tuple[list[str], str | None]:
+    """Paths of files, and the address of the next page."""
+
+    def read(items: Any, headers: Mapping[str, str]) -> tuple[list[str], str | None]:
+        following = re.search(r'<([^>]+)>;\s*rel="next"', headers.get("Link", ""))
+        return [item["path"] for item in items if item.get("type") == "file"], following[1] if following else None
+
+    return request_list(Request.to(url, _authorization(prefix)), read, "HF_ENDPOINT")
 
 
 def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:
