@@ -50,8 +50,7 @@ class FsspecStore(Store):
             path += "/"  # some file systems remove it
         folder, _, _ = path.rpartition("/")
         start = prefix[: len(prefix) - len(path)] if prefix.endswith(path) else f"{scheme_of(prefix)}://"
-        with explained(prefix):
-            names = sorted(fs.find(folder or "/"))
+        names = persist(lambda: _find(fs, folder or "/", prefix), prefix, self.patience, self.kind)
         return (start + name for name in names if name.startswith(path))
 
 
@@ -108,6 +107,11 @@ class _FsspecUpload(Upload):
         with explained(self._url):
             self._file.close()
             self._fs.rm_file(self._temporary)
+
+
+def _find(fs: Any, folder: str, prefix: str) -> list[str]:
+    with explained(prefix):
+        return sorted(fs.find(folder))
 
 
 def _stat(url: str) -> Stat:
