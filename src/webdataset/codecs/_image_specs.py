@@ -122,8 +122,7 @@ class ImageHandler:
         image = self._open(data)
         if is_deep(image):
             images = require("PIL.Image", extra="images", why="to decode images")
-            made: Image = images.fromarray(pillow_pixels(image, mode))
-            return made
+            return images.fromarray(pillow_pixels(image, mode))
         image.load()
         return image.convert(mode)
 
