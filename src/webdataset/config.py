@@ -148,8 +148,7 @@ def read(name: str) -> Any:
         return variable.parse(text)
     except ValueError as error:
         raise SpecError(
-            f"the environment variable {name} has an invalid value: {text!r}",
-            hint=f"its meaning: {variable.meaning}",
+            f"the environment variable {name} has an invalid value: {text!r}", hint=f"its meaning: {variable.meaning}"
         ) from error
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webdataset.errors import BadHeader, FormatError, MissingDependency, TruncatedShard, Where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from webdataset.tar import Readable
 
 # What is read from below at a time: 64 kB is within 2 % of the best for gzip.
@@ -28,24 +27,17 @@ _MOST_PER_BYTE = 1100
 
 
 class _Unpacker:
-    """Unpacks one compressed stream by an object of bz2, lzma or zstd, which keeps what it was not asked for yet."""
+    """Unpacks one compressed stream by an object of bz2, lzma or zstd, which keeps what it was not asked for yet.
+
+    `theirs.eof` is true when the end mark of the stream was found and verified, `theirs.unused_data` is what followed.
+    """
 
     def __init__(self, theirs: Any, piece: int = 4 * _PIECE) -> None:
-        self._theirs, self._piece = theirs, piece
+        self.theirs, self._piece = theirs, piece
 
     def unpack(self, data: bytes) -> bytes:
         """What comes out of these bytes, or some of it; then call again with none."""
-        return bytes(self._theirs.decompress(data, self._piece))
-
-    @property
-    def eof(self) -> bool:
-        """Whether the stream's end mark was met and verified."""
-        return bool(self._theirs.eof)
-
-    @property
-    def unused_data(self) -> bytes:
-        """What followed the end mark."""
-        return bytes(self._theirs.unused_data)
+        return bytes(self.theirs.decompress(data, self._piece))
 
 
 class _ZlibUnpacker(_Unpacker):
@@ -55,7 +47,7 @@ class _ZlibUnpacker(_Unpacker):
         super().__init__(zlib.decompressobj(wbits))
 
     def unpack(self, data: bytes) -> bytes:
-        return super().unpack(self._theirs.unconsumed_tail + data)
+        return super().unpack(self.theirs.unconsumed_tail + data)
 
 
 class Compression(NamedTuple):
@@ -187,13 +179,13 @@ class Unpacked:
         return piece
 
     def _step(self, unpacker: _Unpacker) -> bytes:
-        if unpacker.eof:
-            self._next_stream(unpacker.unused_data)
+        if unpacker.theirs.eof:
+            self._next_stream(unpacker.theirs.unused_data)
             return b""
         if not self._packed:
             # First without new bytes: what the unpacker still holds may be more than it was allowed to give.
             piece = self._unpack(unpacker, b"")
-            if piece or unpacker.eof:
+            if piece or unpacker.theirs.eof:
                 return piece
             self._packed = self._read(_PIECE) or b""
             self._taken += len(self._packed)

@@ -17,6 +17,7 @@ What counts as a secret:
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache
 
 MASK = "***"
@@ -55,10 +56,7 @@ _RULES = (
     (rf"(?<![\w.\-])({_NAME})(=)(?!{_SWITCH})(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s))+)", rf"\1\2{MASK}"),
     (rf"(?<=[?&;])({_NAME_IN_QUERY})(=)(?:[^&;\s'\"|#,]|,(?!\s))+", rf"\1\2{MASK}"),
     (rf"((?<!\S)--(?:{_NAME}))(\s+)(?:{_QUOTED}|[^\s|;]+)", rf"\1\2{MASK}"),
-    (
-        rf"((?<!\S)(?:-u|--user|--proxy-user|--http-user)(?:\s+|=|(?=['\"])))(?:{_QUOTED}|[^\s|;]+)",
-        rf"\1{MASK}",
-    ),
+    (rf"((?<!\S)(?:-u|--user|--proxy-user|--http-user)(?:\s+|=|(?=['\"])))(?:{_QUOTED}|[^\s|;]+)", rf"\1{MASK}"),
     (r"(?<=[?&;=])[A-Za-z0-9+/_%.~\-]{20,}={0,2}", _RANDOM),
     # Tokens with a known form: JSON web tokens, Hugging Face, GitHub, GitLab, Slack, AWS, OpenAI, Google.
     (_KNOWN_FORM, MASK),
@@ -136,14 +134,15 @@ def scrub(error: BaseException) -> None:
 
 
 def _scrub_one(error: BaseException) -> None:
-    cleaned = tuple(_clean(part) for part in error.args)
+    cleaned = tuple(redacted(part) if isinstance(part, str) else part for part in error.args)
     if cleaned != error.args:
         error.args = cleaned
     for name in ("filename", "filename2", "strerror", "msg", "reason", "message", "url"):
         # OSError and some libraries write their text from attributes, not from args.
         value = getattr(error, name, None)
         if isinstance(value, str) and (clean := redacted(value)) != value:
-            _set(error, name, clean)
+            with suppress(AttributeError, TypeError):  # read-only: computed from args, which are clean already
+                setattr(error, name, clean)
     notes = getattr(error, "__notes__", None)
     if notes:
         error.__notes__ = [redacted(str(note)) for note in notes]
@@ -154,17 +153,6 @@ def _inside(error: BaseException) -> list[BaseException]:
     carried = [*error.args, getattr(error, "reason", None), getattr(error, "original_error", None)]
     carried += getattr(error, "exceptions", ())
     return [value for value in carried if isinstance(value, BaseException)]
-
-
-def _set(error: BaseException, name: str, value: str) -> None:
-    try:
-        setattr(error, name, value)
-    except (AttributeError, TypeError):
-        return  # read-only: such an attribute is computed from args, which are clean already
-
-
-def _clean(value: object) -> object:
-    return redacted(value) if isinstance(value, str) else value
 
 
 def _mask_random(found: re.Match[str]) -> str:

@@ -227,8 +227,7 @@ def _other_splitter() -> str | None:
 
 def in_worker() -> bool:
     """Whether this is a worker process of a loader."""
-    data = sys.modules.get("torch.utils.data")
-    return _from_parent() is not None or (data is not None and data.get_worker_info() is not None)
+    return _from_parent() is not None or torch_worker() is not None
 
 
 def _workers() -> tuple[int, int]:

@@ -24,12 +24,7 @@ dots, and the better choice for new code.
 
 from ._samplers import ChunkedSampler, DistributedChunkedSampler, ShardedSampler, ShardListSampler
 from ._shard_list_dataset import ShardListDataset
-from ._transforms import (
-    decode_all_gz,
-    decode_basic,
-    decode_images_to_numpy,
-    decode_images_to_pil,
-)
+from ._transforms import decode_all_gz, decode_basic, decode_images_to_numpy, decode_images_to_pil
 
 __all__ = [
     "ChunkedSampler",

@@ -61,19 +61,18 @@ class _Sampler(ABC):
         self.set_epoch(state["epoch"])
         self._taken = state["taken"]
 
-    def _begin(self) -> tuple[random.Random, bool]:
-        """The generator of this pass, and whether the order of shards or chunks is drawn from it."""
+    def __iter__(self) -> Iterator[int]:
         rng = random.Random(self.seed + _EPOCH_STRIDE * self.epoch)
-        mixed = self.shufflefirst or self.epoch > 0
+        numbers = self._numbers(rng, mixed=self.shufflefirst or self.epoch > 0)
         if self._pass is not None:
             self._taken = 0
         self._pass = self.epoch
         self.epoch += 1
-        return rng, mixed
-
-    def _counted(self, numbers: Iterator[int]) -> Iterator[int]:
-        """The numbers after those that were taken."""
         return self._count(islice(numbers, self._taken, None))
+
+    @abstractmethod
+    def _numbers(self, rng: random.Random, *, mixed: bool) -> Iterator[int]:
+        """All numbers of a pass; `mixed` says whether the order of shards or chunks is drawn, too."""
 
     def _count(self, numbers: Iterator[int]) -> Iterator[int]:
         for number in numbers:
@@ -109,9 +108,8 @@ class ShardListSampler(_Sampler):
     def __len__(self) -> int:
         return sum(self.lengths)
 
-    def __iter__(self) -> Iterator[int]:
-        rng, mixed = self._begin()
-        return self._counted(iterate_ranges(lengths_to_ranges(self.lengths), rng, shardshuffle=mixed))
+    def _numbers(self, rng: random.Random, *, mixed: bool) -> Iterator[int]:
+        return iterate_ranges(lengths_to_ranges(self.lengths), rng, shardshuffle=mixed)
 
 
 ShardedSampler = ShardListSampler
@@ -156,11 +154,10 @@ class ChunkedSampler(_Sampler):
     def __len__(self) -> int:
         return self.hi - self.lo
 
-    def __iter__(self) -> Iterator[int]:
-        rng, mixed = self._begin()
+    def _numbers(self, rng: random.Random, *, mixed: bool) -> Iterator[int]:
         if not self.shuffle:
-            return self._counted(iter(range(self.lo, self.hi)))
-        return self._counted(iterate_ranges(_chunks(self.lo, self.hi, self.chunksize), rng, shardshuffle=mixed))
+            return iter(range(self.lo, self.hi))
+        return iterate_ranges(_chunks(self.lo, self.hi, self.chunksize), rng, shardshuffle=mixed)
 
 
 class DistributedChunkedSampler(_Sampler):
@@ -213,12 +210,11 @@ class DistributedChunkedSampler(_Sampler):
     def __len__(self) -> int:
         return self.total // self.num_replicas if self.drop_last else -(-self.total // self.num_replicas)
 
-    def __iter__(self) -> Iterator[int]:
-        rng, mixed = self._begin()
+    def _numbers(self, rng: random.Random, *, mixed: bool) -> Iterator[int]:
         lo, hi = self.rank * len(self), (self.rank + 1) * len(self)
         chunks = _chunks(lo, hi, self.chunksize)
         numbers = iterate_ranges(chunks, rng, shardshuffle=mixed) if self.shuffle else iter(range(lo, hi))
-        return self._counted(number % self.total for number in numbers)
+        return (number % self.total for number in numbers)
 
 
 def _chunks(lo: int, hi: int, size: int) -> list[Range]:

@@ -24,6 +24,7 @@ from webdataset.index import (
     ShardReader,
     build_index,
     load_index,
+    read_by_shard,
     read_description,
 )
 
@@ -106,17 +107,7 @@ class ShardListDataset:
 
     def __getitems__(self, indexes: Sequence[int]) -> list[Any]:
         """Many samples, shard by shard, with few requests: what torch's loaders ask for."""
-        by_shard: dict[int, list[tuple[int, int, int]]] = {}
-        for place, index in enumerate(indexes):
-            number = range(len(self))[index]
-            shard = bisect_right(self.cum_lengths, number) - 1
-            by_shard.setdefault(shard, []).append((place, number, number - self.cum_lengths[shard]))
-        result: list[Any] = [None] * len(indexes)
-        for shard, wanted in by_shard.items():
-            samples = self._reader(shard, len(wanted)).samples([inside for _, _, inside in wanted])
-            for (place, number, inside), sample in zip(wanted, samples, strict=True):
-                result[place] = self._transformed(self._dotted(sample, shard, number, inside))
-        return result
+        return read_by_shard([self._locate(index) for index in indexes], self._read)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
@@ -144,10 +135,9 @@ class ShardListDataset:
 
     def get_shard(self, index: int) -> tuple[IndexedTarSamples, int, ShardEntry]:
         """The shard of a sample (with its `path`), the sample's number in it, and the shard's description."""
-        number = range(len(self))[index]
-        shard = bisect_right(self.cum_lengths, number) - 1
+        shard, inside = self._locate(index)
         entry = self.shards[shard]
-        return self.cache.get_shard(entry.url), number - self.cum_lengths[shard], entry
+        return self.cache.get_shard(entry.url), inside, entry
 
     def close(self) -> None:
         """Let go of open shards."""
@@ -179,6 +169,17 @@ class ShardListDataset:
         self._lock = threading.Lock()
         self._accesses = self._misses = 0
         self._begun: set[int] = set()
+
+    def _locate(self, index: int) -> tuple[int, int]:
+        """Its shard, and its number there."""
+        number = range(len(self))[index]
+        shard = bisect_right(self.cum_lengths, number) - 1
+        return shard, number - self.cum_lengths[shard]
+
+    def _read(self, shard: int, numbers: list[int]) -> list[Any]:
+        samples = self._reader(shard, len(numbers)).samples(numbers)
+        dotted = (self._dotted(sample, shard, inside) for sample, inside in zip(samples, numbers, strict=True))
+        return [self._transformed(sample) for sample in dotted]
 
     def _reader(self, shard: int, accesses: int) -> ShardReader:
         with self._lock:
@@ -217,18 +218,18 @@ class ShardListDataset:
             warnings.warn(
                 f"{again} of {self._accesses} accesses opened a shard again; take a sampler that stays inside shards"
                 f" (ShardListSampler, ChunkedSampler) or a larger lru_size than {self.lru_size}",
-                stacklevel=5,
+                stacklevel=7,
             )
 
     _warned = False
 
-    def _dotted(self, sample: Sample, shard: int, number: int, inside: int) -> Sample:
+    def _dotted(self, sample: Sample, shard: int, inside: int) -> Sample:
         entry = self.shards[shard]
         fields = {f".{name}": io.BytesIO(data) for name, data in sample.items() if not name.startswith("__")}
         return {
             "__key__": sample["__key__"],
             "__dataset__": entry.dataset or self.dataset_name,
-            "__index__": number,
+            "__index__": self.cum_lengths[shard] + inside,
             "__shard__": entry.url,
             "__shardindex__": inside,
             **fields,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +12,8 @@ from webdataset import stores
 from webdataset.cache import ShardCache, download
 from webdataset.errors import StaleIndex, StoreError, Where
 from webdataset.index import ShardEntry
+
+from ._indexed_tar import compute_file_md5sum
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,7 @@ class ShardLocations:
 def _check_copy(entry: ShardEntry, path: str) -> None:
     """Compare what was fetched with the description's size and checksum."""
     entry.check(Path(path).stat().st_size)
-    if entry.md5sum is None:
-        return
-    with Path(path).open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != entry.md5sum:
+    if entry.md5sum is not None and (found := compute_file_md5sum(path)) != entry.md5sum:
         raise StaleIndex(
             f"the description says md5 {entry.md5sum}, the shard has {found}",
             Where(shard=entry.url),

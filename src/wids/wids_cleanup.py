@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import multiprocessing
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -36,8 +35,7 @@ def keep_most_recent_files(pattern: str, maxsize: float = 10**12, maxfiles: int 
             kept, size = kept + 1, size + each
             continue
         maxfiles = kept  # older files leave too
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
+        Path(name).unlink(missing_ok=True)
 
 
 class ExclusiveLock:
@@ -64,8 +62,7 @@ class ExclusiveLock:
         """Give it back."""
         lock, self._lock = self._lock, None
         if lock is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(self.lockfile)  # noqa: PTH108 - a string of the caller's
+            Path(self.lockfile).unlink(missing_ok=True)
             lock.release()
 
 

@@ -7,7 +7,6 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -73,8 +72,7 @@ def _fetch(remote: str, local: str, handlers: Mapping[str, Handler] | None, *, v
             _run(handler.format(url=shlex.quote(remote), local=shlex.quote(part)))
         Path(part).replace(local)
     finally:
-        with suppress(FileNotFoundError):
-            Path(part).unlink()
+        Path(part).unlink(missing_ok=True)
 
 
 def _run(command: str) -> None:

@@ -94,6 +94,4 @@ def resolve_dsdesc(dsdesc: Any, *, options: Mapping[str, Any] | None = None, bas
     return {**content, "wids_version": 1, "name": description.name, "shardlist": shards}
 
 
-def load_dsdesc_and_resolve(source: Any, *, options: Mapping[str, Any] | None = None, base: str | None = None) -> Json:
-    """Read a description and resolve it; addresses are relative to `base`, or else to the description."""
-    return resolve_dsdesc(source, options=options, base=base)
+load_dsdesc_and_resolve = resolve_dsdesc

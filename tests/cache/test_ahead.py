@@ -119,13 +119,13 @@ def test_through_a_cache_errors_come_in_their_turn_and_nothing_is_left(tmp_path,
 def test_threads_that_open_their_first_shards_at_once_share_what_they_fetch(tmp_path, urls, monkeypatch):
     """Mutation: assign the runtime instead of `setdefault`; readers then forget the threads that fetch for them."""
     cache, both = ShardCache(tmp_path / "c"), threading.Barrier(2)
-    make = _shard_cache._Runtime.__init__
+    make = _shard_cache.CacheDirectory.__init__
 
     def together(*arguments):
         make(*arguments)
         both.wait(10)
 
-    monkeypatch.setattr(_shard_cache._Runtime, "__init__", together)
+    monkeypatch.setattr(_shard_cache.CacheDirectory, "__init__", together)
     with ThreadPoolExecutor(2) as pool:
         followers = list(pool.map(cache.open_soon, urls[:2]))
     for follower in followers:

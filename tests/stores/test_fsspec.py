@@ -41,3 +41,40 @@ def test_D17_secure_mode_is_not_bypassed_by_another_name(tmp_path, monkeypatch, 
     monkeypatch.setitem(vars(config.safety), "enforce", True)
     with pytest.raises(UnsafeContent, match="cannot open local files"):
         stores.open_read(disguise.format(tmp_path / "a.txt"))
+
+
+def test_every_reading_verb_is_tried_again(monkeypatch):
+    """A file system whose server drops every second call."""
+    import fsspec
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Dropping(MemoryFileSystem):
+        protocol = "dropping"
+        calls = 0
+
+        @classmethod
+        def _strip_protocol(cls, path):
+            return MemoryFileSystem._strip_protocol(path.replace("dropping://", "memory://"))
+
+        def _call(self):
+            Dropping.calls += 1
+            if Dropping.calls % 2:
+                raise ConnectionResetError("the server closed the connection")
+
+        def find(self, *args, **options):
+            self._call()
+            return super().find(*args, **options)
+
+        def info(self, *args, **options):
+            self._call()
+            return super().info(*args, **options)
+
+    fsspec.register_implementation("dropping", Dropping, clobber=True)
+    MemoryFileSystem().pipe("/d/a.tar", b"hello")
+    try:
+        assert stores.stat("dropping://d/a.tar").size == 5
+        with stores.open_read("dropping://d/a.tar") as stream:
+            assert stream.read() == b"hello"
+        assert [url.rpartition("/")[2] for url in stores.list_urls("dropping://d/")] == ["a.tar"]
+    finally:
+        MemoryFileSystem().rm("/d", recursive=True)

@@ -10,7 +10,7 @@ from fakes import FakeHub
 from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError, StoreError
 from webdataset.stores import HuggingFaceStore
-from webdataset.testing import StoreContract
+from webdataset.testing import Fault, FaultServer, Schedule, StoreContract
 
 
 @pytest.fixture
@@ -137,3 +137,40 @@ def test_bad_input(hub, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(StoreError, match="HF_HUB_OFFLINE"):
         stores.open_read("hf://datasets/me/cats/a.tar")
+
+
+@pytest.mark.parametrize("page", [b"<html>", b"\xff", b'"text"', b"7", b"null", b"OTHER"])
+@pytest.mark.parametrize(
+    ("pattern", "path", "other"),
+    [
+        ("hf://datasets/me/cats/*.tar", "api/datasets/me/cats/tree/main", b'{"error": "no"}'),
+        ("ais://b/*.tar", "v1/buckets/b", b"[]"),
+    ],
+)
+def test_a_list_of_objects_that_is_none_is_an_error_of_ours(monkeypatch, pattern, path, other, page):
+    monkeypatch.setenv("WDS_RETRIES", "0")
+    with FaultServer() as server:
+        server.add(path, page.replace(b"OTHER", other))
+        for name in ("HF_ENDPOINT", "AIS_ENDPOINT"):
+            monkeypatch.setenv(name, server.url("").rstrip("/"))
+        with pytest.raises(StoreError, match="list of objects"):
+            stores.list_urls(pattern)
+        stores.close_connections()
+
+
+@pytest.mark.parametrize("fault", ["reset", "cut", "short-length", "long-length", "no-length"])
+@pytest.mark.parametrize(
+    ("pattern", "path", "page"),
+    [
+        ("hf://datasets/me/cats/*.tar", "api/datasets/me/cats/tree/main", b'[{"type": "file", "path": "0.tar"}]'),
+        ("ais://b/*.tar", "v1/buckets/b", b'{"entries": [{"name": "0.tar"}]}'),
+    ],
+)
+def test_a_list_of_objects_that_breaks_off_is_asked_for_again(monkeypatch, pattern, path, page, fault):
+    with FaultServer() as server:
+        server.add(path, page, Schedule((Fault(9, fault),)))
+        for name in ("HF_ENDPOINT", "AIS_ENDPOINT"):
+            monkeypatch.setenv(name, server.url("").rstrip("/"))
+        assert stores.list_urls(pattern) == [pattern.replace("*", "0")]
+        assert server.requests(path) == 2
+        stores.close_connections()

@@ -104,9 +104,11 @@ def test_failures_have_a_status_and_a_sentence(data, capsys):
     for words in (["info", "none.json"], ["sample", str(data / "dataset.json"), "99"], ["create", f"{data}/none.tar"]):
         assert main(words) == 1
         assert capsys.readouterr().err.startswith("widsindex: ")
-    (data / "odd.json").write_text("{}")
-    assert main(["update", str(data / "odd.json")]) == 1
-    assert not (data / "odd.json.bak").exists()
+    for content in ("{}", "[]", "{", "\0"):
+        (data / "odd.json").write_text(content)
+        assert main(["update", str(data / "odd.json")]) == 1
+        assert capsys.readouterr().err.startswith("widsindex: ")
+        assert not (data / "odd.json.bak").exists()
 
 
 def test_as_a_program(data):

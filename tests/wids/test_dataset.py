@@ -1,5 +1,6 @@
 """`ShardListDataset`, and the defects of its namesake that it does not have."""
 
+import hashlib
 import io
 import json
 import pickle
@@ -185,6 +186,17 @@ def test_another_content_is_refused_and_not_kept(data, tmp_path, how):
                     dataset[0]
         assert server.requests("a.tar") >= 2
     assert not [path for path in (tmp_path / "c").rglob("*.tar")]
+
+
+@pytest.mark.parametrize("how", ["cache_dir", "localname"])
+def test_an_md5_in_capitals_is_the_same(data, tmp_path, how):
+    content = (data / "train-000000.tar").read_bytes()
+    where = {"cache_dir": tmp_path / "c"} if how == "cache_dir" else {"localname": lambda _: str(tmp_path / "0.tar")}
+    with FaultServer() as server:
+        url = server.add("a.tar", content)
+        entry = {"url": url, "nsamples": 4, "md5sum": hashlib.md5(content).hexdigest().upper()}
+        with wids.ShardListDataset([entry], **where) as dataset:
+            assert dataset[3][".cls"] == 3
 
 
 def test_nothing_is_printed(data, capfd):

@@ -42,7 +42,7 @@ NAMES = ["x/1.txt", "x/1.cls", "README", f"{LONG}.txt", "x/1.txt"]
 
 
 def test_samples_of_one_file(shard):
-    samples = wids.IndexedTarSamples(path=shard, expected_size=3, md5sum=wids.compute_file_md5sum(shard))
+    samples = wids.IndexedTarSamples(path=shard, expected_size=3, md5sum=wids.compute_file_md5sum(shard).upper())
     assert len(samples) == 3 == wids.compute_num_samples(shard) and samples.path == shard
     first = samples[0]
     assert first.pop("__key__") == "x/1" and {name: value.read() for name, value in first.items()} == {

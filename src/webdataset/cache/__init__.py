@@ -14,7 +14,7 @@ deletes a file that it did not make.
     _revalidate       whether a copy is still what its origin has
     _quota            the size limit and LRU
     _records          files and records on the disk
-    _locks            locks between processes
+    _locks            locks between processes, and waiting for another one
     _disk_errors      errors of the disk, as typed errors
     _machine_id       host, boot and process namespace
     _file_names       file names for addresses

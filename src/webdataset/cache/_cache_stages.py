@@ -142,14 +142,10 @@ class CachedOpener:
         if is_local(url) is not None:
             return open_read(url, start=start)
         stream = self.cache.open(url)
-        try:
-            if stream.seekable():
-                stream.seek(start)
-            else:
-                skip(stream, start, url)
-        except BaseException:
-            stream.close()
-            raise
+        if stream.seekable():
+            stream.seek(start)
+        else:
+            skip(stream, start, url)
         return stream
 
     def open_soon(self, url: str) -> Any:

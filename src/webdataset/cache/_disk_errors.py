@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from webdataset.errors import AccessDenied, StoreError, WebDatasetError, Where
-from webdataset.stores import redacted
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _HINTS = {
@@ -31,7 +30,7 @@ def disk_errors(folder: str, url: str | None = None) -> Iterator[None]:
         folder: The cache directory.
         url: The shard that was read, if it was one.
     """
-    where = Where(shard=folder if url is None else redacted(url))
+    where = Where(shard=folder if url is None else url)
     try:
         yield
     except WebDatasetError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import zlib
+from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import FormatError, StoreError, Where
@@ -21,11 +22,7 @@ from ._quota import STEP
 from ._records import Claim, Entry, file_size, fill_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ._locks import Locks
-    from ._quota import Quota
-    from ._records import Records
+    from ._shard_cache import CacheDirectory
 
 _PIECE = 1 << 20
 
@@ -36,17 +33,6 @@ class DoesNotFit(Exception):
 
 class Stopped(Exception):
     """No reader in this process needs the shard any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheDirectory:
-    """What a fill needs to know about a cache directory."""
-
-    records: Records
-    locks: Locks
-    quota: Quota
-    validator: Callable[[str], Any] | None
-    opener: Callable[..., Any]
 
 
 class Fill:
@@ -219,7 +205,7 @@ class Fill:
             records.remove_part(self.name, token)
             raise StoreError(
                 f"expected {claim.size} bytes, {found.st_size} are in the cache",
-                Where(shard=redacted(self._url)),
+                Where(shard=self._url),
                 hint="read it again; if it happens again, check the disk of the cache",
             )
         os.makedirs(os.path.dirname(data), exist_ok=True)
@@ -239,7 +225,7 @@ def validate(validator: Callable[[str], Any] | None, path: str, url: str) -> Non
             beginning = file.read(16).hex(" ")
         raise FormatError(
             f"the download is not a tar archive (it starts with {beginning})",
-            Where(shard=redacted(url)),
+            Where(shard=url),
             hint="open the address by hand: it may be an error page; validator=None accepts anything",
         )
 

@@ -5,23 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
-from webdataset import config
 from webdataset.errors import StoreError
 from webdataset.read_methods import find_read1
-from webdataset.stores import BytesRead, Stream, counters, is_strong, pause
+from webdataset.stores import BytesRead, Stream, counters, is_strong
 
 from ._disk_errors import disk_errors
-from ._fetch_shard import DoesNotFit, Stopped
+from ._fetch_shard import DoesNotFit, Fill, Stopped
+from ._locks import Wait
 
 if TYPE_CHECKING:
-    from ._fetch_shard import Fill
     from ._shard_cache import ShardCache
-
-# Seconds between looks at what another process fetches: short at first, then twenty times a second.
-_SHORTEST, _LONGEST = 0.001, 0.05
 
 
 class Follower(Stream):
@@ -129,8 +124,7 @@ class Follower(Stream):
             size = os.fstat(self._descriptor).st_size
             if size != entry.size:
                 raise StoreError(
-                    f"expected {entry.size} bytes in the cache, got {size}",
-                    hint="remove the damaged copy",
+                    f"expected {entry.size} bytes in the cache, got {size}", hint="remove the damaged copy"
                 )
             self._ended = size == self.position  # if not, it grew since we looked
         else:
@@ -175,26 +169,6 @@ class Follower(Stream):
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
-
-
-class Wait:
-    """Waiting for another process, longer each time, and for a limited time without progress.
-
-    >>> Wait(limit=0).patient()
-    False
-    """
-
-    def __init__(self, limit: float | None = None) -> None:
-        self._pause = _SHORTEST
-        self._until = time.monotonic() + (max(120.0, 3 * config.read("WDS_TIMEOUT")) if limit is None else limit)
-
-    def patient(self) -> bool:
-        """Wait once; False when the time is over."""
-        if time.monotonic() > self._until:
-            return False
-        pause(self._pause)
-        self._pause = min(self._pause * 2, _LONGEST)
-        return True
 
 
 def _is_same_file(descriptor: int, path: str) -> bool:

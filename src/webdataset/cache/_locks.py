@@ -15,9 +15,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from webdataset import config
 from webdataset.errors import StoreError, Where
 from webdataset.stores import lock_file, pause
 
@@ -27,6 +29,28 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 _ABANDONED = 3600.0
 # Seconds to wait for a lock that is held for milliseconds.
 _LONGEST_WAIT = 300.0
+# Seconds between looks at what another process does: short at first, then twenty times a second.
+_SHORTEST, _LONGEST = 0.001, 0.05
+
+
+class Wait:
+    """Waiting for another process, longer each time, and for a limited time without progress.
+
+    >>> Wait(limit=0).patient()
+    False
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        self._pause = _SHORTEST
+        self._until = time.monotonic() + (max(120.0, 3 * config.read("WDS_TIMEOUT")) if limit is None else limit)
+
+    def patient(self) -> bool:
+        """Wait once; False when the time is over."""
+        if time.monotonic() > self._until:
+            return False
+        pause(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST)
+        return True
 
 
 class Locks:
@@ -68,8 +92,7 @@ class Locks:
         """
         if self.try_acquire(name):
             try:
-                with suppress(FileNotFoundError):
-                    os.unlink(self._path(name))
+                Path(self._path(name)).unlink(missing_ok=True)
             finally:
                 self.release(name)
 
@@ -79,16 +102,14 @@ class Locks:
     @contextmanager
     def holding(self, name: str) -> Iterator[None]:
         """Wait for a lock and hold it for a block."""
-        wait, until = 0.0005, time.monotonic() + _LONGEST_WAIT
+        wait = Wait(_LONGEST_WAIT)
         while not self.try_acquire(name):
-            if time.monotonic() > until:
+            if not wait.patient():
                 raise StoreError(
                     f"another process holds the lock {name!r} of the shard cache and does not release it",
                     Where(shard=self._folder),
                     hint="look for a hanging process that uses this cache directory",
                 )
-            pause(wait)
-            wait = min(wait * 2, 0.05)
         try:
             yield
         finally:

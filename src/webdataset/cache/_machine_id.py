@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
-from functools import lru_cache
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 
 
-@lru_cache(maxsize=1)
+@cache
 def machine() -> str:
     """Host name, boot and process namespace.
 
@@ -17,13 +20,18 @@ def machine() -> str:
     >>> machine() == machine()
     True
     """
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-    except OSError:
-        boot = ""
-    try:
+    boot = namespace = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    with suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        namespace = ""
     return f"{socket.gethostname()}/{boot}/{namespace}"
+
+
+def short_machine() -> str:
+    """The same, short enough for a file name.
+
+    >>> len(short_machine())
+    8
+    """
+    return hashlib.sha256(machine().encode()).hexdigest()[:8]

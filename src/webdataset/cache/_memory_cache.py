@@ -5,7 +5,6 @@ Local files are opened directly: the system keeps them in memory already, for al
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
@@ -18,7 +17,7 @@ from webdataset import stores
 from webdataset.errors import SpecError
 
 from ._cache_stages import CachedOpener
-from ._machine_id import machine
+from ._machine_id import short_machine
 from ._shard_cache import ShardCache
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a file system in memory, not a place for temporary files
@@ -87,7 +86,7 @@ class MemoryOpener:
 
 
 def _prefix() -> str:
-    return f"webdataset-{hashlib.sha256(machine().encode()).hexdigest()[:8]}"
+    return f"webdataset-{short_machine()}"
 
 
 def _remove(folder: str, process: int) -> None:

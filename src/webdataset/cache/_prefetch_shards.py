@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from webdataset.errors import SpecError
 from webdataset.flow import (
@@ -94,14 +94,14 @@ class OpenAhead(Resumable):
                 shard = at.shards.popleft()
                 yield shard if stream is None else {**shard, "stream": stream}
 
-    def _ahead(self, shards: Iterator[Shard]) -> ReadAhead | _FetchAhead:
+    def _ahead(self, shards: Iterator[Shard]) -> ReadAhead:
         if hasattr(self.opener, "open_soon"):
             return _FetchAhead(shards, self.opener.open_soon, self.depth)
         return ReadAhead(
             shards, lambda shard: self.opener(shard["url"]), self.budget_bytes, self.depth, skip=_is_local_shard
         )
 
-    def _handled(self, streams: ReadAhead | _FetchAhead, at: _Waiting) -> Iterator[Any]:
+    def _handled(self, streams: ReadAhead, at: _Waiting) -> Iterator[Any]:
         while True:
             try:
                 yield next(streams)
@@ -124,51 +124,35 @@ def _is_local_shard(shard: Shard) -> bool:
     return is_local(shard["url"]) is not None
 
 
-class _FetchAhead:
+class _FetchAhead(ReadAhead):
     """The next shards, fetched into a cache; each is read from there in its turn, by the consumer itself.
 
     Threads only open: they compare a copy with its origin, or start to fetch.
     """
 
     def __init__(self, shards: Iterator[Shard], open_soon: Callable[[str], Any], depth: int) -> None:
-        self._shards, self._open_soon, self._depth = shards, open_soon, depth
+        super().__init__(shards, open_soon, depth=depth, skip=_is_local_shard)
         self._pool = ThreadPoolExecutor(depth, "webdataset-ahead")
         self._closing = threading.Event()
-        self._ahead: deque[Future[Any] | None] = deque()
-        self._current: Any = None
 
-    def __iter__(self) -> Self:
-        return self
+    def start(self, item: Shard) -> Future[Any]:
+        return self._pool.submit(self._open, item["url"])
 
-    def __next__(self) -> Any:
-        self._finish_current()
-        while len(self._ahead) < self._depth and (shard := next(self._shards, None)) is not None:
-            self._ahead.append(None if _is_local_shard(shard) else self._pool.submit(self._open, shard["url"]))
-        if not self._ahead:
-            raise StopIteration
-        opened = self._ahead.popleft()
-        if opened is not None:
-            self._current = opened.result()
-            if hasattr(self._current, "begin"):
-                self._current.begin()
-        return self._current
+    def begin(self, ahead: Future[Any]) -> Any:
+        opened = ahead.result()
+        if hasattr(opened, "begin"):
+            opened.begin()
+        return opened
+
+    def drop(self, ahead: Future[Any]) -> None:
+        if ahead.exception() is None:
+            ahead.result().close()
+
+    def close(self) -> None:
+        self._closing.set()
+        super().close()
+        self._pool.shutdown(wait=True)
 
     def _open(self, url: str) -> Any:
         with abandonable(self._closing):
-            return self._open_soon(url)
-
-    def _finish_current(self) -> None:
-        current, self._current = self._current, None
-        if current is not None:
-            current.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        self._finish_current()
-        self._pool.shutdown(wait=True)
-        for opened in self._ahead:
-            if opened is not None and opened.exception() is None:
-                opened.result().close()
+            return self._opener(url)

@@ -7,13 +7,9 @@ import secrets
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ._records import fill_lock
-
-if TYPE_CHECKING:
-    from ._locks import Locks
-    from ._records import Claim, Records
+from ._locks import Locks
+from ._records import Claim, Records, fill_lock
 
 # Bytes for a shard of unknown size are reserved in steps of this size.
 STEP = 16 << 20

@@ -12,19 +12,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from webdataset.stores import process_lives
 
-from ._machine_id import machine
+from ._machine_id import machine, short_machine
 
 T = TypeVar("T")
 
@@ -100,8 +100,7 @@ class Records:
     def forget(self, name: str) -> None:
         """Remove a published shard: first the file, so that no file of ours is left without an entry."""
         for path in (self.data(name), self._entry(name)):
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+            Path(path).unlink(missing_ok=True)
 
     def claim(self, name: str, token: str) -> Claim | None:
         """The claim of a part."""
@@ -113,14 +112,12 @@ class Records:
 
     def remove_part(self, name: str, token: str) -> None:
         """Remove a part and its claim."""
-        for path in (self.part(name, token), self._claim(name, token)):
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+        Path(self.part(name, token)).unlink(missing_ok=True)
+        self.remove_claim(name, token)
 
     def remove_claim(self, name: str, token: str) -> None:
         """Remove the claim of a part that was published."""
-        with suppress(FileNotFoundError):
-            os.unlink(self._claim(name, token))
+        Path(self._claim(name, token)).unlink(missing_ok=True)
 
     def entries(self) -> Iterator[tuple[str, int, int]]:
         """(name, size, time of last use) of every published shard."""
@@ -145,7 +142,7 @@ class Records:
         """(path, whether its writer is known to have ended) of every record that was not renamed yet."""
         for note in self._ending(".new"):
             _, where, process, _ = f"..{note.removesuffix('.new')}".rsplit(".", 3)
-            dead = where == _here() and process.isdigit() and not process_lives(int(process))
+            dead = where == short_machine() and process.isdigit() and not process_lives(int(process))
             yield os.path.join(self.notes, note), dead
 
     def _ending(self, ending: str) -> list[str]:
@@ -158,7 +155,7 @@ class Records:
         return os.path.join(self.notes, f"{_quoted(name)}.{token}.claim")
 
     def _write(self, path: str, note: Any) -> None:
-        temporary = f"{path}.{_here()}.{os.getpid()}.{secrets.token_hex(4)}.new"
+        temporary = f"{path}.{short_machine()}.{os.getpid()}.{secrets.token_hex(4)}.new"
         try:
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(asdict(note), file)
@@ -176,11 +173,6 @@ def fill_lock(name: str) -> str:
     'fill a.tar'
     """
     return f"fill {name}"
-
-
-def _here() -> str:
-    """This machine, short enough for a file name."""
-    return hashlib.sha256(machine().encode()).hexdigest()[:8]
 
 
 def _quoted(name: str) -> str:

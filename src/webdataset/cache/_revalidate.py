@@ -5,16 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from webdataset.errors import WebDatasetError
-from webdataset.stores import abandonable, redacted, stat
+from webdataset.stores import Stat, abandonable, redacted, stat
 
-if TYPE_CHECKING:
-    from webdataset.stores import Stat
-
-    from ._records import Entry
+from ._records import Entry
 
 _log = logging.getLogger(__name__)
 

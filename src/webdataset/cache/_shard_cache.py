@@ -16,11 +16,11 @@ from webdataset.errors import SpecError, StoreError, Where
 from webdataset.stores import Stream, counters, open_read, redacted
 
 from ._disk_errors import disk_errors
-from ._fetch_shard import CacheDirectory, DoesNotFit, Fill, Stopped, file_checksum
+from ._fetch_shard import DoesNotFit, Fill, Stopped, file_checksum
 from ._file_names import safe_name, url_hash, url_to_hashed_name
 from ._file_type import check_tar_format
-from ._follow_fetch import Follower, Wait
-from ._locks import Locks
+from ._follow_fetch import Follower
+from ._locks import Locks, Wait
 from ._quota import Quota
 from ._records import Entry, Records, file_size, fill_lock
 from ._revalidate import POLICIES, Revalidation
@@ -63,7 +63,9 @@ class ShardCache:
     verbose: bool = False
     revalidate: str | None = None
     opener: Callable[..., Any] = open_read
-    _runtimes: dict[int, _Runtime] = field(default_factory=dict, init=False, repr=False, compare=False)  # by process
+    _runtimes: dict[int, CacheDirectory] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # by process
 
     def __post_init__(self) -> None:
         if not callable(self.url_to_name) or not (self.validator is None or callable(self.validator)):
@@ -108,7 +110,7 @@ class ShardCache:
             elif not wait.patient():
                 raise StoreError(
                     "another process does not finish fetching the shard into the cache",
-                    Where(shard=redacted(url)),
+                    Where(shard=url),
                     hint=f"look for a hanging process that uses {self.folder}",
                 )
 
@@ -152,7 +154,7 @@ class ShardCache:
         if entry is not None and entry.url_hash != url_hash(url):
             raise SpecError(
                 f"url_to_name gives the name {name!r} to two addresses: {entry.url}",
-                Where(shard=redacted(url)),
+                Where(shard=url),
                 hint="leave url_to_name out: the default gives every address a name of its own",
             )
         return entry
@@ -181,7 +183,7 @@ class ShardCache:
                 if not at.locks.try_acquire(fill_lock(name)):
                     return None
                 try:
-                    fill = at.fills[name] = Fill(at.directory(self.validator, self.opener), url, name)
+                    fill = at.fills[name] = Fill(at, url, name)
                 except BaseException:  # no thread could be started
                     at.locks.release(fill_lock(name))
                     raise
@@ -230,7 +232,7 @@ class ShardCache:
         if self.validator is not None and not self.validator(path):
             raise SpecError(
                 f"{path} has the name of a cached shard, but is not a tar archive, and the cache did not make it",
-                Where(shard=redacted(url)),
+                Where(shard=url),
                 hint="remove it yourself, or use another cache_dir",
             )
         counters.add("cache.hits")
@@ -240,18 +242,18 @@ class ShardCache:
         if isinstance(fill.error, DoesNotFit):
             raise StoreError(
                 "the shard does not fit into the cache",
-                Where(shard=redacted(url)),
+                Where(shard=url),
                 hint=f"give it a cache_size larger than {self.limit}",
             )
         if fill.error is not None and not isinstance(fill.error, Stopped):
             raise fill.error
 
-    def _at(self) -> _Runtime:
+    def _at(self) -> CacheDirectory:
         runtime = self._runtimes.get(os.getpid())
         with disk_errors(self.folder):
             if runtime is None:
                 # `setdefault` is atomic: threads that open their first shards at once get the same one.
-                runtime = self._runtimes.setdefault(os.getpid(), _Runtime(self.folder, int(self.limit)))
+                runtime = self._runtimes.setdefault(os.getpid(), CacheDirectory(self))
             runtime.maintain(self.interval)
         return runtime
 
@@ -264,21 +266,19 @@ class ShardCache:
             _log.info("%s %s in %s", what, redacted(url), self.folder)
 
 
-class _Runtime:
+class CacheDirectory:
     """What a cache is in one process: never pickled, never shared with a forked child."""
 
-    def __init__(self, folder: str, limit: int) -> None:
-        self.records = Records(folder)
+    def __init__(self, cache: ShardCache) -> None:
+        self.validator, self.opener = cache.validator, cache.opener
+        self.records = Records(cache.folder)
         self.locks = Locks(self.records.notes)
-        self.quota = Quota(self.records, self.locks, limit)
+        self.quota = Quota(self.records, self.locks, int(cache.limit))
         self.quota.sweep()
         self.swept = time.monotonic()
         self.mutex = threading.Lock()
         self.fills: dict[str, Fill] = {}
         self.origins = Revalidation()
-
-    def directory(self, validator: Callable[[str], Any] | None, opener: Callable[..., Any]) -> CacheDirectory:
-        return CacheDirectory(self.records, self.locks, self.quota, validator, opener)
 
     def maintain(self, interval: float) -> None:
         """Make a directory again that was removed, and remove now and then what killed processes left."""

@@ -185,44 +185,22 @@ class DecodeImage:
 
     @cached_property
     def _plan(self) -> _Plan:
-        return _Plan.of(self)
+        return _Plan(self)
 
 
-@dataclass(frozen=True, slots=True)
 class _Plan:
     """What can be worked out once."""
 
-    mode: str
-    torch: bool
-    floats: bool
-    layout: str
-    size: Size
-    before_crop: Size
-    flip: float
-    random: bool
-    factor: Any
-    offset: Any
-
-    @classmethod
-    def of(cls, wanted: DecodeImage) -> _Plan:
+    def __init__(self, wanted: DecodeImage) -> None:
         container, kind, mode = find_imagespec(wanted.imagespec)
-        size = (wanted.size, wanted.size) if isinstance(wanted.size, int) else wanted.size
-        chance = 0.5 if wanted.flip is True else float(wanted.flip)
-        layout = wanted.layout or ("chw" if container == "torch" else "hwc")
-        margin = wanted.resize / min(size) if wanted.resize else _USUAL_MARGIN
-        factor, offset = _normalizing(wanted.normalize, len(mode), layout)
-        return cls(
-            mode=mode.upper(),
-            torch=container == "torch",
-            floats=kind == "float",
-            layout=layout,
-            size=size,
-            before_crop=(round(size[0] * margin), round(size[1] * margin)),
-            flip=chance,
-            random=wanted.crop in {"random", "window"} or chance > 0,
-            factor=factor,
-            offset=offset,
-        )
+        self.mode, self.torch, self.floats = mode.upper(), container == "torch", kind == "float"
+        self.layout = wanted.layout or ("chw" if self.torch else "hwc")
+        self.size = (wanted.size, wanted.size) if isinstance(wanted.size, int) else wanted.size
+        margin = wanted.resize / min(self.size) if wanted.resize else _USUAL_MARGIN
+        self.before_crop = round(self.size[0] * margin), round(self.size[1] * margin)
+        self.flip = 0.5 if wanted.flip is True else float(wanted.flip)
+        self.random = wanted.crop in {"random", "window"} or self.flip > 0
+        self.factor, self.offset = _normalizing(wanted.normalize, len(mode), self.layout)
 
 
 def _normalizing(normalize: Any, channels: int, layout: str) -> tuple[Any, Any]:

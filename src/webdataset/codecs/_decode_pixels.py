@@ -111,8 +111,7 @@ def over(image: Image, background: Any) -> Image:
         return image
     images = require("PIL.Image", extra="images", why="to decode images")
     front = image.convert("RGBA")
-    made: Image = images.alpha_composite(images.new("RGBA", front.size, background), front)
-    return made
+    return images.alpha_composite(images.new("RGBA", front.size, background), front)
 
 
 def as_float(pixels: Pixels, white: int = 255) -> Pixels:

@@ -130,8 +130,7 @@ def _picture(array: np.ndarray[Any, Any], target: str) -> Image:
         array = array.astype(np.uint8) * np.uint8(255)
     if array.dtype == np.uint16 and array.ndim == 3:
         raise EncodingError("16-bit images with several channels cannot be written", hint="use 'npy', or one channel")
-    made: Image = images.fromarray(np.ascontiguousarray(array))
-    return made
+    return images.fromarray(np.ascontiguousarray(array))
 
 
 def _fit(picture: Image, target: ImageFormat, name: str) -> Image:

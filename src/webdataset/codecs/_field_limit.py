@@ -15,8 +15,7 @@ def field_limit(limit: int | None = None) -> int:
     >>> field_limit(100)
     100
     """
-    found: int = config.read("WDS_DECOMPRESS_LIMIT") if limit is None else limit
-    return found
+    return config.read("WDS_DECOMPRESS_LIMIT") if limit is None else limit
 
 
 def check_size(size: int, limit: int | None = None) -> None:

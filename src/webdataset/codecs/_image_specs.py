@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from ._jpeg import jpeg_pixels
 from ._opencv import plain_pixels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from PIL.Image import Image
 
 # Still images only: no containers (h5, fits, grib), no video (mpg, fli), nothing that needs a program (eps).
@@ -123,8 +122,7 @@ class ImageHandler:
         image = self._open(data)
         if is_deep(image):
             images = require("PIL.Image", extra="images", why="to decode images")
-            made: Image = images.fromarray(pillow_pixels(image, mode))
-            return made
+            return images.fromarray(pillow_pixels(image, mode))
         image.load()
         return image.convert(mode)
 

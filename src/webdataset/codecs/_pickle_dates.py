@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from webdataset.errors import UnsafeContent
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ._pickle_budget import Budget
+from ._pickle_budget import Budget
 
 _FOLD = 0x80  # a flag in the first byte of a time, and in the month of a date with time
 

@@ -10,20 +10,17 @@ from __future__ import annotations
 import collections
 import copyreg
 import decimal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from webdataset.address import Address, Birth, restored
 from webdataset.errors import FormatError, UnsafeContent
 from webdataset.flow import Drawn
 
+from ._pickle_budget import Budget
 from ._pickle_dates import DATE_MAKERS
 from ._pickle_numpy import NUMPY_MAKERS, NUMPY_NAMES, NUMPY_TYPE_MAKERS
 from ._pickle_torch import TORCH_MAKERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ._pickle_budget import Budget
 
 _ITEM = 64  # bytes of an item in a set or dict, about
 _LONGEST_DECIMAL = 10_000

@@ -1,9 +1,9 @@
 """The interpreter of pickles: every opcode of protocols 0 to 5 that harmless values need, and no other.
 
 Python's own unpickler cannot be used for data of strangers, even with a list of allowed names: it lets a pickle set
-the state of NumPy's types, fill the memo up to any index, and hash what takes for ever to hash. Here each opcode is a
-method of a few lines. Calls go through a table of makers (`_pickle_globals`), which check their arguments, and what is
-built is counted (`_pickle_budget`).
+the state of NumPy's types, fill the memo up to any index, and hash what takes for ever to hash. Here each opcode is one
+entry of a table. Calls go through a table of makers (`_pickle_globals`), which check their arguments, and what is built
+is counted (`_pickle_budget`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from __future__ import annotations
 import pickle
 import struct
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from webdataset.errors import FormatError, UnsafeContent
 
-from ._pickle_scalars import U1, U4, U8, Scalars
+from ._pickle_budget import Budget
+from ._pickle_scalars import I4, U1, U4, U8, Scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ._pickle_budget import Budget
     from ._pickle_globals import Names
 
 # Bytes that Python takes for an empty container or an entry of the memo, about.
@@ -68,7 +67,7 @@ class Machine(Scalars):
 
     def run(self) -> Any:
         """The value."""
-        data, steps, stop = self._data, self._STEPS, pickle.STOP[0]
+        data, steps, stop = self._data, _STEPS, pickle.STOP[0]
         try:
             while (code := data[self._at]) != stop:
                 self._at += 1
@@ -111,12 +110,6 @@ class Machine(Scalars):
         else:
             self._marked()
 
-    def _pop_mark(self) -> None:
-        self._marked()
-
-    def _dup(self) -> None:
-        self._stack.append(self._finished(self._stack[-1]))
-
     def _finished(self, value: Any) -> Any:
         if isinstance(value, Unbuilt):
             raise UnsafeContent("the pickle refers to an array or dtype before it is complete")
@@ -131,49 +124,16 @@ class Machine(Scalars):
         if isinstance(value, Unbuilt):
             value.slots.append(number)
 
-    def _put(self) -> None:
-        self._remember(int(self._line()))
-
-    def _binput(self) -> None:
-        self._remember(self._number(U1))
-
-    def _long_binput(self) -> None:
-        self._remember(self._number(U4))
-
-    def _memoize(self) -> None:
-        self._remember(len(self._memo))
-
     def _recall(self, number: int) -> None:
         if number not in self._memo:
             raise FormatError(f"the pickle refers to object {number}, which it does not contain")
         self._stack.append(self._finished(self._memo[number]))
 
-    def _get(self) -> None:
-        self._recall(int(self._line()))
-
-    def _binget(self) -> None:
-        self._recall(self._number(U1))
-
-    def _long_binget(self) -> None:
-        self._recall(self._number(U4))
-
     # Opcodes: containers.
-
-    def _empty_tuple(self) -> None:
-        self._stack.append(())
 
     def _tuple(self) -> None:
         items = tuple(self._marked())
         self._stack.append(items)
-
-    def _tuple1(self) -> None:
-        self._fold(1)
-
-    def _tuple2(self) -> None:
-        self._fold(2)
-
-    def _tuple3(self) -> None:
-        self._fold(3)
 
     def _fold(self, count: int) -> None:
         self._budget.spend(_CONTAINER)
@@ -181,9 +141,9 @@ class Machine(Scalars):
             raise IndexError
         self._stack[-count:] = [tuple(self._stack[-count:])]
 
-    def _empty_list(self) -> None:
-        self._budget.spend(_CONTAINER)
-        self._stack.append([])
+    def _begin(self, container: Any, size: int) -> None:
+        self._budget.spend(size)
+        self._stack.append(container)
 
     def _list(self) -> None:
         items = self._marked()
@@ -197,10 +157,6 @@ class Machine(Scalars):
         items = self._marked()
         self._top(_LISTS).extend(items)
 
-    def _empty_dict(self) -> None:
-        self._budget.spend(_CONTAINER)
-        self._stack.append({})
-
     def _dict(self) -> None:
         items = self._marked()
         self._stack.append({})
@@ -210,9 +166,6 @@ class Machine(Scalars):
         value, key = self._stack.pop(), self._stack.pop()
         self._fill([key, value])
 
-    def _setitems(self) -> None:
-        self._fill(self._marked())
-
     def _fill(self, items: list[Any]) -> None:
         target = self._top(_DICTS)
         if len(items) % 2:
@@ -221,10 +174,6 @@ class Machine(Scalars):
             if type(key) is not str:
                 self._budget.admit_key(target, key)
             target[key] = value
-
-    def _empty_set(self) -> None:
-        self._budget.spend(_SET)
-        self._stack.append(set())
 
     def _additems(self) -> None:
         items = self._marked()
@@ -284,22 +233,70 @@ class Machine(Scalars):
             if self._memo[number] is target:
                 self._memo[number] = built
 
-    _STEPS: ClassVar[list[Callable[[Machine], None]]] = [_unknown] * 256
+    # Each opcode that is allowed, and what it does.
+    _ALLOWED: ClassVar[dict[bytes, Callable[[Machine], object]]] = {
+        pickle.PROTO: _proto,
+        pickle.FRAME: _frame,
+        pickle.MARK: _mark,
+        pickle.POP: _pop,
+        pickle.POP_MARK: _marked,
+        pickle.DUP: lambda self: self._stack.append(self._finished(self._stack[-1])),
+        # The memo.
+        pickle.PUT: lambda self: self._remember(int(self._line())),
+        pickle.BINPUT: lambda self: self._remember(self._number(U1)),
+        pickle.LONG_BINPUT: lambda self: self._remember(self._number(U4)),
+        pickle.MEMOIZE: lambda self: self._remember(len(self._memo)),
+        pickle.GET: lambda self: self._recall(int(self._line())),
+        pickle.BINGET: lambda self: self._recall(self._number(U1)),
+        pickle.LONG_BINGET: lambda self: self._recall(self._number(U4)),
+        # Constants and numbers.
+        pickle.NONE: lambda self: self._stack.append(None),
+        pickle.NEWTRUE: lambda self: self._stack.append(True),
+        pickle.NEWFALSE: lambda self: self._stack.append(False),
+        **dict.fromkeys((pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.BINFLOAT), Scalars._numbers),
+        pickle.INT: Scalars._int,
+        pickle.LONG: lambda self: self._stack.append(int(self._line().removesuffix(b"L"))),
+        pickle.LONG1: lambda self: self._stack.append(int.from_bytes(self._sized(U1), "little", signed=True)),
+        pickle.LONG4: lambda self: self._stack.append(int.from_bytes(self._sized(I4), "little", signed=True)),
+        pickle.FLOAT: lambda self: self._stack.append(float(self._line())),
+        # Texts and bytes.
+        pickle.STRING: Scalars._string,
+        pickle.BINSTRING: lambda self: self._stack.append(self._sized(I4).decode(self._encoding)),
+        pickle.SHORT_BINSTRING: lambda self: self._stack.append(self._sized(U1).decode(self._encoding)),
+        pickle.UNICODE: lambda self: self._stack.append(self._line().decode("raw-unicode-escape")),
+        pickle.SHORT_BINUNICODE: Scalars._short_binunicode,
+        pickle.BINUNICODE: lambda self: self._stack.append(self._sized(U4).decode("utf-8", "surrogatepass")),
+        pickle.BINUNICODE8: lambda self: self._stack.append(self._sized(U8).decode("utf-8", "surrogatepass")),
+        pickle.SHORT_BINBYTES: lambda self: self._stack.append(self._sized(U1)),
+        pickle.BINBYTES: lambda self: self._stack.append(self._sized(U4)),
+        pickle.BINBYTES8: lambda self: self._stack.append(self._sized(U8)),
+        pickle.BYTEARRAY8: lambda self: self._stack.append(bytearray(self._sized(U8))),
+        # Containers.
+        pickle.EMPTY_TUPLE: lambda self: self._stack.append(()),
+        pickle.TUPLE: _tuple,
+        pickle.TUPLE1: lambda self: self._fold(1),
+        pickle.TUPLE2: lambda self: self._fold(2),
+        pickle.TUPLE3: lambda self: self._fold(3),
+        pickle.EMPTY_LIST: lambda self: self._begin([], _CONTAINER),
+        pickle.LIST: _list,
+        pickle.APPEND: _append,
+        pickle.APPENDS: _appends,
+        pickle.EMPTY_DICT: lambda self: self._begin({}, _CONTAINER),
+        pickle.DICT: _dict,
+        pickle.SETITEM: _setitem,
+        pickle.SETITEMS: lambda self: self._fill(self._marked()),
+        pickle.EMPTY_SET: lambda self: self._begin(set(), _SET),
+        pickle.ADDITEMS: _additems,
+        pickle.FROZENSET: _frozenset,
+        # Names, calls and state.
+        pickle.GLOBAL: _global,
+        pickle.STACK_GLOBAL: _stack_global,
+        pickle.REDUCE: _reduce,
+        pickle.NEWOBJ: _newobj,
+        pickle.NEWOBJ_EX: _newobj_ex,
+        pickle.BUILD: _build,
+    }
 
 
-def _find_steps() -> None:
-    """Each opcode `pickle.NAME` is the method `_name`."""
-    names = """PROTO FRAME MARK POP POP_MARK DUP PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET NONE INT
-        LONG LONG1 LONG4 FLOAT STRING BINSTRING SHORT_BINSTRING UNICODE SHORT_BINUNICODE
-        BINUNICODE BINUNICODE8 SHORT_BINBYTES BINBYTES BINBYTES8 BYTEARRAY8 EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3
-        EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT DICT SETITEM SETITEMS EMPTY_SET ADDITEMS FROZENSET GLOBAL STACK_GLOBAL
-        REDUCE NEWOBJ NEWOBJ_EX BUILD"""
-    for name in names.split():
-        Machine._STEPS[getattr(pickle, name)[0]] = getattr(Machine, f"_{name.lower()}")
-    for code in (pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.BINFLOAT):
-        Machine._STEPS[code[0]] = Machine._numbers
-    Machine._STEPS[pickle.NEWTRUE[0]] = Machine._true
-    Machine._STEPS[pickle.NEWFALSE[0]] = Machine._false
-
-
-_find_steps()
+# By the number of an opcode, as the loop needs them.
+_STEPS = [Machine._ALLOWED.get(bytes((code,)), Machine._unknown) for code in range(256)]

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from webdataset.errors import FormatError, UnsafeContent
 
+from ._pickle_budget import Budget
 from ._pickle_machine import Unbuilt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ._pickle_budget import Budget
 
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]

@@ -45,6 +45,10 @@ class Scalars:
         self._at += kind.size
         return value
 
+    def _sized(self, kind: struct.Struct) -> bytes:
+        """As many bytes as the number before them says."""
+        return self._take(self._number(kind))
+
     def _line(self) -> bytes:
         stop = self._data.find(b"\n", self._at)
         if stop < 0:
@@ -52,15 +56,6 @@ class Scalars:
         line = self._data[self._at : stop]
         self._at = stop + 1
         return line
-
-    def _none(self) -> None:
-        self._stack.append(None)
-
-    def _true(self) -> None:
-        self._stack.append(True)
-
-    def _false(self) -> None:
-        self._stack.append(False)
 
     def _int(self) -> None:
         line = self._line()
@@ -74,52 +69,13 @@ class Scalars:
         self._stack += pickle.loads(b"(%sl." % found[0])  # noqa: S301 - nothing but numbers
         self._at = found.end()
 
-    def _long(self) -> None:
-        self._stack.append(int(self._line().removesuffix(b"L")))
-
-    def _long1(self) -> None:
-        self._stack.append(int.from_bytes(self._take(self._number(U1)), "little", signed=True))
-
-    def _long4(self) -> None:
-        self._stack.append(int.from_bytes(self._take(self._number(I4)), "little", signed=True))
-
-    def _float(self) -> None:
-        self._stack.append(float(self._line()))
-
     def _string(self) -> None:
         line = self._line()
         if len(line) < 2 or line[0] != line[-1] or line[:1] not in {b'"', b"'"}:
             raise FormatError("the pickle has a text without quotes")
         self._stack.append(codecs.escape_decode(line[1:-1])[0].decode(self._encoding))
 
-    def _binstring(self) -> None:
-        self._stack.append(self._take(self._number(I4)).decode(self._encoding))
-
-    def _short_binstring(self) -> None:
-        self._stack.append(self._take(self._number(U1)).decode(self._encoding))
-
-    def _unicode(self) -> None:
-        self._stack.append(self._line().decode("raw-unicode-escape"))
-
     def _short_binunicode(self) -> None:
         start = self._at + 1
         stop = self._at = start + self._data[start - 1]
         self._stack.append(self._data[start:stop].decode("utf-8", "surrogatepass"))
-
-    def _binunicode(self) -> None:
-        self._stack.append(self._take(self._number(U4)).decode("utf-8", "surrogatepass"))
-
-    def _binunicode8(self) -> None:
-        self._stack.append(self._take(self._number(U8)).decode("utf-8", "surrogatepass"))
-
-    def _short_binbytes(self) -> None:
-        self._stack.append(self._take(self._number(U1)))
-
-    def _binbytes(self) -> None:
-        self._stack.append(self._take(self._number(U4)))
-
-    def _binbytes8(self) -> None:
-        self._stack.append(self._take(self._number(U8)))
-
-    def _bytearray8(self) -> None:
-        self._stack.append(bytearray(self._take(self._number(U8))))

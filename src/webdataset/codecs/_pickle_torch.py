@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from webdataset.errors import UnsafeContent
 
+from ._pickle_budget import Budget
 from ._tensors import load_weights
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ._pickle_budget import Budget
 
 
 def _make_storage(budget: Budget, *args: Any) -> Any:

@@ -13,17 +13,15 @@ shrink, in 23 % where one grows and the other shrinks (the two go first in diffe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from webdataset import recycle
 from webdataset.optional import find_package, require
 
+from ._crop import Box
 from ._scratch_buffer import Scratch
-
-if TYPE_CHECKING:
-    from ._crop import Box
 
 Pixels = np.ndarray[Any, Any]
 

@@ -30,11 +30,11 @@ from ._description import Description, ShardEntry, read_description, seen_from, 
 from ._fetch_ranges import Range, coalesce, open_bytes
 from ._index_dataset import index_shards
 from ._index_location import dali_name, has_index, index_url, load_count, load_index, save_index
-from ._indexed_shards import IndexedShards, LazySample, SampleLocation
+from ._indexed_shards import IndexedShards, SampleLocation
 from ._member_names import sample_and_field
 from ._recent_indexes import RecentIndexes
 from ._shard_index import Extent, Keys, ShardIndex
-from ._shard_reader import ShardReader
+from ._shard_reader import ShardReader, read_by_shard
 from ._store_index import GrowingIndex, StoreIndexes
 from ._verify_shards import VerifyShards
 
@@ -45,7 +45,6 @@ __all__ = [
     "IndexBuilder",
     "IndexedShards",
     "Keys",
-    "LazySample",
     "Range",
     "RecentIndexes",
     "SampleLocation",
@@ -66,6 +65,7 @@ __all__ = [
     "load_count",
     "load_index",
     "open_bytes",
+    "read_by_shard",
     "read_dali",
     "read_description",
     "sample_and_field",

@@ -208,14 +208,16 @@ def _load(name: str) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
-        raise FormatError("the description is not JSON", Where(shard=name), hint="write it again") from error
+        raise _malformed("the description is not JSON", name) from error
+
+
+def _malformed(what: str, name: str, hint: str = "write it again") -> FormatError:
+    return FormatError(what, Where(shard=name), hint=hint)
 
 
 def _parse(content: Any, document: _Document, *, nested: bool = False) -> Description:
     if not isinstance(content, Mapping) or content.get("wids_version", 1 if nested else None) != 1:
-        raise FormatError(
-            "this is not a dataset description of version 1", Where(shard=document.name), hint='"wids_version": 1'
-        )
+        raise _malformed("this is not a dataset description of version 1", document.name, '"wids_version": 1')
     shards = [_shard(entry, document) for entry in _list_of(content, "shardlist", document)]
     for part in _list_of(content, "datasets", document):
         shards += _component(part, document, nested=nested)
@@ -231,9 +233,7 @@ def _parse(content: Any, document: _Document, *, nested: bool = False) -> Descri
 
 def _component(part: Any, document: _Document, *, nested: bool) -> list[ShardEntry]:
     if not isinstance(part, Mapping) or nested:
-        raise FormatError(
-            "a part of the description has parts itself", Where(shard=document.name), hint="one level is possible"
-        )
+        raise _malformed("a part of the description has parts itself", document.name, "one level is possible")
     if "source_url" in part:
         address = document.address(str(part["source_url"]))
         inner = _parse(_load(address), document.inner(address), nested=True)
@@ -246,15 +246,13 @@ def _component(part: Any, document: _Document, *, nested: bool) -> list[ShardEnt
 def _list_of(content: Mapping[str, Any], key: str, document: _Document) -> list[Any]:
     found = content.get(key, [])
     if not isinstance(found, list):
-        raise FormatError(
-            f"{key!r} of the description is not a list", Where(shard=document.name), hint="write it again"
-        )
+        raise _malformed(f"{key!r} of the description is not a list", document.name)
     return found
 
 
 def _shard(entry: Any, document: _Document) -> ShardEntry:
     if not isinstance(entry, (dict, Mapping)) or not isinstance(entry.get("url"), str):
-        raise FormatError("a shard of the description has no url", Where(shard=document.name), hint="write it again")
+        raise _malformed("a shard of the description has no url", document.name)
     nsamples, filesize = entry.get("nsamples"), entry.get("filesize")
     for number in (nsamples, 0 if filesize is None else filesize):
         if type(number) is not int or number < 0:  # which True and False are not
@@ -264,6 +262,7 @@ def _shard(entry: Any, document: _Document) -> ShardEntry:
         return ShardEntry(url, entry["nsamples"])
     if md5sum is not None and (not isinstance(md5sum, str) or not _MD5.fullmatch(md5sum)):
         raise FormatError(f"expected an MD5 sum of 32 hexadecimal digits, got {md5sum!r}", Where(shard=document.name))
+    md5sum = md5sum and md5sum.lower()  # as `hexdigest` has it
     return ShardEntry(url, entry["nsamples"], filesize, md5sum, entry.get("dataset"), entry.get("weight"))
 
 

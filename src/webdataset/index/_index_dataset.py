@@ -12,12 +12,9 @@ from pathlib import Path
 from webdataset import stores
 from webdataset.errors import StoreError
 
-from ._build_index import Checksum, build_index
+from ._build_index import build_index
 from ._description import Description, ShardEntry
 from ._index_location import save_index
-
-# Reading and checksums let other threads run; they need not be asked for it more often than this.
-_PORTION = 1 << 20
 
 
 def index_shards(
@@ -53,18 +50,13 @@ def _index_one(url: str, *, place: str | None, store: bool) -> ShardEntry:
     path = stores.is_local(url)
     if path is not None and os.path.isfile(path):
         index = build_index(url)  # from the headers alone, many times faster than the checksum
-        _add_file(path, checksum)
+        with Path(path).open("rb", buffering=0) as file:
+            hashlib.file_digest(file, lambda: checksum)
     else:
         index = build_index(url, checksum=checksum)
     if store:
         save_index(index, url, place)
     return ShardEntry(url, len(index), filesize=_size(url), md5sum=checksum.hexdigest())
-
-
-def _add_file(path: str, checksum: Checksum) -> None:
-    with Path(path).open("rb", buffering=0) as file:
-        while data := file.read(_PORTION):
-            checksum.update(data)
 
 
 def _size(url: str) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from webdataset import stores
@@ -79,14 +80,8 @@ def load_index(url: str, place: str | None = None) -> ShardIndex | None:
     >>> load_index("memory://doc-place/b.tar").key(0), load_index("memory://doc-place/c.tar")
     ('a', None)
     """
-    for name in _candidates(url, place):
-        try:
-            with stores.open_read(name) as stream:
-                data = stream.read()
-        except ShardNotFound:
-            continue
-        return read_dali(data, name)
-    return None
+    found = _read_stored(url, place)
+    return None if found is None else read_dali(*found)
 
 
 def load_count(url: str, place: str | None = None) -> int | None:
@@ -97,14 +92,8 @@ def load_count(url: str, place: str | None = None) -> int | None:
     >>> load_count("memory://doc-place/d.tar")
     1
     """
-    for name in _candidates(url, place):
-        try:
-            with stores.open_read(name) as stream:
-                data = stream.read(_FIRST_LINE)
-        except ShardNotFound:
-            continue
-        return count_dali(data, name)
-    return None
+    found = _read_stored(url, place, _FIRST_LINE)
+    return None if found is None else count_dali(*found)
 
 
 def has_index(url: str) -> bool:
@@ -117,6 +106,14 @@ def has_index(url: str) -> bool:
         return False
     paths = (stores.is_local(name) for name in _candidates(url, None))
     return any(path is not None and os.path.isfile(path) for path in paths)
+
+
+def _read_stored(url: str, place: str | None, size: int = -1) -> tuple[bytes, str] | None:
+    """The stored index of a shard, or its first bytes, and the address of the index."""
+    for name in _candidates(url, place):
+        with suppress(ShardNotFound), stores.open_read(name) as stream:
+            return stream.read(size), name
+    return None
 
 
 def _candidates(url: str, place: str | None) -> list[str]:

@@ -25,7 +25,7 @@ from ._description import Description
 from ._index_location import load_count, load_index
 from ._recent_indexes import RecentIndexes
 from ._shard_index import Extent, ShardIndex
-from ._shard_reader import ShardReader, StoredRun
+from ._shard_reader import ShardReader, StoredRun, read_by_shard
 from ._store_index import StoreIndexes
 
 # How many readers of shards are kept.
@@ -119,16 +119,7 @@ class IndexedShards(Sequence[Any]):
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Many samples at once, shard by shard, with few requests: what torch's loaders ask for."""
-        by_shard: dict[int, list[tuple[int, int]]] = {}
-        for place, number in enumerate(numbers):
-            shard, inside = self._locate(number)
-            by_shard.setdefault(shard, []).append((place, inside))
-        result: list[Any] = [None] * len(numbers)
-        for shard, wanted in by_shard.items():
-            samples = self._finish(shard, [inside for _, inside in wanted])
-            for (place, _), sample in zip(wanted, samples, strict=True):
-                result[place] = sample
-        return result
+        return read_by_shard([self._locate(number) for number in numbers], self._finish)
 
     def stored(self, numbers: Sequence[int], most: int) -> StoredRun | None:
         """Samples as they are stored, if they follow each other in one shard, in at most `most` bytes; else None."""

@@ -1,4 +1,4 @@
-"""Single samples of a shard, or some of their fields."""
+"""Single samples of a shard, or some of their fields; samples of many shards, one shard after the other."""
 
 from __future__ import annotations
 
@@ -191,6 +191,27 @@ class ShardReader:
             Gap(header + data, gap.offset - BLOCK, extent)
             for extent, (gap, header, data) in zip(extents, fetched, strict=True)
         ]
+
+
+def read_by_shard(places: Sequence[tuple[int, int]], read: Callable[[int, list[int]], list[Any]]) -> list[Any]:
+    """Many samples, read shard by shard, in the order asked for.
+
+    >>> read_by_shard([(1, 0), (0, 5), (1, 2)], lambda shard, numbers: [f"{shard}.{number}" for number in numbers])
+    ['1.0', '0.5', '1.2']
+
+    Args:
+        places: the shard of each sample, and its number there.
+        read: reads samples of one shard.
+    """
+    by_shard: dict[int, list[tuple[int, int]]] = {}
+    for place, (shard, inside) in enumerate(places):
+        by_shard.setdefault(shard, []).append((place, inside))
+    result: list[Any] = [None] * len(places)
+    for shard, wanted in by_shard.items():
+        samples = read(shard, [inside for _, inside in wanted])
+        for (place, _), sample in zip(wanted, samples, strict=True):
+            result[place] = sample
+    return result
 
 
 def _per_sample(members: NDArray[np.bool_], index: ShardIndex) -> NDArray[np.bool_]:

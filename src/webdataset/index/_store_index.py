@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from operator import sub
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from webdataset import stores
 from webdataset.errors import EncodingError, SpecError, StoreError
+from webdataset.tar import Run
 
 from ._build_index import IndexBuilder
 from ._index_location import index_url, save_index
 from ._shard_index import ShardIndex
-
-if TYPE_CHECKING:
-    from webdataset.tar import Run
 
 _log = logging.getLogger(__name__)
 
@@ -89,8 +85,7 @@ class GrowingIndex:
 
     def add(self, run: Run) -> None:
         """The next members of the shard."""
-        base = run.base
-        self._builder.add_run(run.names, [base + start for start in run.starts], map(sub, run.stops, run.starts))
+        self._builder.add_run(run)
 
     def store(self) -> str | None:
         """The shard has been read to its end: store its index and say where; None if it cannot be stored."""

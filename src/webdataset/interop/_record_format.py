@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 from webdataset import shards
 from webdataset.errors import FormatError, SpecError, WebDatasetError, Where
+from webdataset.stores import close_or_abort
 
 Record = dict[str, Any]
 Schema = dict[str, str]  # name of a field → its type in the words of the format
@@ -104,11 +105,7 @@ class RecordSink(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, value: object, traceback: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+    __exit__ = close_or_abort
 
 
 class Format(ABC):

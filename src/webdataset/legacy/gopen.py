@@ -43,27 +43,8 @@ def reader(url: str, **kw: Any) -> Any:
     return gopen(url, "rb", **kw)
 
 
-def gopen_file(url: str, mode: str = "rb", bufsize: int = 8192) -> Any:
-    """Open a file of this machine.
-
-    >>> gopen_file("no such file")
-    Traceback (most recent call last):
-    webdataset.errors.ShardNotFound: ...
-    """
-    return gopen(url, mode, bufsize)
-
-
-def gopen_pipe(url: str, mode: str = "rb", bufsize: int = 8192) -> Any:
-    r"""Open a command, `pipe:` and what to type.
-
-    >>> gopen_pipe("pipe:echo hello").read()
-    b'hello\n'
-    """
-    return gopen(url, mode, bufsize)
-
-
-# The public library starts a program for each of these; here the scheme decides, and no program is needed.
-gopen_ais = gopen_curl = gopen_gsutil = gopen_hf = gopen
+# The public library starts a program for most of these; here the scheme decides, and no program is needed.
+gopen_ais = gopen_curl = gopen_file = gopen_gsutil = gopen_hf = gopen_pipe = gopen
 
 
 def gopen_htgs(url: str, mode: str = "rb", bufsize: int = 8192) -> Any:

@@ -210,9 +210,7 @@ def cached_url_opener(
     >>> list(cached_url_opener([]))
     []
     """
-    cache = _cache(cache_dir, cache_size, url_to_name, verbose, handler, validator=validator)
-    result: Iterator[dict[str, Any]] = cache(data)
-    return result
+    return _cache(cache_dir, cache_size, url_to_name, verbose, handler, validator=validator)(data)
 
 
 def cached_tarfile_samples(

@@ -63,10 +63,7 @@ class EndOfShard(dict[str, Any]):
         self.broken = broken
 
     def __missing__(self, key: str) -> Any:
-        try:
-            return {"fname": "", "data": b""}[key]
-        except KeyError:
-            raise KeyError(key) from None
+        return {"fname": "", "data": b""}[key]
 
 
 def shardlist(urls: Any, *, shuffle: bool = False) -> Iterator[Sample]:
@@ -124,7 +121,7 @@ def tar_file_iterator(
     except Exception as error:
         handler(error)  # after the failure nothing can be read, whatever the answer is
     finally:
-        _close(fileobj)
+        getattr(fileobj, "close", lambda: None)()
 
 
 def _wanted(
@@ -185,12 +182,6 @@ class _Asked:
         self.failed = True
         self.stop = not self._handler(error)
         return True
-
-
-def _close(stream: Any) -> None:
-    close = getattr(stream, "close", None)
-    if close is not None:
-        close()
 
 
 def group_by_keys(

@@ -19,7 +19,7 @@ from typing import Any
 
 from webdataset import stores
 from webdataset.errors import SpecError
-from webdataset.flow import Drawn, Pass
+from webdataset.flow import Drawn
 
 from ._glob import fnmatch_with_braces, glob_with_braces
 from ._shard_source import ShardSource, Taken
@@ -71,10 +71,6 @@ class DirectoryShardList(ShardSource):
             )
         if not os.path.isdir(self.path):
             raise SpecError(f"{self.path!r} is not a directory", hint="files can be claimed in a local directory only")
-
-    def start(self, during: Pass) -> Taken:
-        """Nothing taken yet."""
-        return Taken(during)
 
     def run(self, items: Iterator[Any], at: Taken, /) -> Iterator[dict[str, Any]]:
         """The listing, or what can be claimed."""

@@ -29,10 +29,18 @@ class _Part(CountTaken):
         self.which, self.of = which, of
 
 
-class _EveryNth(Resumable):
-    """A stage that hands on every n-th item."""
+class Splitter(Resumable):
+    """A stage that hands on the part of this process."""
 
     splits: ClassVar[bool] = True
+
+    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
+        """Split once, outside a pipeline."""
+        return self.run(iter(items), self.start(Pass(world=world.current())))
+
+
+class _EveryNth(Splitter):
+    """A stage that hands on every n-th item."""
 
     def run(self, items: Iterator[Any], at: _Part, /) -> Iterator[Any]:
         """My part of what comes."""
@@ -73,11 +81,6 @@ class SplitByWorker(_EveryNth):
     ...     list(split_by_worker(iter("abcde")))
     ['c']
     """
-
-    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
-        """Split once, outside a pipeline."""
-        here = world.current()
-        return islice(iter(items), here.worker, None, here.workers)
 
     def start(self, during: Pass) -> _Part:
         """Nothing seen yet."""
@@ -128,7 +131,7 @@ class _Shared(_Part):
 
 
 @dataclass(frozen=True)
-class ShareShards(Resumable):
+class ShareShards(Splitter):
     """This rank's or this worker's shards; where there are fewer shards than readers, turns inside a shard.
 
     >>> with world.pretend(World(worker=1, workers=2)):
@@ -142,7 +145,6 @@ class ShareShards(Resumable):
     with number `first`: no reader idles, and every sample is read exactly once.
     """
 
-    splits: ClassVar[bool] = True
     among: str
 
     def __post_init__(self) -> None:
@@ -159,10 +161,6 @@ class ShareShards(Resumable):
         for shard in islice(_part(items, at.which, at.of), at.taken, None):
             at.taken += 1
             yield shard
-
-    def __call__(self, items: Iterable[Any] = (), /) -> Iterator[dict[str, Any]]:
-        """Share once, outside a pipeline."""
-        return self.run(iter(items), self.start(Pass(world=world.current())))
 
 
 def _part(shards: Iterator[dict[str, Any]], which: int, of: int) -> Iterator[dict[str, Any]]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from webdataset import world
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 
 from ._count_progress import CountTaken
-from ._splitters import single_node_only, split_by_node, split_by_worker
+from ._splitters import Splitter, single_node_only, split_by_node, split_by_worker
 
 Shard = dict[str, Any]
 
@@ -41,7 +41,7 @@ class _Chosen(CountTaken):
 
 
 @dataclass(frozen=True)
-class SplitShards(Resumable):
+class SplitShards(Splitter):
     """This worker's shards, by two splitters of which at least one is not ours.
 
     >>> def every_second(shards):
@@ -57,7 +57,6 @@ class SplitShards(Resumable):
         may_be_empty: a worker without shards is no error.
     """
 
-    splits: ClassVar[bool] = True
     nodesplitter: Any
     workersplitter: Any
     may_be_empty: bool = False
@@ -74,10 +73,6 @@ class SplitShards(Resumable):
     def start(self, during: Pass) -> _Chosen:
         """Nothing handed on yet."""
         return _Chosen(during)
-
-    def __call__(self, items: Any = (), /) -> Iterator[Shard]:
-        """Split once, outside a pipeline."""
-        return self.run(iter(items), self.start(Pass(world=world.current())))
 
     def run(self, items: Iterator[Shard], at: _Chosen, /) -> Iterator[Shard]:
         """My part of what comes, after what was handed on already."""

@@ -47,14 +47,14 @@ from ._memory_store import MemoryStore
 from ._object_store import CloudStore
 from ._open import gopen, is_local, list_urls, open_read, open_write, permitted, read_range, stat
 from ._pipe import Pipe, PipeStore
-from ._read_ahead import ReadAhead, read_ahead
+from ._read_ahead import ReadAhead
 from ._registry import schemes, store_for
-from ._resuming_stream import Backoff, Patience, ResumingStream, abandonable, pause
+from ._resuming_stream import Backoff, Patience, abandonable, pause
 from ._rewrite import rewrite_url
 from ._same_object import BytesRead, is_strong
 from ._standard_streams import StandardStore
 from ._store import Stat, Store, skip
-from ._upload import SpooledUpload, Upload
+from ._upload import SpooledUpload, Upload, close_or_abort
 
 __all__ = [
     "AisStore",
@@ -71,7 +71,6 @@ __all__ = [
     "Pipe",
     "PipeStore",
     "ReadAhead",
-    "ResumingStream",
     "SpooledUpload",
     "StandardStore",
     "Stat",
@@ -80,6 +79,7 @@ __all__ = [
     "Upload",
     "abandonable",
     "close_connections",
+    "close_or_abort",
     "counters",
     "gopen",
     "growth",
@@ -95,7 +95,6 @@ __all__ = [
     "permitted",
     "process_lives",
     "rates",
-    "read_ahead",
     "read_range",
     "redacted",
     "rewrite_url",

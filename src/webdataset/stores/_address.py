@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Set as AbstractSet
 from urllib.parse import unquote, urlsplit
 
 from webdataset.address import Address, Birth, birth_of
@@ -37,7 +38,7 @@ def local_file(path: str) -> Address:
     return Address(path if _SCHEME.match(path) is None and path != "-" else f"./{path}", Birth.FILE)
 
 
-def scheme_of(url: str, known: frozenset[str] | set[str] | None = None) -> str:
+def scheme_of(url: str, known: AbstractSet[str] = frozenset()) -> str:
     """The scheme in lower case, or "" for a local name.
 
     >>> scheme_of("s3://b/a.tar"), scheme_of("pipe:cat a.tar"), scheme_of("C:/a.tar"), scheme_of("odd#name?.tar")
@@ -49,8 +50,7 @@ def scheme_of(url: str, known: frozenset[str] | set[str] | None = None) -> str:
     if found is None:
         return ""
     scheme = found[1].lower()
-    without_slashes = {"pipe", "file"} if known is None else {"pipe", "file"} | known
-    return scheme if url.startswith("//", found.end()) or scheme in without_slashes else ""
+    return scheme if url.startswith("//", found.end()) or scheme in {"pipe", "file"} | known else ""
 
 
 def local_path(url: str) -> str:

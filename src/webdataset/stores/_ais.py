@@ -15,19 +15,11 @@ from webdataset.errors import SpecError, StoreError, Where
 
 from ._address import scheme_of
 from ._http import HttpStore
-from ._request import Request, request
-from ._resuming_stream import persist, retryable
+from ._request import Request, request_list
+from ._resuming_stream import persist
 
-_PROVIDERS = {
-    "ais": "ais",
-    "s3": "aws",
-    "aws": "aws",
-    "gs": "gcp",
-    "gcp": "gcp",
-    "az": "azure",
-    "azure": "azure",
-    "oc": "oci",
-}
+# Schemes that AIStore has another name for.
+_PROVIDERS = {"s3": "aws", "gs": "gcp", "az": "azure", "oc": "oci"}
 # Query parameters that may follow the name of an object.
 _OPTIONS = {"etl_name", "etl_args", "etl_pipeline", "archpath", "archregx", "archmode", "latest-ver"}
 
@@ -41,7 +33,7 @@ class AisStore(HttpStore):
 
     kind = "ais"
 
-    def target(self, url: str, method: str = "GET") -> Request:
+    def target(self, url: str) -> Request:
         bucket, name, query = parse(url)
         if not name:
             raise SpecError("the address names no object", Where(shard=url), hint="write ais://bucket/object")
@@ -55,10 +47,9 @@ class AisStore(HttpStore):
         wanted = self._request(f"buckets/{quote(bucket)}", {"provider": query["provider"]})
         while True:
             value = {"prefix": name, "continuation_token": token, "pagesize": 0, "props": "name,size"}
-            page = persist(lambda value=value: _page(wanted, value), prefix, self.patience, self.kind)  # type: ignore[misc]
-            for entry in page.get("entries") or ():
-                yield start + entry["name"]
-            token = page.get("continuation_token") or ""
+            names, token = persist(lambda value=value: _page(wanted, value), prefix, self.patience, self.kind)  # type: ignore[misc]
+            for name_in_bucket in names:
+                yield start + name_in_bucket
             if not token:
                 return
 
@@ -100,14 +91,12 @@ def parse(url: str) -> tuple[str, str, dict[str, str]]:
     return bucket, name, {**query, **found}
 
 
-def _page(wanted: Request, value: dict[str, Any]) -> dict[str, Any]:
+def _page(wanted: Request, value: dict[str, Any]) -> tuple[list[str], str]:
+    """Names of objects, and the token of the next page."""
     body = json.dumps({"action": "list", "name": "", "value": value}).encode()
     asking = wanted.adding(**{"Content-Type": "application/json", "Accept": "application/json"})
-    with request("GET", asking, body=body) as response:
-        try:
-            page = json.loads(response.read())
-        except ValueError as error:
-            raise retryable(StoreError("AIStore sent a list of objects that is not JSON")) from error
-    if not isinstance(page, dict):
-        raise StoreError("expected a list of objects, got something else", hint="check AIS_ENDPOINT")
-    return page
+
+    def read(page: Any, _: object) -> tuple[list[str], str]:
+        return [entry["name"] for entry in page.get("entries") or ()], page.get("continuation_token") or ""
+
+    return request_list(asking, read, "AIS_ENDPOINT", body)

@@ -67,20 +67,20 @@ class Broker:
 
     def close(self) -> None:
         """End the process."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
+        self._close_pipes()
         self._lifeline.close()
         self._process.wait()
 
     def forget(self) -> None:
         """In a forked child: close our copies of the parent's pipes."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        self._close_pipes()
         self._process.returncode = 0  # it is a child of the parent
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
 
 
 class BrokeredStore(Store):
@@ -209,5 +209,4 @@ def _after_fork() -> None:
     _idle.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webdataset.lifetime import end_with_lifeline
 
 from ._broker import receive, send
 from ._registry import store_for
-
-if TYPE_CHECKING:
-    from ._store import Stat
+from ._store import Stat
 
 
 def serve(lifeline: int) -> None:

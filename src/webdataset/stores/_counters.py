@@ -17,8 +17,6 @@ class Counters:
     >>> counters.add("http.seconds", 0.5)
     >>> counters.since(before)
     {'http.bytes': 512, 'http.seconds': 0.5}
-    >>> counters.rates(before)
-    {'http': 1024.0}
     """
 
     def __init__(self) -> None:
@@ -38,10 +36,6 @@ class Counters:
     def since(self, before: dict[str, float]) -> dict[str, float]:
         """What grew after a snapshot was taken, by how much."""
         return growth(before, self.snapshot())
-
-    def rates(self, before: dict[str, float] | None = None) -> dict[str, float]:
-        """Bytes per second of waiting, for each kind of store."""
-        return rates(self.since(before or {}))
 
     def after_fork(self) -> None:
         """A child begins with a lock of its own: the parent's may have been held by another thread."""
@@ -70,5 +64,4 @@ def rates(grown: Mapping[str, float]) -> dict[str, float]:
 counters = Counters()
 """Of this process: `KIND.bytes`, `KIND.seconds`, `KIND.retries`, `KIND.opened`, `cache.hits`, …"""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=counters.after_fork)
+os.register_at_fork(after_in_child=counters.after_fork)

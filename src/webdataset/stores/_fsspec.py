@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
-from webdataset.redact import redacted
+from webdataset.optional import require
 
 from ._address import scheme_of
 from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
@@ -50,8 +50,7 @@ class FsspecStore(Store):
             path += "/"  # some file systems remove it
         folder, _, _ = path.rpartition("/")
         start = prefix[: len(prefix) - len(path)] if prefix.endswith(path) else f"{scheme_of(prefix)}://"
-        with explained(prefix):
-            names = sorted(fs.find(folder or "/"))
+        names = persist(lambda: _find(fs, folder or "/", prefix), prefix, self.patience, self.kind)
         return (start + name for name in names if name.startswith(path))
 
 
@@ -110,14 +109,17 @@ class _FsspecUpload(Upload):
             self._fs.rm_file(self._temporary)
 
 
+def _find(fs: Any, folder: str, prefix: str) -> list[str]:
+    with explained(prefix):
+        return sorted(fs.find(folder))
+
+
 def _stat(url: str) -> Stat:
     fs, path = _place(url)
     with explained(url):
         found = fs.info(path)
     if found.get("type") == "directory":
-        raise StoreError(
-            "this is a directory", Where(shard=redacted(url)), hint="add / at the end to name the files in it"
-        )
+        raise StoreError("this is a directory", Where(shard=url), hint="add / at the end to name the files in it")
     etag, modified = found.get("ETag") or found.get("etag"), found.get("mtime") or found.get("modify")
     # A time is a weak validator: see _same_object.
     return Stat(found.get("size"), str(etag) if etag else f'W/"{modified}"' if modified else None)
@@ -125,22 +127,17 @@ def _stat(url: str) -> Stat:
 
 def _place(url: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
-    try:
-        import fsspec
-    except ImportError as error:
-        raise MissingDependency("fsspec", extra="fsspec", why=f"to open {redacted(url)}") from error
+    fsspec = require("fsspec", extra="fsspec", why=f"to open {url}")
     if "::" in url or scheme_of(url) in _DISGUISES:
         refuse_local(url)
     try:
         fs, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
-        raise MissingDependency(
-            error.name or "a package", extra="fsspec", why=f"to open {redacted(url)}: {error}"
-        ) from error
+        raise MissingDependency(error.name or "a package", extra="fsspec", why=f"to open {url}: {error}") from error
     except ValueError as error:
         raise UnknownScheme(
             f"unknown URL scheme {scheme_of(url)!r}",
-            Where(shard=redacted(url)),
+            Where(shard=url),
             hint=f"use one of {_OURS}, one that fsspec supports, or add yours to stores.schemes",
         ) from error
     except OSError as error:
@@ -161,11 +158,11 @@ def explained(url: str) -> Iterator[None]:
         raise _meaning(error, url) from error
     except Exception as error:
         # Each file system brings a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
-        raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=redacted(url)))) from error
+        raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=url))) from error
 
 
 def _meaning(error: BaseException, url: str) -> StoreError:
-    where = Where(shard=redacted(url))
+    where = Where(shard=url)
     if isinstance(error, FileNotFoundError):
         return ShardNotFound("file not found", where, hint="check the address")
     if isinstance(error, PermissionError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -19,8 +20,6 @@ from ._store import PIECE, Stat, Store, checked_range, read_fully
 from ._upload import SpooledUpload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import urllib3
 
 # The answers of a server that does not support HEAD, or for an address that is signed for GET alone.
@@ -44,7 +43,7 @@ class HttpStore(Store):
     def __init__(self, patience: Patience | None = None) -> None:
         self.patience = patience or Patience()
 
-    def target(self, url: str, method: str = "GET") -> Request:
+    def target(self, url: str) -> Request:
         """The request for an address; stores that use HTTP under another scheme override this."""
         return Request.to(url)
 
@@ -105,13 +104,13 @@ class HttpStore(Store):
 
     def _stat(self, url: str) -> Stat:
         try:
-            response = request("HEAD", self.target(url, "HEAD"))
+            response = request("HEAD", self.target(url))
         except StoreError as error:
             if getattr(error, "status", None) not in _NO_HEAD:
                 raise
         else:
             response.drain_conn()  # there is nothing to read; this returns the connection to its pool
-            return _described(response, response.headers.get("Content-Length"))
+            return Stat(_content_length(response), _version(response), _time(response))
         body = self._body(url, 0, 1, None)
         try:
             return Stat(body.size, body.version, _time(body.response))
@@ -120,7 +119,7 @@ class HttpStore(Store):
 
     def _put(self, url: str, spool: IO[bytes], size: int) -> None:
         spool.seek(0)
-        wanted = self.target(url, "PUT").adding(**{"Content-Length": str(size)})
+        wanted = self.target(url).adding(**{"Content-Length": str(size)})
         request("PUT", wanted, body=spool if size else b"").drain_conn()
 
 
@@ -135,11 +134,9 @@ class HttpBody(Body):
         self.ranged = response.status == 206
         self.complete = bool(getattr(response, "chunked", False))
         if self.ranged:
-            self.start, _, self.size = _content_range(response.headers.get("Content-Range", ""), asked)
+            self.start, self.size = _content_range(response.headers.get("Content-Range", ""), asked)
         else:
-            self.start = 0
-            length = response.headers.get("Content-Length", "")
-            self.size = int(length) if length.isdigit() else None
+            self.start, self.size = 0, _content_length(response)
 
     def read1(self, size: int) -> bytes:
         try:
@@ -161,8 +158,8 @@ class HttpBody(Body):
         self.response.close()
 
 
-def _content_range(header: str, asked: int) -> tuple[int, int | None, int | None]:
-    """`bytes 0-99/200` → 0, 100, 200."""
+def _content_range(header: str, asked: int) -> tuple[int, int | None]:
+    """`bytes 0-99/200` → 0, 200."""
     unit, _, rest = header.partition(" ")
     span, _, total = rest.partition("/")
     first, _, last = span.partition("-")
@@ -170,11 +167,12 @@ def _content_range(header: str, asked: int) -> tuple[int, int | None, int | None
         raise StoreError(f"the server sent a part with an invalid Content-Range: {header!r}")
     if int(first) != asked:
         raise StoreError(f"expected byte {asked}, the server sent byte {first}")
-    return int(first), int(last) + 1, int(total) if total.isdigit() else None
+    return int(first), int(total) if total.isdigit() else None
 
 
-def _described(response: urllib3.BaseHTTPResponse, length: str | None) -> Stat:
-    return Stat(int(length) if length and length.isdigit() else None, _version(response), _time(response))
+def _content_length(response: urllib3.BaseHTTPResponse) -> int | None:
+    length = response.headers.get("Content-Length", "")
+    return int(length) if length.isdigit() else None
 
 
 def _version(response: urllib3.BaseHTTPResponse) -> str | None:

@@ -5,19 +5,19 @@ The token is sent in a header of requests to the hub, never in a command line, a
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote, unquote
 
 from webdataset import config
-from webdataset.errors import MissingDependency, SpecError, StoreError, Where
+from webdataset.errors import SpecError, StoreError, Where
+from webdataset.optional import require
 
 from ._http import HttpStore
-from ._request import Request, request
-from ._resuming_stream import persist, retryable
+from ._request import Request, request_list
+from ._resuming_stream import persist
 from ._upload import SpooledUpload
 
 _ADDRESS = re.compile(
@@ -80,16 +80,11 @@ class HuggingFaceStore(HttpStore):
 
     kind = "hf"
 
-    def target(self, url: str, method: str = "GET") -> Request:
-        address = HubAddress.parse(url)
-        if not address.path:
-            raise SpecError("the address names no file", Where(shard=url), hint=f"write {address.root}PATH")
-        return Request.to(address.download(), _authorization(url))
+    def target(self, url: str) -> Request:
+        return Request.to(_file_address(url).download(), _authorization(url))
 
     def open_write(self, url: str) -> SpooledUpload:
-        address = HubAddress.parse(url)
-        if not address.path:
-            raise SpecError("the address names no file", Where(shard=url), hint=f"write {address.root}PATH")
+        address = _file_address(url)
 
         def send(spool: IO[bytes], size: int) -> None:
             _upload(address, spool, url)
@@ -102,29 +97,32 @@ class HuggingFaceStore(HttpStore):
         page: str | None = address.tree(folder)
         while page is not None:
             here = page
-            items, page = persist(lambda here=here: _page(here, prefix), prefix, self.patience, self.kind)  # type: ignore[misc]
-            for item in items:
-                if item.get("type") == "file" and item["path"].startswith(address.path):
-                    yield address.root + item["path"]
+            paths, page = persist(lambda here=here: _page(here, prefix), prefix, self.patience, self.kind)  # type: ignore[misc]
+            for path in paths:
+                if path.startswith(address.path):
+                    yield address.root + path
 
 
-def _page(url: str, prefix: str) -> tuple[list[dict[str, str]], str | None]:
-    response = request("GET", Request.to(url, _authorization(prefix)))
-    with response:
-        try:
-            items = json.loads(response.read())
-        except ValueError as error:
-            raise retryable(StoreError("the hub sent a list that is not JSON")) from error
-        following = re.search(r'<([^>]+)>;\s*rel="next"', response.headers.get("Link", ""))
-    return items, following[1] if following else None
+def _file_address(url: str) -> HubAddress:
+    address = HubAddress.parse(url)
+    if not address.path:
+        raise SpecError("the address names no file", Where(shard=url), hint=f"write {address.root}PATH")
+    return address
+
+
+def _page(url: str, prefix: str) -> tuple[list[str], str | None]:
+    """Paths of files, and the address of the next page."""
+
+    def read(items: Any, headers: Mapping[str, str]) -> tuple[list[str], str | None]:
+        following = re.search(r'<([^>]+)>;\s*rel="next"', headers.get("Link", ""))
+        return [item["path"] for item in items if item.get("type") == "file"], following[1] if following else None
+
+    return request_list(Request.to(url, _authorization(prefix)), read, "HF_ENDPOINT")
 
 
 def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:
-    try:
-        from huggingface_hub import HfApi
-    except ImportError as error:
-        raise MissingDependency("huggingface_hub", extra="hf", why="to write to hf://") from error
-    hub = HfApi(endpoint=_hub(), token=config.hub_token() or False)
+    library = require("huggingface_hub", extra="hf", why="to write to hf://")
+    hub = library.HfApi(endpoint=_hub(), token=config.hub_token() or False)
     try:
         if address.kind == "buckets":
             hub.batch_bucket_files(address.repository, add=[(spool.read(), address.path)])

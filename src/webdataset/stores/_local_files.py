@@ -118,7 +118,8 @@ class _LocalUpload(Upload):
         self._finished = True  # until there is a file to publish or discard
         self._path = path
         self._temporary = _temporary_name(path)
-        _sweep(path)
+        folder, name = os.path.split(path)
+        sweep_folder(folder, {name})
         # O_EXCL: never the file of another process. 0o666: the user's umask decides, as for any file they create.
         self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._blocks: list[bytes | memoryview] = []
@@ -193,12 +194,6 @@ def _temporary_name(path: str) -> str:
     return os.path.join(folder, f".{name[:180]}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
 
 
-def _sweep(path: str) -> None:
-    """Remove temporary files of writers of this target that were killed."""
-    folder, name = os.path.split(path)
-    sweep_folder(folder, {name})
-
-
 def sweep_folder(folder: str, names: Collection[str]) -> None:
     """Remove what writers of these files of a folder left behind when they were killed, if the system lets us.
 
@@ -225,8 +220,8 @@ def process_lives(process: object) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):  # not a possible process id: the file is not ours
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # it belongs to another user
+        pass
     return True
 
 

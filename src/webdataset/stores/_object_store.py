@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from webdataset import config
-from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
-from webdataset.redact import redacted
+from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
+from webdataset.optional import require
 
 from ._broker import BrokeredStore
 from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, persist, retryable
@@ -203,7 +203,7 @@ def _place(url: str, retries: int = 0) -> tuple[Any, str]:
     if _CHANGED_BY_OBSTORE.search(path):
         raise SpecError(
             "the name of this object cannot be opened: it has an empty part, '.', '..' or a control character",
-            Where(shard=redacted(url)),
+            Where(shard=url),
             hint="copy the object to another name",
         )
     return client, path
@@ -229,11 +229,8 @@ def _store(bucket: str, retries: int, timeout: float, _environment: tuple[tuple[
     """One client, with its pooled connections, per bucket and environment."""
     from datetime import timedelta
 
-    try:
-        from obstore.store import from_url
-    except ImportError as error:
-        raise MissingDependency("obstore", extra="cloud", why=f"to reach {bucket}") from error
-    return from_url(
+    stores = require("obstore.store", extra="cloud", why=f"to reach {bucket}")
+    return stores.from_url(
         bucket,
         # Plain http only ever where the user's own endpoint says so. No limit for a whole request: shards are large.
         client_options={
@@ -252,10 +249,10 @@ def explained(url: str, offset: int | None = None) -> Iterator[None]:
     """Turn obstore's exceptions into ours."""
     try:
         yield
-    except (StoreError, SpecError, MissingDependency):
+    except (StoreError, SpecError):
         raise
     except FileNotFoundError as error:
-        raise ShardNotFound(_first(error), Where(shard=redacted(url)), hint="check bucket and name") from error
+        raise ShardNotFound(_first(error), Where(shard=url), hint="check bucket and name") from error
     except Exception as error:
         from obstore import exceptions as theirs
 
@@ -265,7 +262,7 @@ def explained(url: str, offset: int | None = None) -> Iterator[None]:
 
 
 def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> StoreError:
-    what, where = _first(error), Where(shard=redacted(url))
+    what, where = _first(error), Where(shard=url)
     found = re.search(r"status code: (\d+)", what)
     status = int(found[1]) if found else 0
     if status == 404:

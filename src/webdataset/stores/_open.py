@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+import os
+from typing import Any
 
 from webdataset import config
 from webdataset.address import Address, Birth, is_from_data
@@ -15,13 +16,9 @@ from ._globs import is_pattern
 from ._local_files import system_errors
 from ._registry import scheme, store_for
 from ._rewrite import rewrite_url
+from ._store import Stat, Store
 from ._trust import check, check_rewritten, refuse_local
 from ._user_opener import HandlerStore
-
-if TYPE_CHECKING:
-    import os
-
-    from ._store import Stat, Store
 
 _log = logging.getLogger(__name__)
 
@@ -107,10 +104,8 @@ def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
     marked as read from data, and opened on that server alone.
     """
     name, store = _resolve(pattern)
-    is_file = scheme(name) in {
-        "",
-        "file",
-    }  # without a trailing slash it may still be a directory; only the store can tell
+    # Without a trailing slash it may still be a directory; only the store can tell.
+    is_file = scheme(name) in {"", "file"}
     if not is_file and not is_pattern(name):
         return [name]
     with system_errors(name):

@@ -20,7 +20,6 @@ import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
-from types import TracebackType
 from typing import IO, Any, NoReturn
 
 from webdataset.errors import CommandFailed, SpecError, StoreTimeout, Where, located
@@ -30,7 +29,7 @@ from webdataset.redact import redacted
 from ._byte_stream import Stream
 from ._store import Store, skip
 from ._trust import refuse_command
-from ._upload import point_nowhere
+from ._upload import close_or_abort, point_nowhere
 
 # Seconds that a child may run after it closed its output; the public library waits two hours.
 _LINGER = 60.0
@@ -136,13 +135,7 @@ class Pipe(Stream):
                 point_nowhere(self.stream.fileno())
             self.status = 0
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+    __exit__ = close_or_abort
 
     def __del__(self) -> None:
         if hasattr(self, "stream"):
@@ -155,7 +148,7 @@ class Pipe(Stream):
         channel = "stdout" if self.mode == "rb" else "stdin"
         options[channel] = subprocess.PIPE
         own_group = options.get("process_group", 0) == 0 and not options.get("start_new_session")
-        if os.name == "posix" and own_group:
+        if own_group:
             # A process group of its own: closing early kills the whole command line and not only its shell.
             self._guard = Guard()
             options["process_group"] = self._guard.group
@@ -207,17 +200,11 @@ class Pipe(Stream):
     def _end(self) -> None:
         """Kill and wait; the status of a child that is stopped early does not matter."""
         if self.proc.poll() is None:
-            self._kill()
+            (self.proc if self._guard is None else self._guard).kill()
         with suppress(OSError):  # input that could not be sent to a child that is being stopped
             self.stream.close()
         self.status = reap(self.proc)
         self._release()
-
-    def _kill(self) -> None:
-        if self._guard is not None:
-            self._guard.kill()
-        else:
-            self.proc.kill()
 
     def _release(self) -> None:
         guard, self._guard = self._guard, None
@@ -240,11 +227,7 @@ class PipeStore(Store):
 
     def open_read(self, url: str, start: int = 0) -> Pipe:
         stream = _ShellPipe(_command(url), mode="rb")
-        try:
-            skip(stream, start, url)
-        except BaseException:
-            stream.abort()
-            raise
+        skip(stream, start, url)
         return stream
 
     def open_write(self, url: str) -> Pipe:
@@ -297,5 +280,4 @@ def _disown_all() -> None:
     _open.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_all)
+os.register_at_fork(after_in_child=_disown_all)

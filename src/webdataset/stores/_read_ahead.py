@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Self
 
 from webdataset.errors import SpecError
@@ -241,30 +242,44 @@ class ReadAhead:
         self._items: Iterator[Any] = iter(items)
         self._opener, self._depth, self._skip = opener, depth, skip
         self._shared = _Shared(budget_bytes)
-        self._ahead: deque[AheadStream | None] = deque()
-        self._current: AheadStream | None = None
+        self._ahead: deque[Any] = deque()  # what `start` returned; None for an item that is skipped
+        self._current: Any = None
 
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> AheadStream | None:
+    def __next__(self) -> Any:
         self._finish_current()
-        self._top_up(self._depth)
+        for item in islice(self._items, self._depth - len(self._ahead)):
+            skipped = self._skip is not None and self._skip(item)
+            self._ahead.append(None if skipped else self.start(item))
         if not self._ahead:
             raise StopIteration
-        current = self._ahead.popleft()
-        if current is not None:
-            current.begin()
-        self._current = current
-        return current
+        ahead = self._ahead.popleft()
+        if ahead is not None:
+            self._current = self.begin(ahead)
+        return self._current
+
+    def start(self, item: Any) -> Any:
+        """Begin to open an item, and do not wait for it."""
+        return AheadStream(item, self._opener, self._shared)
+
+    def begin(self, ahead: Any) -> Any:
+        """The stream of an item whose turn it is; wait until it is opened."""
+        ahead.begin()
+        return ahead
+
+    def drop(self, ahead: Any) -> None:
+        """Close what will not be read."""
+        ahead.close()
 
     def close(self) -> None:
         """End all threads and close all streams."""
         self._finish_current()
         while self._ahead:
-            waiting = self._ahead.popleft()
-            if waiting is not None:
-                waiting.close()
+            ahead = self._ahead.popleft()
+            if ahead is not None:
+                self.drop(ahead)
 
     def __enter__(self) -> Self:
         return self
@@ -276,15 +291,3 @@ class ReadAhead:
         current, self._current = self._current, None
         if current is not None:
             current.close()
-
-    def _top_up(self, wanted: int) -> None:
-        while len(self._ahead) < wanted:
-            try:
-                item = next(self._items)
-            except StopIteration:
-                return
-            skipped = self._skip is not None and self._skip(item)
-            self._ahead.append(None if skipped else AheadStream(item, self._opener, self._shared))
-
-
-read_ahead = ReadAhead

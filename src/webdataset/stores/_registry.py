@@ -7,7 +7,8 @@ from typing import Any
 
 from webdataset import config
 from webdataset.address import Birth, birth_of
-from webdataset.errors import MissingDependency, SpecError
+from webdataset.errors import SpecError
+from webdataset.optional import require
 
 from ._address import scheme_of
 from ._ais import AisStore
@@ -24,32 +25,17 @@ from ._user_opener import HandlerStore
 
 Handler = Callable[..., Any]
 
-_http = HttpStore()
-_cloud = CloudStore()
-_other = FsspecStore()
-
 schemes: dict[str, Store | Handler] = {
     "": LocalStore(),
     "-": StandardStore(),
     "file": LocalStore(),
     "memory": MemoryStore(),
     "pipe": PipeStore(),
-    "http": _http,
-    "https": _http,
-    "s3": _cloud,
-    "s3a": _cloud,
-    "gs": _cloud,
-    "az": _cloud,
-    "azure": _cloud,
-    "abfs": _cloud,
-    "abfss": _cloud,
     "hf": HuggingFaceStore(),
     "ais": AisStore(),
-    "sftp": _other,
-    "ssh": _other,
-    "ftp": _other,
-    "hdfs": _other,
-    "__default__": _other,
+    **dict.fromkeys(("http", "https"), HttpStore()),
+    **dict.fromkeys(("s3", "s3a", "gs", "az", "azure", "abfs", "abfss"), CloudStore()),
+    **dict.fromkeys(("sftp", "ssh", "ftp", "hdfs", "__default__"), FsspecStore()),
 }
 """Scheme → a `Store`, or a function `f(url, mode, bufsize)` that returns a binary file. Add your own."""
 
@@ -60,7 +46,7 @@ def scheme(url: str) -> str:
     >>> scheme("-"), scheme("data/a.tar"), scheme("https://h/a.tar")
     ('-', '', 'https')
     """
-    return "-" if url == "-" and birth_of(url) is not Birth.FILE else scheme_of(url, set(schemes))
+    return "-" if url == "-" and birth_of(url) is not Birth.FILE else scheme_of(url, schemes.keys())
 
 
 def store_for(url: str) -> Store:
@@ -74,7 +60,7 @@ def store_for(url: str) -> Store:
         name = "ais"
     found = schemes.get(name, schemes.get("__default__"))
     if isinstance(found, CloudStore):
-        _require_obstore(name)
+        require("obstore", extra="cloud", why=f"to open {name}:// addresses")
     if isinstance(found, Store):
         return found
     if callable(found):
@@ -82,10 +68,3 @@ def store_for(url: str) -> Store:
     raise SpecError(
         f"stores.schemes[{name!r}] is {found!r}", hint="it must be a Store or a function f(url, mode, bufsize)"
     )
-
-
-def _require_obstore(scheme: str) -> None:
-    from importlib.util import find_spec  # not needed for local shards
-
-    if find_spec("obstore") is None:
-        raise MissingDependency("obstore", extra="cloud", why=f"to open {scheme}:// addresses")

@@ -7,12 +7,14 @@ host; never to another host, and never from https to http.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin
 
 from webdataset import config
@@ -27,10 +29,9 @@ from ._resuming_stream import PastTheEnd, retryable
 from ._trust import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import IO
-
     import urllib3
+
+T = TypeVar("T")
 
 _REDIRECTS = 10
 _MOVED = {301, 302, 303, 307, 308}
@@ -85,6 +86,27 @@ def request(method: str, wanted: Request, body: IO[bytes] | bytes | None = None)
         _finish(response)
         wanted = wanted.moved(location)
     raise StoreError(f"more than {_REDIRECTS} redirects", hint="check the address")
+
+
+def request_list(
+    wanted: Request, read: Callable[[Any, Mapping[str, str]], T], variable: str, body: bytes | None = None
+) -> T:
+    """What `read` makes of a list of objects: of the JSON that the server sends, and of the headers.
+
+    Args:
+        wanted: the request.
+        read: may rely on the JSON being such a list; what it raises if it is not becomes our error.
+        variable: the environment variable that has the address of the server, for the error.
+        body: the body of the request.
+    """
+    with explained(), request("GET", wanted, body=body) as response:
+        data, headers = response.read(), response.headers
+    try:
+        return read(json.loads(data), headers)
+    except ValueError as error:
+        raise retryable(StoreError("the server sent a list of objects that is not JSON")) from error
+    except (LookupError, TypeError, AttributeError) as error:
+        raise StoreError("expected a list of objects, got something else", hint=f"check {variable}") from error
 
 
 def _may_follow(source: str, target: str) -> bool:

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 from webdataset import config
 from webdataset.errors import SpecError, StoreError, add_where
-from webdataset.redact import redacted
 
 from ._byte_stream import Stream
 from ._counters import counters
@@ -83,7 +82,7 @@ class Backoff:
 
     def failed(self, error: StoreError, offset: int | None = None) -> None:
         """Wait before the next try, or raise."""
-        add_where(error, shard=redacted(self._url), offset=offset)
+        add_where(error, shard=self._url, offset=offset)
         if not error.retryable:
             raise error
         self._in_a_row += 1

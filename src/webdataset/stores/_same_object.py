@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 from webdataset.errors import StoreError, Where
-from webdataset.redact import redacted
 
 _PIECE = 1 << 20
 
@@ -50,10 +49,9 @@ class BytesRead:
 
     def __init__(self, url: str, start: int = 0, version: str | None = None) -> None:
         self.url, self.start, self.position = url, start, start
-        self.version, self.size = version, None
+        self.version = version
+        self.size: int | None = None
         self._checksum = 0
-
-    size: int | None
 
     @property
     def join_at(self) -> int:
@@ -99,7 +97,7 @@ def changed(url: str, offset: int, how: str) -> StoreError:
     """
     return StoreError(
         f"the object changed while it was read: {how}",
-        Where(shard=redacted(url), offset=offset),
+        Where(shard=url, offset=offset),
         hint="read it again from the start",
     )
 
@@ -113,6 +111,6 @@ def unproven(url: str, offset: int) -> StoreError:
     return StoreError(
         "the server does not say which version of the object it sends, so these bytes cannot be joined with the earlier"
         " ones",
-        Where(shard=redacted(url), offset=offset),
+        Where(shard=url, offset=offset),
         hint="read it again from the start, or let the server send a strong ETag",
     )

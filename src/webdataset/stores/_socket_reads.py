@@ -9,11 +9,10 @@ end, and takes the connection back into its pool. Measured by benchmarks/transpo
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import urllib3
 
 # Bytes that urllib3 reads itself: few, as they are copied once more; never none, or it would not see the end.

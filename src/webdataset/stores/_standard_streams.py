@@ -29,8 +29,7 @@ class _Output(Upload):
     def publish(self) -> None:
         sys.stdout.buffer.flush()
 
-    def discard(self) -> None:
-        sys.stdout.buffer.flush()
+    discard = publish
 
 
 class StandardStore(Store):

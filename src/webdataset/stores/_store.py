@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from webdataset.errors import SpecError, StoreError, Where
-from webdataset.redact import redacted
 
 from ._globs import matches, prefix_of
 from ._same_object import BytesRead
@@ -68,7 +67,7 @@ class Store(ABC):
     def cannot(self, do_what: str, url: str) -> StoreError:
         """The error for what this kind of place cannot do."""
         return StoreError(
-            f"{type(self).__name__} cannot {do_what}", Where(shard=redacted(url)), hint="use another kind of address"
+            f"{type(self).__name__} cannot {do_what}", Where(shard=url), hint="use another kind of address"
         )
 
     def __call__(self, url: str, mode: str = "rb", bufsize: int = -1) -> Any:
@@ -77,7 +76,7 @@ class Store(ABC):
             return self.open_read(url)
         if mode == "wb":
             return self.open_write(url)
-        raise SpecError(f"the mode {mode!r} is not known", Where(shard=redacted(url)), hint='use "rb" or "wb"')
+        raise SpecError(f"the mode {mode!r} is not known", Where(shard=url), hint='use "rb" or "wb"')
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -101,7 +100,7 @@ def read_fully(stream: Any, length: int) -> bytes:
 
 
 def skip(stream: Any, count: int, url: str) -> None:
-    """Read `count` bytes and forget them; an error when the stream is shorter.
+    """Read `count` bytes and forget them. A stream that is shorter, or fails, is closed; that is an error.
 
     >>> import io
     >>> stream = io.BytesIO(b"abcdef")
@@ -110,11 +109,15 @@ def skip(stream: Any, count: int, url: str) -> None:
     b'ef'
     """
     missing = count
-    while missing > 0:
-        piece = stream.read(min(missing, PIECE))
-        if not piece:
-            raise past_the_end(url, count, count - missing)
-        missing -= len(piece)
+    try:
+        while missing > 0:
+            piece = stream.read(min(missing, PIECE))
+            if not piece:
+                raise past_the_end(url, count, count - missing)
+            missing -= len(piece)
+    except BaseException:
+        stream.close()
+        raise
 
 
 def checked_range(data: bytes, url: str, start: int, length: int) -> bytes:
@@ -132,6 +135,6 @@ def past_the_end(url: str, wanted: int, size: int) -> StoreError:
     """The error for a range that reaches past the end of the object."""
     return StoreError(
         f"bytes up to {wanted} were asked for, and there are {size}",
-        Where(shard=redacted(url), offset=size),
+        Where(shard=url, offset=size),
         hint="the object is shorter than expected: rebuild its index, or copy it again",
     )

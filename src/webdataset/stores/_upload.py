@@ -9,11 +9,18 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import IO, Any, Self
 
 # Shards up to this size are kept in memory until their upload, larger ones in a temporary file.
 _IN_MEMORY = 64 << 20
+
+
+def close_or_abort(target: Any, kind: object, *_: object) -> None:
+    """The `__exit__` of what a `with` block completes; a block that is left by an exception discards it."""
+    if kind is None:
+        target.close()
+    else:
+        target.abort()
 
 
 class Upload(io.RawIOBase):
@@ -47,31 +54,21 @@ class Upload(io.RawIOBase):
         return True
 
     def close(self) -> None:
-        if self._finished:
-            return
-        self._finished = True
-        try:
-            self.publish()
-        finally:
-            super().close()
+        self._finish(self.publish)
 
     def abort(self) -> None:
         """End without publishing."""
-        if self._finished:
-            return
-        self._finished = True
-        try:
-            self.discard()
-        finally:
-            super().close()
+        self._finish(self.discard)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+    def _finish(self, action: Callable[[], None]) -> None:
+        if not self._finished:
+            self._finished = True
+            try:
+                action()
+            finally:
+                super().close()
+
+    __exit__ = close_or_abort
 
     def __del__(self) -> None:
         self.abort()

@@ -26,12 +26,7 @@ class HandlerStore(Store):
 
     def open_read(self, url: str, start: int = 0) -> Any:
         stream = self._open(url, "rb", "read")
-        if start:
-            try:
-                skip(stream, start, url)
-            except BaseException:
-                stream.close()
-                raise
+        skip(stream, start, url)
         return stream
 
     def open_write(self, url: str) -> Any:

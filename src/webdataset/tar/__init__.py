@@ -23,7 +23,7 @@ from ._byte_window import WINDOW, Readable
 from ._damage import Damage, DamageKind, Surveyed
 from ._parse_header import BLOCK, Header, parse_header
 from ._pax_records import only_times
-from ._read_members import Member, OnSkip, Rename, Run, plain_run, read_headers, read_members, read_runs
+from ._read_members import Member, Rename, Run, plain_run, read_headers, read_members, read_runs
 from ._survey_archive import is_header, survey
 from ._write_header import END_OF_ARCHIVE, encode_header, padding
 
@@ -35,7 +35,6 @@ __all__ = [
     "DamageKind",
     "Header",
     "Member",
-    "OnSkip",
     "Readable",
     "Rename",
     "Run",

@@ -48,47 +48,26 @@ class Blocks:
     (b'b', 1112)
     """
 
-    __slots__ = (
-        "_base",
-        "_ended",
-        "_failure",
-        "_limit",
-        "_owed",
-        "_read",
-        "_readinto",
-        "_view",
-        "_window",
-        "at",
-        "data",
-        "end",
-        "fills",
-        "mean",
-    )
-
     def __init__(self, stream: Readable, *, start: int = 0, window: int = WINDOW) -> None:
         self._read: Callable[[int], bytes | None] = stream.read
         self._readinto: Callable[[memoryview], int | None] = find_readinto(stream)
-        self._base = start
+        self.base = start  # the offset of the first byte of `data`
         self._limit = window
         self._window = min(FIRST_WINDOW, window)
         self._failure: Exception | None = None
         self._ended = False
         self._owed = 0  # padding that was skipped before it was read
-        self.data = _memory(window + BLOCK)
+        # Of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own.
+        self.data = mmap.mmap(-1, window + BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._view = memoryview(self.data)
         self.at = self.end = 0
         self.fills = 0  # how often `data` has changed
         self.mean = 0.0  # of recent payload sizes
 
     @property
-    def base(self) -> int:
-        """The offset of `data`'s first byte."""
-        return self._base
-
-    @property
     def offset(self) -> int:
         """The offset of the next byte."""
-        return self._base + self.at + self._owed
+        return self.base + self.at + self._owed
 
     def peek(self) -> bytes:
         """The next block; shorter only at the end of the stream, where it is empty."""
@@ -118,7 +97,7 @@ class Blocks:
             if not piece:
                 raise self._truncated(f"the archive is truncated: {count - missing:,} of {count:,} bytes of {what}")
             pieces.append(piece)
-            self._base += len(piece)
+            self.base += len(piece)
             missing -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -128,7 +107,7 @@ class Blocks:
             return self.take(min(size, self.end - self.at), "the archive")
         self._drop()
         piece = self._pull(size)
-        self._base += len(piece)
+        self.base += len(piece)
         return piece
 
     def extend(self) -> bool:
@@ -137,12 +116,10 @@ class Blocks:
         What is available moves to the front. As that is half a window at most, a byte is moved once, on average.
         """
         left = self.end - self.at
-        if self._ended or self._failure is not None or self.mean >= LARGE:
-            return False
-        if 2 * left > self._window:
+        if self._ended or self._failure is not None or self.mean >= LARGE or 2 * left > self._window:
             return False
         self.data.move(0, self.at, left)
-        self._base += self.at
+        self.base += self.at
         self.at, self.end = 0, self._read_into(left, self._grown())
         self.fills += 1
         return self.end > left
@@ -162,7 +139,7 @@ class Blocks:
                 return
 
     def _drop(self) -> None:
-        self._base += self.end
+        self.base += self.end
         self.at = self.end = 0
         self.fills += 1
 
@@ -219,10 +196,5 @@ class Blocks:
 
     def _truncated(self, what: str) -> TruncatedShard:
         return TruncatedShard(
-            what, Where(offset=self._base), hint="fetch or write it again, or save what is left: wds check --fix"
+            what, Where(offset=self.base), hint="fetch or write it again, or save what is left: wds check --fix"
         )
-
-
-def _memory(size: int) -> mmap.mmap:
-    """A window: of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own."""
-    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

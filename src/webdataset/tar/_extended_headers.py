@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from webdataset.errors import BadHeader, Where
 
+from ._byte_window import Blocks
 from ._parse_header import BLOCK, GNU_LONG_LINK, GNU_LONG_NAME, PAX_GLOBAL, PAX_NEXT, Header, parse_header, text
 from ._pax_records import LONGEST_EXTENSION, apply, matters, parse_pax
+from ._rewindable_bytes import HeldBytes
 
 _GNU_KEYWORDS = {GNU_LONG_NAME: "path", GNU_LONG_LINK: "linkpath"}
-
-
-class Source(Protocol):
-    """Bytes that are taken in order."""
-
-    @property
-    def offset(self) -> int:
-        """The offset of the next byte."""
-
-    def take(self, count: int, what: str, /) -> bytes:
-        """Exactly the next `count` bytes; `what` they are goes into the error if they are not there."""
 
 
 class Extensions:
@@ -35,7 +24,7 @@ class Extensions:
 
     __slots__ = ("_blocks", "_global_size", "_globals", "_size", "matter")
 
-    def __init__(self, blocks: Source) -> None:
+    def __init__(self, blocks: Blocks | HeldBytes) -> None:
         self._blocks = blocks
         self.forget()
 

@@ -6,15 +6,13 @@ members are accepted is decided by the callers. Everything else is parsed by `_p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from mmap import mmap
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._parse_header import BLOCK
-
-if TYPE_CHECKING:
-    from mmap import mmap
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]

@@ -6,14 +6,11 @@ A record is `LENGTH KEYWORD=VALUE\n`; the length counts the whole record, itself
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from webdataset.errors import BadHeader, UnsupportedMember, Where
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ._parse_header import Header
+from ._parse_header import Header
 
 # An extension is held in memory before it is understood. Paths end at 4 kB and extended attributes at 64 kB on Linux.
 # The limit holds for all extensions of a member together, and for all global records of an archive.
@@ -76,9 +73,7 @@ def apply(header: Header, changes: Mapping[str, str], offset: int) -> Header:
     if size and not (size.isascii() and size.isdigit() and len(size) < 20):
         raise _damaged(f"expected a size in a PAX record, got {size!r}", offset)
     return header._replace(
-        name=name,
-        size=int(size) if size else header.size,
-        link=changes.get("linkpath") or header.link,
+        name=name, size=int(size) if size else header.size, link=changes.get("linkpath") or header.link
     )
 
 

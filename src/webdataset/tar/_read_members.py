@@ -15,7 +15,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from mmap import mmap
-from typing import NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple
 
 from webdataset.decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
@@ -85,19 +85,7 @@ def warn_about_link(header: Header, offset: int) -> None:
     warnings.warn(f"member {header.name} at byte {offset} {what} and is left out", stacklevel=2)
 
 
-class ReadOptions(TypedDict, total=False):
-    """How an archive is read; see `read_members`."""
-
-    start: int
-    rename: Rename | None
-    strict: bool
-    concatenated: bool
-    on_skip: OnSkip
-    window: int
-    limit: int
-
-
-def read_members(stream: Readable | bytes, **options: Unpack[ReadOptions]) -> Iterator[Member]:
+def read_members(stream: Readable | bytes, **options: Any) -> Iterator[Member]:
     """The files of an archive, one by one.
 
     >>> import tarfile
@@ -113,14 +101,8 @@ def read_members(stream: Readable | bytes, **options: Unpack[ReadOptions]) -> It
     webdataset.errors.TruncatedShard: the archive is truncated ...
 
     Args:
-        stream: anything with `read(n)`, or the bytes themselves; gzip, bzip2, xz and zstd are recognised.
-        start: the archive offset at which the stream begins: a member's `offset` from an earlier reading.
-        rename: gets each name and returns the name to use, or None to leave the member out unread.
-        strict: require the two blocks of zeros at the end, and nothing but zeros or archives after them.
-        concatenated: go on with the archives after the end of the first; otherwise what follows is not read.
-        on_skip: called with the header and offset of each link and each member of unknown type.
-        window: how much to read at once, a multiple of 512.
-        limit: how many bytes a member of a compressed archive may have.
+        stream: as for `read_runs`.
+        options: those of `read_runs`.
     """
     for run in read_runs(stream, **options):
         data = run.data
@@ -148,6 +130,16 @@ def read_runs(
     ...         tar.addfile(tarfile.TarInfo(name))
     >>> [run.names for run in read_runs(archive.getvalue())]
     [['a.txt', 'b.txt']]
+
+    Args:
+        stream: anything with `read(n)`, or the bytes themselves; gzip, bzip2, xz and zstd are recognised.
+        start: the archive offset at which the stream begins: a member's `offset` from an earlier reading.
+        rename: gets each name and returns the name to use, or None to leave the member out unread.
+        strict: require the two blocks of zeros at the end, and nothing but zeros or archives after them.
+        concatenated: go on with the archives after the end of the first; otherwise what follows is not read.
+        on_skip: called with the header and offset of each link and each member of unknown type.
+        window: how much to read at once, a multiple of 512.
+        limit: how many bytes a member of a compressed archive may have.
     """
     if isinstance(stream, bytes | bytearray | memoryview):
         stream = io.BytesIO(stream)

@@ -11,7 +11,7 @@ One header costs about 0.4 µs here, of it 0.08 µs for the checksum; tarfile ta
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from mmap import mmap
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from ._header_columns import NAME, PREFIX, TYPE, Bools, Bytes, Ints, block_sums,
 from ._parse_header import BLOCK, text
 from ._pax_records import only_times
 from ._walk_window import NOTHING, Columns
-
-if TYPE_CHECKING:
-    from mmap import mmap
 
 _REGULAR, _PAX = ord("0"), ord("x")
 

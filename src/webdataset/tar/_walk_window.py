@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from mmap import mmap
 
 from ._parse_header import BLOCK, byte_sum, text
 from ._pax_records import only_times
-
-if TYPE_CHECKING:
-    from mmap import mmap
 
 # Names, offsets of headers in the archive, starts and stops of payloads in the window.
 Columns = tuple[list[str], list[int], list[int], list[int]]

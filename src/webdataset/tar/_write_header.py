@@ -15,15 +15,8 @@ from webdataset.errors import EncodingError, SpecError, Where
 
 END_OF_ARCHIVE: Final = bytes(1024)
 
-_DIALECTS: Final = {
-    None: None,
-    "ustar": "ustar",
-    "gnu": "gnu",
-    "pax": "pax",
-    tarfile.USTAR_FORMAT: "ustar",
-    tarfile.GNU_FORMAT: "gnu",
-    tarfile.PAX_FORMAT: "pax",
-}
+# The numbers that `tarfile` gives to the formats.
+_NUMBERED: Final = {tarfile.USTAR_FORMAT: "ustar", tarfile.GNU_FORMAT: "gnu", tarfile.PAX_FORMAT: "pax"}
 _MAGIC: Final = {"ustar": b"ustar\x0000", "gnu": b"ustar  \x00"}
 _ZEROS: Final = bytes(512)
 _NAME: Final = 100  # bytes in the header's name field
@@ -137,13 +130,12 @@ def _encode_path(name: str) -> bytes:
 
 
 def _find_dialect(path: bytes, size: int, owner: _Owner, format: str | int | None) -> str:  # noqa: A002 - as above
-    try:
-        wanted = _DIALECTS[format]
-    except (KeyError, TypeError) as error:
+    wanted = _NUMBERED.get(format, format) if isinstance(format, int) else format
+    if wanted not in (None, *_NUMBERED.values()):
         raise SpecError(
             f"format={format!r} is not a tar format",
             hint="take 'ustar', 'gnu', 'pax', tarfile's number for one of them, or None for the plainest that fits",
-        ) from error
+        )
     _check(owner)
     short = _has_short_names(owner)
     plain = short and size <= _MAX_OCTAL and max(owner.uid, owner.gid) <= _MAX_ID and _split_path(path) is not None
@@ -222,9 +214,7 @@ def _encode_pax(path: bytes, size: int, owner: _Owner) -> bytes:
         info = tarfile.TarInfo(path.decode())
     except UnicodeDecodeError as error:
         raise EncodingError(
-            "PAX names are UTF-8 and this one is not",
-            Where(member=repr(path)),
-            hint="rename it, or leave out format=",
+            "PAX names are UTF-8 and this one is not", Where(member=repr(path)), hint="rename it, or leave out format="
         ) from error
     info.size = size
     for name, value in owner._asdict().items():

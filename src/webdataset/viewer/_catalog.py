@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from operator import sub
 from typing import NamedTuple, Self
 
 from webdataset import config, stores, tar
@@ -302,7 +301,7 @@ class Catalog:
             for run in tar.read_runs(stream, limit=config.read("WDS_DECOMPRESS_LIMIT")):
                 if self._closed.is_set():
                     raise ClosedError
-                builder.add_run(run.names, [run.base + start for start in run.starts], map(sub, run.stops, run.starts))
+                builder.add_run(run)
         return builder.finish()
 
 

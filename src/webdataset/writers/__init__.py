@@ -22,11 +22,4 @@ from ._record import Record
 from ._shard_writer import ShardWriter
 from ._tar_writer import Placed, TarWriter
 
-__all__ = [
-    "EarlierRun",
-    "Placed",
-    "Record",
-    "ShardWriter",
-    "TarWriter",
-    "make_encoder",
-]
+__all__ = ["EarlierRun", "Placed", "Record", "ShardWriter", "TarWriter", "make_encoder"]

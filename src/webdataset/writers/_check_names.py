@@ -37,10 +37,7 @@ def check_key(key: str, fields: Iterable[str] = ("txt",)) -> None:
     """
     folder, slash, base = key.rpartition("/")
     if not base:
-        problem, remedy = (
-            f"the key {key!r} is empty or ends in '/', readers would skip it",
-            "name it",
-        )
+        problem, remedy = f"the key {key!r} is empty or ends in '/', readers would skip it", "name it"
     elif "." in base:
         cut = folder + slash + base.partition(".")[0]
         problem = f"the key {key!r} has a dot in its last part, so it would be read as {cut!r}"
@@ -69,10 +66,8 @@ def check_field(field: Any, *, strict: bool = True) -> None:
     if not field:
         problem, remedy = "the field name is empty", "name it after its format, for example 'jpg'"
     elif "/" in field:
-        problem, remedy = (
-            f"the field name {field!r} has a '/', so it would be read as part of the key",
-            "take '.' or '_'",
-        )
+        problem = f"the field name {field!r} has a '/', so it would be read as part of the key"
+        remedy = "take '.' or '_'"
     elif field != field.lower():
         problem = f"readers lower-case field names, {field!r} would come back as {field.lower()!r}"
         remedy = f"write {field.lower()!r}"

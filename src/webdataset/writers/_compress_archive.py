@@ -6,37 +6,21 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from webdataset.decompress import load_zstd
 from webdataset.errors import SpecError
 
 
-class Compressor(Protocol):
-    """Takes bytes and returns compressed bytes; `flush` ends the stream."""
-
-    def compress(self, data: bytes, /) -> bytes:
-        """Add `data`; returns the compressed bytes that are complete, maybe none."""
-        ...
-
-    def flush(self) -> bytes:
-        """The rest, with the trailer."""
-        ...
-
-
-def _gzip() -> Compressor:
-    # 16 + 15: zlib writes a gzip header, which has neither a time nor a name.
-    return zlib.compressobj(6, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-
-
-def _zstd() -> Compressor:
+def _zstd() -> Any:
     zstd = load_zstd("to write '.zst' archives")
-    compressor: Compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
-    return compressor
+    return zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
 
 
-_KINDS: Final[dict[str, Callable[[], Compressor]]] = {
-    "gz": _gzip,
+# Each makes an object with `compress(data)` and `flush()`.
+_KINDS: Final[dict[str, Callable[[], Any]]] = {
+    # 16 + 15: zlib writes a gzip header, which has neither a time nor a name.
+    "gz": lambda: zlib.compressobj(6, zlib.DEFLATED, 16 + zlib.MAX_WBITS),
     "bz2": bz2.BZ2Compressor,
     "xz": lzma.LZMACompressor,
     "zst": _zstd,
@@ -65,8 +49,8 @@ def find_compression(target: Any, compress: bool | str | None) -> str | None:
     return next((kind for kind in _KINDS if name.endswith(kind)), None)
 
 
-def open_compressor(kind: str) -> Compressor:
-    r"""A new compressor of this kind.
+def open_compressor(kind: str) -> Any:
+    r"""A new compressor of this kind: `compress(data)` returns what is complete, `flush()` the rest with the trailer.
 
     >>> compressor = open_compressor("gz")
     >>> data = compressor.compress(b"hello") + compressor.flush()

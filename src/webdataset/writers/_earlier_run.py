@@ -7,7 +7,7 @@ from pathlib import Path
 
 from webdataset.errors import StoreError, WebDatasetError, Where
 from webdataset.index import index_url
-from webdataset.stores import is_local, redacted, scheme_of, stat
+from webdataset.stores import is_local, scheme_of, stat
 
 
 class EarlierRun:
@@ -54,7 +54,7 @@ class EarlierRun:
             return
         raise StoreError(
             f"{len(left)} or more shards of an earlier run are left after the new ones",
-            Where(shard=redacted(left[0])),
+            Where(shard=left[0]),
             hint="remove them, or readers mix both runs; overwrite=True removes local ones"
             " (all shards of this run were published)",
         )
@@ -72,6 +72,5 @@ class EarlierRun:
 def _remove(name: str, index: str | None) -> None:
     for url in (name, index_url(name, index)):
         path = is_local(url)
-        with suppress(FileNotFoundError):
-            if path is not None:
-                Path(path).unlink()
+        if path is not None:
+            Path(path).unlink(missing_ok=True)

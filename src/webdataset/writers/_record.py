@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from webdataset.index import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ._tar_writer import Placed
 
 

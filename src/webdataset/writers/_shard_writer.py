@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from webdataset.errors import SpecError, StoreError, Where
+from webdataset.stores import close_or_abort
 
 from ._earlier_run import EarlierRun
 from ._record import Record, Records
@@ -155,11 +156,7 @@ class ShardWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, value: object, traceback: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+    __exit__ = close_or_abort
 
     def _require_open(self) -> None:
         if self._closed:

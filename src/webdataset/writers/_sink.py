@@ -127,7 +127,7 @@ class Sink:
 
     def _drain(self) -> None:
         blocks, self._blocks, self._gathered = self._blocks, [], 0
-        for is_large, run in groupby(blocks, _is_large):
+        for is_large, run in groupby(blocks, lambda block: len(block) >= _LARGE):
             for part in run if is_large else [b"".join(run)]:
                 self._put(part if self._compressor is None else self._compressor.compress(part))
 
@@ -145,7 +145,3 @@ class Sink:
                     hint="check the limits of the target",
                 )
             data = data[written:]  # raw streams may write less than they are given
-
-
-def _is_large(block: bytes) -> bool:
-    return len(block) >= _LARGE

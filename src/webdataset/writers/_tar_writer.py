@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from webdataset.errors import EncodingError, SpecError, WebDatasetError, Where, add_where
 from webdataset.index import index_url, save_index
+from webdataset.stores import close_or_abort
 from webdataset.tar import END_OF_ARCHIVE, encode_header, padding
 
 from ._check_names import check_field, check_key, require_key
@@ -163,11 +164,7 @@ class TarWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, value: object, traceback: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+    __exit__ = close_or_abort
 
     def _begin_index(self) -> None:
         try:

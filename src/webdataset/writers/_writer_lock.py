@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset.errors import StoreError, Where
-from webdataset.stores import is_local, lock_file, redacted
+from webdataset.stores import is_local, lock_file
 
 
 class WriterLock:
@@ -37,7 +37,7 @@ class WriterLock:
         if self._lock is None:
             raise StoreError(
                 "another writer is writing this archive",
-                Where(shard=redacted(url)),
+                Where(shard=url),
                 hint="give each writer a pattern of its own, such as f'train-{rank}-%06d.tar'",
             )
 

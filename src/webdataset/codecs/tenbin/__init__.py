@@ -8,8 +8,8 @@ All integers are little-endian, data is in C order. `bool` (b1) and `bfloat16` (
 bfloat16 arrays are torch tensors, because NumPy has no such type. In come arrays or bytes, out come the other; nothing
 here knows of samples. This package is `webdataset.tenbin`.
 
-    _header  one array: type code, header, bytes      _chunks  several arrays in parts or in one buffer
-    _files   arrays in streams and files
+    _array_header  one array: type code, header, bytes      _chunks  several arrays in parts or in one buffer
+    _files         arrays in streams and files
 """
 
 from ._array_header import (
@@ -38,14 +38,7 @@ from ._chunks import (
     tenbin_dumps,
     tenbin_loads,
 )
-from ._files import (
-    load,
-    read,
-    read_chunk,
-    save,
-    write,
-    write_chunk,
-)
+from ._files import load, read, read_chunk, save, write, write_chunk
 
 __all__ = [
     "bytedata",

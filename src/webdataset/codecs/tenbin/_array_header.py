@@ -100,8 +100,7 @@ def check_acceptable_input_type(data: Iterable[Any], allow64: bool) -> None:
         _, code = _raw(array)
         if not allow64 and code.endswith("8"):
             raise EncodingError(
-                f"64-bit array ({short_to_long[code]}) where none is allowed",
-                hint="convert it, or pass allow64=True",
+                f"64-bit array ({short_to_long[code]}) where none is allowed", hint="convert it, or pass allow64=True"
             )
 
 

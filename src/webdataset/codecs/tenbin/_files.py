@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from webdataset.errors import FormatError, SpecError
 
+from ._array_header import Array, Buffer
 from ._chunks import CHUNK_HEAD, append_chunk, chunk_size, decode_list, encode_list, roundup
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ._array_header import Array, Buffer
 
 
 def write_chunk(stream: IO[bytes], buf: Buffer) -> None:
