@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import glob
 import multiprocessing
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from webdataset.lifetime import Parent, end_with
-from webdataset.stores import lock_file, system_errors
+from webdataset.stores import lock_file, remove_lock, system_errors
 
 
 def keep_most_recent_files(pattern: str, maxsize: float = 10**12, maxfiles: int = 1000, debug: bool = False) -> None:
@@ -64,9 +63,7 @@ class ExclusiveLock:
         """Give it back."""
         lock, self._lock = self._lock, None
         if lock is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(self.lockfile)  # noqa: PTH108 - a string of the caller's
-            lock.release()
+            remove_lock(lock)
 
 
 def create_cleanup_background_process(
