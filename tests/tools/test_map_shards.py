@@ -1,6 +1,7 @@
 """Shards in parallel: the same bytes for any number of workers and any engine, resumed after anything."""
 
 import concurrent.futures as cf
+import errno
 import json
 import os
 import random
@@ -18,6 +19,7 @@ from tests.tools.datasets import digests, hidden, keys, read, write_shard
 from tests.tools.mapping import Upper
 from webdataset.errors import FormatError, SpecError, StateError, StoreError
 from webdataset.index import load_index, read_description
+from webdataset.testing import SystemFaults
 from webdataset.tools import map_shards
 from webdataset.tools._ledger import Ledger
 
@@ -293,6 +295,16 @@ def test_a_damaged_ledger_is_an_error(inputs, out, line):
 def test_two_drivers(tmp_path):
     with Ledger(tmp_path / "ledger", "job"), pytest.raises(StateError, match="another process"):
         Ledger(tmp_path / "ledger", "job")
+
+
+def test_where_locks_fail_the_ledger_of_another_process_stays(tmp_path):
+    with Ledger(tmp_path / "ledger", "job") as other:  # which has made the file, and written nothing yet
+        with SystemFaults(1, errno.EIO, lasting=True, only={"flock"}), pytest.raises(StoreError, match="error"):
+            Ledger(tmp_path / "ledger", "job")
+        other.begin()
+    with Ledger(tmp_path / "ledger", "job") as later:
+        assert not later.fresh
+    assert os.listdir(tmp_path) == ["ledger"]
 
 
 def test_a_file_that_is_no_ledger_is_kept(inputs, out, tmp_path):

@@ -7,15 +7,15 @@ is then made again, or half a line, which is cut off.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from webdataset.errors import FormatError, SpecError, StateError, StoreError, WebDatasetError, Where
+from webdataset.stores import lock_file, remove_lock
 
 from ._shard_task import ShardResult
 
@@ -47,23 +47,22 @@ class Ledger:
         self.quarantined: dict[str, str] = {}
         with self._disk_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Without a buffer: what a full disk did not take is not written again when the file is closed.
-            self._file = self.path.open("a+b", buffering=0)
-            try:
-                self._lock()
+            with ExitStack() as undo:
+                self._lock(undo)
+                # Without a buffer: what a full disk did not take is not written again when the file is closed.
+                self._file = undo.enter_context(self.path.open("a+b", buffering=0))
+                undo.callback(self._remove_empty)  # the job was refused before it began
                 if restart:
                     self._file.truncate(0)
                 self.fresh = not self._load(job)
-            except BaseException:
-                self._file.close()
-                raise
+                self._opened = undo.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._disk_errors(), self._file:
-            self._remove_empty()  # the job was refused before it began
+        with self._disk_errors():
+            self._opened.close()
 
     def begin(self) -> None:
         """Write the first line of a fresh ledger: from now on the outputs belong to this job."""
@@ -84,16 +83,14 @@ class Ledger:
         self.finished[result.input] = result
         self.quarantined.pop(result.input, None)
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+    def _lock(self, undo: ExitStack) -> None:
+        """The file is made, changed and removed under a lock only: no other process can have begun to write it."""
+        lock = lock_file(f"{self.path}.lock")
+        if lock is None:
             raise StateError(
                 "another process works on this job", Where(shard=str(self.path)), hint="wait for it, or stop it"
-            ) from error
-        except OSError:  # no locks here
-            self._remove_empty()
-            raise
+            )
+        undo.callback(remove_lock, lock)
 
     def _remove_empty(self) -> None:
         if not os.fstat(self._file.fileno()).st_size:
@@ -117,7 +114,7 @@ class Ledger:
             raise StoreError(
                 f"the ledger of the job cannot be used: {error.strerror or error}",
                 Where(shard=str(self.path)),
-                hint="check its disk and run again; finished shards are skipped",
+                hint="check its disk and run again, finished shards are skipped; or name a ledger on another disk",
             ) from error
 
     def _load(self, job: str) -> bool:
