@@ -23,10 +23,12 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn
 
 from webdataset.errors import CommandFailed
@@ -157,15 +159,14 @@ def run_shell(command: str, *, timeout: float | None = None, guard: Guard | None
     3
 
     Args:
-        command: for bash, or sh where there is none.
+        command: for `shell`; the failure of any part of it is its failure.
         timeout: seconds, after which `subprocess.TimeoutExpired` is raised.
         guard: one by which another thread can kill the command.
         options: more arguments for `subprocess.Popen`.
     """
-    shell = shutil.which("bash") or "/bin/sh"
     guard, process = guard or Guard(), None
     try:
-        process = start([shell, "-c", command], process_group=guard.group, **options)
+        process = start([*shell(command), command], process_group=guard.group, **options)
         status = process.wait(timeout)
     except BaseException:
         guard.kill()
@@ -173,7 +174,37 @@ def run_shell(command: str, *, timeout: float | None = None, guard: Guard | None
             reap(process)
         raise
     guard.release()
-    return status
+    return 0 if status in accepted(command) else status
+
+
+def shell(command: str) -> list[str]:
+    """What runs a command line: bash, which notices the failure of every part of it; else sh, and a warning.
+
+    >>> shell("false | cat")[1:]
+    ['-o', 'pipefail', '-c']
+    """
+    bash = _bash()
+    if bash is not None:
+        return [bash, "-o", "pipefail", "-c"]
+    if "|" in command:
+        warnings.warn(
+            "bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2
+        )
+    return ["/bin/sh", "-c"]
+
+
+def accepted(command: str) -> set[int]:
+    """Its exit statuses that are no failure: a part of it may be ended because the next one stopped reading.
+
+    >>> accepted("true"), accepted("yes | head")
+    ({0}, {0, 141})
+    """
+    return {0, 128 + signal.SIGPIPE} if "|" in command else {0}
+
+
+@cache
+def _bash() -> str | None:
+    return shutil.which("bash")
 
 
 def exit_on(number: int, status: int) -> None:
