@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from webdataset import stores
 from webdataset.errors import EncodingError, SpecError, StoreError
+from webdataset.redact import redacted
 
 from ._build_index import IndexBuilder
 from ._index_location import index_url, save_index
@@ -65,7 +66,7 @@ class StoreIndexes:
         except (StoreError, OSError) as error:
             self._refuse(url, error)
         except (EncodingError, SpecError) as error:
-            _log.info("%s has no index: %s", url, error)
+            _log.info("%s has no index: %s", redacted(url), error)
         return None
 
     def _refuse(self, url: str, error: Exception) -> None:
@@ -73,7 +74,7 @@ class StoreIndexes:
         home = self._home(index_url(url, self.place))
         if home not in _refused:
             _refused.add(home)
-            _log.warning("indexes stay in memory: they cannot be stored in %s (%s)", home or ".", error)
+            _log.warning("indexes stay in memory: they cannot be stored in %s (%s)", redacted(home) or ".", error)
 
     @staticmethod
     def _home(where: str) -> str:

@@ -9,17 +9,36 @@ from __future__ import annotations
 
 import json
 import os
+from collections import UserDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from webdataset.errors import FormatError, SpecError, StateError, StoreError, WebDatasetError, Where
+from webdataset.redact import redacted
 from webdataset.stores import lock_file, remove_lock
 
 from ._shard_task import ShardResult
 
 KIND = "webdataset-ledger-1"
+T = TypeVar("T")
+
+
+class _ByAddress(UserDict[str, T]):
+    """Addresses without their secrets: the file has none, and a new signature does not make it another shard."""
+
+    def __getitem__(self, url: str) -> T:
+        return super().__getitem__(redacted(url))
+
+    def __setitem__(self, url: str, value: T) -> None:
+        super().__setitem__(redacted(url), value)
+
+    def __delitem__(self, url: str) -> None:
+        super().__delitem__(redacted(url))
+
+    def __contains__(self, url: object) -> bool:
+        return super().__contains__(redacted(str(url)))
 
 
 class Ledger:
@@ -42,9 +61,9 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], job: str, *, restart: bool = False) -> None:
         self.path = Path(path)
-        self.job = job
-        self.finished: dict[str, ShardResult] = {}
-        self.quarantined: dict[str, str] = {}
+        self.job = job = redacted(job)
+        self.finished: _ByAddress[ShardResult] = _ByAddress()
+        self.quarantined: _ByAddress[str] = _ByAddress()
         with self._disk_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with ExitStack() as undo:
@@ -71,12 +90,12 @@ class Ledger:
 
     def finish(self, result: ShardResult) -> None:
         """Note down a shard whose output is published."""
-        self._append(list(result))
+        self._append(list(result._replace(input=redacted(result.input))))
         self._note(result)
 
     def quarantine(self, url: str, error: str) -> None:
         """Note down a shard that failed, so that the next run leaves it out."""
-        self._append({"input": url, "quarantined": error})
+        self._append({"input": redacted(url), "quarantined": redacted(error)})
         self.quarantined[url] = error
 
     def _note(self, result: ShardResult) -> None:
