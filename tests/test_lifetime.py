@@ -15,8 +15,11 @@ import psutil
 import pytest
 
 from webdataset import stores
+from webdataset.cli._split_command import PostCommand
 from webdataset.errors import CommandFailed
 from webdataset.lifetime import Guard, Lifeline, Parent
+from webdataset.tools._proc import run_command
+from wids import wids_dl
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups are those of POSIX")
 
@@ -287,6 +290,20 @@ def test_a_failure_before_the_last_bar_is_a_failure(command):
             stream.write(b"x")
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_a_failure_before_the_last_bar_is_one_wherever_commands_are_run(tmp_path):
+    """Of `wds proc`, of `wds split --post` and of the downloads of wids as of `pipe:`."""
+    runs = [
+        lambda command: run_command(command, tmp_path),
+        lambda command: PostCommand(command)("a.tar"),
+        lambda command: wids_dl.download_file("x:a", str(tmp_path / "a"), handlers={"x": f"{command} > {{local}}"}),
+    ]
+    for run_it in runs:
+        with pytest.raises(CommandFailed, match="status"):
+            run_it("(echo x; exit 7) | cat")
+        run_it("yes | head -c 100")
+
+
 @pytest.mark.parametrize("command", ["yes | head -c 100", "yes | head -c 100 | cat", "cat /dev/zero | head -c 100"])
 def test_a_command_that_stops_reading_on_purpose_is_no_failure(command):
     with stores.open_read(f"pipe:{command}") as stream:
@@ -294,7 +311,7 @@ def test_a_command_that_stops_reading_on_purpose_is_no_failure(command):
 
 
 def test_without_bash_a_warning_says_what_is_not_noticed(monkeypatch):
-    monkeypatch.setattr("webdataset.stores._pipe._bash", lambda: None)
+    monkeypatch.setattr("webdataset.lifetime._bash", lambda: None)
     with pytest.warns(UserWarning, match="bash is not installed"), stores.open_read("pipe:false | printf x") as stream:
         assert stream.read() == b"x"
     with stores.open_read("pipe:printf y") as stream:

@@ -328,7 +328,7 @@ def files_of(folder):
     return {re.sub(r"\.wds-\w+", "ledger", name) for name in names}
 
 
-@pytest.mark.parametrize("error", [errno.ENOLCK, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOSYS, errno.EIO], ids=errno.errorcode.get)
 @pytest.mark.parametrize("work", LOCKERS)
 def test_where_locks_fail_no_lock_file_is_left(work, error, tmp_path, urls):
     usual, failed = tmp_path / "usual", tmp_path / "failed"
@@ -354,3 +354,12 @@ def test_where_a_lock_fails_that_of_another_process_stays(tmp_path):
         stores.lock_file(path)
     assert stores.lock_file(path) is None
     held.release()
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP], ids=errno.errorcode.get)
+@pytest.mark.parametrize("work", [cache_miss, written])
+def test_a_file_system_without_locks_is_no_reason_to_fail(work, error, tmp_path, urls):
+    """Lustre without `-o flock` answers ENOSYS, NFS without a lock service ENOLCK."""
+    with SystemFaults(1, error, lasting=True, only={"flock"}) as faults:
+        assert work(tmp_path, urls)
+    assert faults.struck == "flock"

@@ -6,7 +6,8 @@ Three ways, for three kinds of children:
   this process holds, and then kills the group. `run_shell` runs a command in one.
 * `Lifeline` is such a pipe for a Python program of ours, which calls `end_with_lifeline` first of all.
 * `end_with(parent)` is called first of all in a worker process of `multiprocessing`. Linux then kills the worker when
-  its parent ends (`PR_SET_PDEATHSIG`); where that is not possible a thread watches the parent.
+  its parent ends (`PR_SET_PDEATHSIG`); where that is not possible a thread watches the parent. `end_with_loader` does
+  so in a worker process that another package has started.
 
 `PR_SET_PDEATHSIG` follows the *thread* that started the child. It is used only where that is the main thread, which
 lives as long as its process. A pipe has no such limit: the system closes it when the process is gone. Forked children
@@ -22,10 +23,12 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn
 
 from webdataset.errors import CommandFailed
@@ -149,21 +152,21 @@ class Guard:
             os.killpg(self.group, signal.SIGKILL)
 
 
-def run_shell(command: str, *, timeout: float | None = None, **options: Any) -> int:
+def run_shell(command: str, *, timeout: float | None = None, guard: Guard | None = None, **options: Any) -> int:
     """Run a shell command to its end and return its status; with this process, or a timeout, all it started ends.
 
     >>> run_shell("exit 3")
     3
 
     Args:
-        command: for bash, or sh where there is none.
+        command: for `shell`; the failure of any part of it is its failure.
         timeout: seconds, after which `subprocess.TimeoutExpired` is raised.
+        guard: one by which another thread can kill the command.
         options: more arguments for `subprocess.Popen`.
     """
-    shell = shutil.which("bash") or "/bin/sh"
-    guard, process = Guard(), None
+    guard, process = guard or Guard(), None
     try:
-        process = start([shell, "-c", command], process_group=guard.group, **options)
+        process = start([*shell(command), command], process_group=guard.group, **options)
         status = process.wait(timeout)
     except BaseException:
         guard.kill()
@@ -171,7 +174,37 @@ def run_shell(command: str, *, timeout: float | None = None, **options: Any) -> 
             reap(process)
         raise
     guard.release()
-    return status
+    return 0 if status in accepted(command) else status
+
+
+def shell(command: str) -> list[str]:
+    """What runs a command line: bash, which notices the failure of every part of it; else sh, and a warning.
+
+    >>> shell("false | cat")[1:]
+    ['-o', 'pipefail', '-c']
+    """
+    bash = _bash()
+    if bash is not None:
+        return [bash, "-o", "pipefail", "-c"]
+    if "|" in command:
+        warnings.warn(
+            "bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2
+        )
+    return ["/bin/sh", "-c"]
+
+
+def accepted(command: str) -> set[int]:
+    """Its exit statuses that are no failure: a part of it may be ended because the next one stopped reading.
+
+    >>> accepted("true"), accepted("yes | head")
+    ({0}, {0, 141})
+    """
+    return {0, 128 + signal.SIGPIPE} if "|" in command else {0}
+
+
+@cache
+def _bash() -> str | None:
+    return shutil.which("bash")
 
 
 def exit_on(number: int, status: int) -> None:
@@ -254,12 +287,26 @@ def end_with(parent: Parent) -> None:
 
     >>> end_with(Parent(os.getppid(), in_main_thread=False))  # doctest: +SKIP
     """
+    global _ends_with_parent  # noqa: PLW0603 - a process has one parent
+    _ends_with_parent = os.getpid()
     is_direct = os.getppid() == parent.process  # not so under forkserver, nor when the parent is gone already
     if is_direct and parent.in_main_thread and _ask_linux_to_kill():
         if os.getppid() != parent.process:  # it ended before Linux was asked
             _end_now()
         return
     threading.Thread(target=_watch_parent, args=(parent,), name="webdataset-parent", daemon=True).start()
+
+
+def end_with_loader() -> None:
+    """End this worker process of another package's loader when its parent ends; more calls do nothing.
+
+    While one of torch's waits for a command or a server, it does not look for its parent.
+    """
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid is not None and _ends_with_parent != os.getpid():
+        end_with(Parent(parent.pid, in_main_thread=False))
 
 
 def _ask_linux_to_kill() -> bool:
@@ -292,6 +339,7 @@ def _end_now() -> NoReturn:
     os._exit(1)
 
 
+_ends_with_parent = 0  # the process that `end_with` was called in; a forked child is another one
 _open_pipes: weakref.WeakSet[Guard | Lifeline] = weakref.WeakSet()
 
 

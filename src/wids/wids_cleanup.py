@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset.lifetime import Parent, end_with
-from webdataset.stores import lock_file, system_errors
+from webdataset.stores import lock_file, remove_lock, system_errors
 
 
 def keep_most_recent_files(pattern: str, maxsize: float = 10**12, maxfiles: int = 1000, debug: bool = False) -> None:
@@ -62,8 +62,7 @@ class ExclusiveLock:
         """Give it back."""
         lock, self._lock = self._lock, None
         if lock is not None:
-            Path(self.lockfile).unlink(missing_ok=True)
-            lock.release()
+            remove_lock(lock)
 
 
 def create_cleanup_background_process(

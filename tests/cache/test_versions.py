@@ -163,6 +163,57 @@ def test_an_origin_that_is_gone(tmp_path, monkeypatch, server):
         ShardCache(tmp_path / "c", revalidate="sometimes")
 
 
+@pytest.mark.parametrize("status", [404, 403])
+def test_a_shard_that_is_gone_does_not_excuse_the_others_from_comparison(tmp_path, status):
+    versions = {"/gone.tar": 1, "/b.tar": 1}
+
+    def respond(handler):
+        if versions[handler.path] is None:
+            handler.send_error(status)
+        else:
+            origin = Origin("strong")
+            origin.version = versions[handler.path]
+            origin(handler)
+
+    with LoopbackServer(respond) as server:
+        urls = [server.url("gone.tar"), server.url("b.tar")]
+        for url in urls:
+            read(ShardCache(tmp_path / "c").open(url))
+        versions.update({"/gone.tar": None, "/b.tar": 2})
+        cache = ShardCache(tmp_path / "c")
+        assert [read(cache.open(url)) for url in urls] == [shard(1, SIZE), shard(2, SIZE)]
+        stores.close_connections()
+
+
+def test_a_copy_that_is_replaced_while_it_is_opened(tmp_path):
+    """Its record is read before its file is opened: in between another process may publish another version."""
+    origin = Origin("strong")
+    origin.gate = SIZE // 2
+    with LoopbackServer(origin) as server:
+        url, old = server.url("a.tar"), origin.data()
+        ours, other = ShardCache(tmp_path / "c"), ShardCache(tmp_path / "c")
+        with ours.open(url) as stream:
+            begin = stream.read(SIZE // 4)
+            origin.opened.set()
+            other.get(url)
+            locate, origin.version = ours.locate, 2
+
+            def slow_locate(*arguments):
+                found = locate(*arguments)
+                ours.locate = locate
+                assert read(other.open(url)) == shard(2, SIZE)
+                return found
+
+            ours.locate = slow_locate
+            stream._close_file()  # as a follower does whose part was published
+            try:
+                assert begin + stream.read() == old
+            except StoreError as error:
+                assert "changed" in str(error)
+        assert ours.locate == locate
+        stores.close_connections()
+
+
 def test_a_file_cache_by_itself_gives_the_path_of_a_complete_file(tmp_path, origin):
     data = origin.data()
     for _ in range(2):

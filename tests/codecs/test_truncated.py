@@ -1,6 +1,7 @@
 """Every kind of file, cut at every byte: an error of ours, or the same value as that of the whole file. Never less."""
 
 import io
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from webdataset.codecs import (
     decoders,
     encode_field,
 )
+from webdataset.codecs._media_length import check_length
 from webdataset.errors import DecodingError, FormatError
 
 av = pytest.importorskip("av")
@@ -227,6 +229,24 @@ def test_ogg_without_a_last_page():
     for page in pages[1:]:
         with pytest.raises(DecodingError):
             decode_field("ogg", data[:page], "audio")
+
+
+@pytest.mark.parametrize("format", soundfile.available_formats())
+def test_a_whole_sound_is_complete_in_every_format_and_byte_order(format):
+    for subtype in soundfile.available_subtypes(format):
+        for order in ("FILE", "LITTLE", "BIG"):
+            if soundfile.check_format(format, subtype, order):
+                stream = io.BytesIO()
+                with suppress(soundfile.LibsndfileError):  # a rate that this one does not know
+                    soundfile.write(stream, SOUND.T, 48000, format=format, subtype=subtype, endian=order)
+                    check_length(stream.getvalue())
+
+
+def test_a_sound_in_the_other_byte_order_that_was_cut():
+    stream = io.BytesIO()
+    soundfile.write(stream, SOUND.T, 48000, format="WAV", subtype="PCM_16", endian="BIG")
+    with pytest.raises(FormatError, match="truncated"):
+        check_length(stream.getvalue()[:-1])
 
 
 def test_a_sound_is_checked_where_torchaudio_decodes_it():

@@ -102,6 +102,41 @@ def test_workers_end_with_a_parent_that_was_killed(kind):
     assert not end_of(children)
 
 
+WAITING = """
+import sys
+import torch
+import webdataset as wds
+from webdataset.multi import MultiLoader
+
+if __name__ == "__main__":
+    dataset = wds.WebDataset([f"pipe:cat a.tar; sleep {n}" for n in (1000, 1001)]).to_tuple("txt")
+    loaders = {
+        "torch": lambda: torch.utils.data.DataLoader(dataset, num_workers=2, batch_size=None),
+        "WebLoader": lambda: wds.WebLoader(dataset, num_workers=2, batch_size=None),
+        "MultiLoader": lambda: MultiLoader(dataset, workers=2),
+    }
+    for _ in loaders[sys.argv[1]]():
+        print("ready", flush=True)
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("kind", ["torch", "WebLoader", "MultiLoader"])
+def test_workers_that_wait_for_a_command_end_with_their_parent(kind, ending, tmp_path):
+    """Of every loader, torch's own too: a worker does not look for its parent while it waits."""
+    with webdataset.TarWriter(str(tmp_path / "a.tar")) as writer:
+        for number in range(100):
+            writer.write({"__key__": str(number), "txt": "x"})
+    program = [sys.executable, "-c", WAITING, kind]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=environment(), cwd=tmp_path) as process:
+        children = []
+        while len(children) < 6:  # two workers, two commands and their guards
+            assert process.stdout.readline() == "ready\n"
+            children, _ = all_of(process)
+        process.send_signal(ending)
+    assert not end_of(children)
+
+
 @pytest.mark.parametrize("victim", ["parent", "worker"])
 def test_kill_9_leaves_nothing(victim):
     before = in_shared_memory()

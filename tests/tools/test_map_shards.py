@@ -1,6 +1,7 @@
 """Shards in parallel: the same bytes for any number of workers and any engine, resumed after anything."""
 
 import concurrent.futures as cf
+import errno
 import json
 import os
 import random
@@ -18,8 +19,10 @@ from tests.tools.datasets import digests, hidden, keys, read, write_shard
 from tests.tools.mapping import Upper
 from webdataset.errors import FormatError, SpecError, StateError, StoreError
 from webdataset.index import load_index, read_description
+from webdataset.testing import SystemFaults
 from webdataset.tools import map_shards
 from webdataset.tools._ledger import Ledger
+from webdataset.tools._shard_task import ShardResult
 
 PROGRAM = Path(__file__).with_name("mapping.py")
 
@@ -293,6 +296,29 @@ def test_a_damaged_ledger_is_an_error(inputs, out, line):
 def test_two_drivers(tmp_path):
     with Ledger(tmp_path / "ledger", "job"), pytest.raises(StateError, match="another process"):
         Ledger(tmp_path / "ledger", "job")
+
+
+def test_where_locks_fail_the_ledger_of_another_process_stays(tmp_path):
+    with Ledger(tmp_path / "ledger", "job") as other:  # which has made the file, and written nothing yet
+        with SystemFaults(1, errno.EIO, lasting=True, only={"flock"}), pytest.raises(StoreError, match="error"):
+            Ledger(tmp_path / "ledger", "job")
+        other.begin()
+    with Ledger(tmp_path / "ledger", "job") as later:
+        assert not later.fresh
+    assert os.listdir(tmp_path) == ["ledger"]
+
+
+def test_a_ledger_has_no_secrets_and_knows_a_shard_by_another_signature(tmp_path):
+    results = [ShardResult(f"https://h/{n}.tar?sig=one", f"{n}.tar", 1, 1, 1, 1, "") for n in range(3)]
+    with Ledger(tmp_path / "ledger", "curl --token one") as ledger:
+        ledger.begin()
+        ledger.finish(results[0])
+        ledger.quarantine(results[1].input, f"cannot read {results[1].input}")
+    assert "one" not in (tmp_path / "ledger").read_text()
+    with Ledger(tmp_path / "ledger", "curl --token two") as ledger:
+        urls = [result.input.replace("one", "two") for result in results]
+        assert [url in ledger.finished for url in urls] == [True, False, False]
+        assert [url in ledger.quarantined for url in urls] == [False, True, False]
 
 
 def test_a_file_that_is_no_ledger_is_kept(inputs, out, tmp_path):

@@ -102,6 +102,9 @@ class Follower(Stream):
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # published or evicted between the look and the opening: look again
             return False
+        if self._cache.locate(self._url, self._name, self.position)[1] != version:  # or replaced
+            self._close_file()
+            return False
         read = self._read_so_far
         read.check(version, None, self.position if is_strong(version) else 0)
         if self.position and not is_strong(version):

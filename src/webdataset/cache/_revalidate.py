@@ -7,7 +7,7 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-from webdataset.errors import WebDatasetError
+from webdataset.errors import AccessDenied, ShardNotFound, WebDatasetError
 from webdataset.stores import Stat, abandonable, redacted, stat
 
 from ._records import Entry
@@ -45,8 +45,9 @@ class Revalidation:
             with abandonable(_at_once):  # no retries: there is a copy
                 return _agrees(stat(url), entry)
         except WebDatasetError as error:
-            self._unreachable[origin] = time.monotonic() + _UNREACHABLE
-            _log.info("%s: using the copy in the cache, its origin does not answer (%s)", redacted(url), error)
+            if not isinstance(error, ShardNotFound | AccessDenied):  # those are answers, for this shard alone
+                self._unreachable[origin] = time.monotonic() + _UNREACHABLE
+            _log.info("%s: using the copy in the cache, its origin does not send it (%s)", redacted(url), error)
             return True
 
 

@@ -31,6 +31,6 @@ def command(first: str, second: str, sizes: bool, count: int | None) -> None:
             if count is not None and found > count:
                 continue
             line = json.dumps(as_jsonable(difference)) if console().as_json else printable(str(difference))
-            echo(line)
+            echo(line, data=True)
     console().say(counted(found, "difference") if found else "the same samples")
     click.get_current_context().exit(1 if found else 0)

@@ -39,11 +39,11 @@ def command(pattern: str, inputs: tuple[str, ...], fields: str | None, keys: boo
             continue
         if keys:
             if fresh:
-                echo(printable(match.key))
+                echo(printable(match.key), data=True)
         elif console().as_json:
-            echo(json.dumps(as_jsonable(match)))
+            echo(json.dumps(as_jsonable(match)), data=True)
         else:
-            echo(printable(f"{match.key}.{match.field}:{match.line}: {match.text[:_LONGEST]}"))
+            echo(printable(f"{match.key}.{match.field}:{match.line}: {match.text[:_LONGEST]}"), data=True)
     if count:
         echo(samples)
     click.get_current_context().exit(0 if samples else 1)

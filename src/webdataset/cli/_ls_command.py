@@ -6,7 +6,7 @@ import json
 
 import click
 
-from webdataset.redact import printable
+from webdataset.redact import printable, redacted
 
 from . import _options
 from ._output import as_jsonable, console, echo, verb
@@ -29,12 +29,12 @@ def command(inputs: tuple[str, ...], long: bool, keys: bool, count: int | None, 
 
     for listed in islice(list_samples(inputs, index=index), count):
         if console().as_json:
-            echo(json.dumps(as_jsonable(listed)))
+            echo(json.dumps(as_jsonable(listed)), data=True)
             continue
         if keys:
-            echo(printable(listed.key))
+            echo(printable(listed.key), data=True)
             continue
         fields = " ".join(f"{printable(name)}:{size}" for name, size in listed.fields.items())
         offset = "" if listed.offset is None else listed.offset
-        place = f"{printable(listed.shard)}\t{offset}\t{listed.size}\t" if long else ""
-        echo(f"{place}{printable(listed.key)}\t{fields}")
+        place = f"{printable(redacted(listed.shard))}\t{offset}\t{listed.size}\t" if long else ""
+        echo(f"{place}{printable(listed.key)}\t{fields}", data=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from webdataset.redact import printable
+from webdataset.redact import printable, redacted
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -53,7 +53,7 @@ class Console:
             text: what a person reads; it is the report of a verb whose output is elsewhere, so it goes to stderr.
         """
         if self.as_json:
-            echo(json.dumps(as_jsonable(value)), err=self.stdout_is_taken)
+            echo(json.dumps(as_jsonable(value)), err=self.stdout_is_taken, data=True)
         elif text is not None:
             self.say(text)
 
@@ -75,9 +75,16 @@ class Console:
             yield bar.update
 
 
-def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
-    """Print a text; what a terminal would obey is escaped, because names and fields are written by strangers."""
-    click.echo(printable(str(text), keep="\n\t"), nl=nl, err=err)
+def echo(text: object, *, nl: bool = True, err: bool = False, data: bool = False) -> None:
+    """Print a text; what a terminal would obey is escaped, because names and fields are written by strangers.
+
+    Args:
+        text: anything.
+        nl: whether to end the line.
+        err: print to standard error.
+        data: it is what samples contain, or JSON: not a message, in which the secrets of addresses are hidden.
+    """
+    click.echo(printable(str(text) if data else redacted(str(text)), keep="\n\t"), nl=nl, err=err)
 
 
 def console() -> Console:
@@ -87,25 +94,27 @@ def console() -> Console:
 
 
 def as_jsonable(value: Any) -> Any:
-    """A value as JSON knows it: dataclasses and named tuples as objects, bytes as text.
+    """A value as JSON knows it: dataclasses and named tuples as objects, bytes as text, addresses without secrets.
 
     >>> from pathlib import Path
     >>> as_jsonable({"a": (Path("x"), b"y")})
     {'a': ['x', 'y']}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: as_jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if hasattr(value, "_asdict"):
-        return as_jsonable(value._asdict())
+        value = value._asdict()
     if isinstance(value, Mapping):
-        return {str(key): as_jsonable(entry) for key, entry in value.items()}
+        return {str(key): entry if key in _DATA else as_jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [as_jsonable(entry) for entry in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    return value if isinstance(value, int | float | bool | None) else redacted(str(value))
 
 
+# Names under which a report has what samples contain.
+_DATA = {"key", "__key__", "text"}
 _SHARED: tuple[tuple[list[str], dict[str, Any]], ...] = (
     (["--json", "as_json"], {"is_flag": True, "help": "Print the result as JSON."}),
     (["-q", "--quiet"], {"is_flag": True, "help": "Show no progress and no report."}),
@@ -172,7 +181,7 @@ def _forget_stdout() -> None:
 
 class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), keep="\n\t")
+        return printable(redacted(super().format(record)), keep="\n\t")
 
 
 @contextmanager

@@ -41,13 +41,14 @@ def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, 
             console().say(f"written to {parquet}")
         elif keys:
             for key in answer.keys():  # noqa: SIM118 - a method, not a dict's
-                echo(printable(key))
+                echo(printable(key), data=True)
         elif console().as_json:
             for row in answer.rows():
-                echo(json.dumps({name: _plain(value) for name, value in zip(answer.columns, row, strict=True)}))
+                cells = {name: _plain(value) for name, value in zip(answer.columns, row, strict=True)}
+                echo(json.dumps(cells), data=True)
         else:
             rows = list(islice(answer.rows(), count + 1))
-            echo(table([answer.columns, *([_plain(value) for value in row] for row in rows[:count])]))
+            echo(table([answer.columns, *([_plain(value) for value in row] for row in rows[:count])]), data=True)
             if len(rows) > count:
                 console().say(f"… more rows; --json or --parquet give all, -n {10 * count} more of them")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from webdataset.describe import counted
-from webdataset.redact import printable
+from webdataset.redact import printable, redacted
 
 from . import _options
 from ._half_blocks import half_blocks
@@ -74,7 +74,7 @@ def print_samples(
 
     for shown in show_samples(inputs, count=count, keys=keys, fields=fields, width=width):
         if console().as_json:
-            echo(json.dumps(_without_pixels(shown)))
+            echo(json.dumps(_without_pixels(shown)), data=True)
         else:
             _print(shown, draw=draw)
 
@@ -101,10 +101,10 @@ def print_table(
         if not key:
             del row["__key__"]
         if form == "json":
-            echo(f"{',' * bool(number)}{json.dumps(row)}", nl=False)
+            echo(f"{',' * bool(number)}{json.dumps(row)}", nl=False, data=True)
             continue
         if form == "jsonl":
-            echo(json.dumps(row))
+            echo(json.dumps(row), data=True)
             continue
         if header and not number:
             writer.writerow(shown(row))
@@ -115,9 +115,9 @@ def print_table(
 
 
 def _print(shown: ShownSample, *, draw: bool) -> None:
-    echo(printable(f"{shown.key}  ({shown.shard})"))
+    echo(printable(f"{shown.key}  ({redacted(shown.shard)})"), data=True)
     for field in shown.fields:
-        echo(printable(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}"))
+        echo(printable(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}"), data=True)
         if draw and field.picture is not None:
             click.echo(half_blocks(field.picture), color=True)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Literal
 
 from webdataset.errors import FormatError
 
@@ -47,9 +48,10 @@ def counts_frames(data: bytes) -> bool:
 
 def _riff_end(data: bytes) -> int:
     """Of WAV and AVI: the end of the last chunk of samples. What follows it may be missing."""
+    order: Literal["little", "big"] = "big" if data[:4] == b"RIFX" else "little"
     at, end = 12, len(data) + 1
     while at + 12 <= len(data) or data[at : at + 4] == b"data":
-        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], order)
         if name == b"RIFF":  # a large AVI is several
             at += 12
             continue

@@ -14,6 +14,7 @@ from webdataset import stores
 from webdataset.address import like
 from webdataset.errors import ShardNotFound, SpecError
 from webdataset.flow import digest
+from webdataset.redact import redacted
 
 from ._dali_text import count_dali, read_dali, write_dali
 from ._shard_index import ShardIndex
@@ -51,7 +52,7 @@ def index_url(url: str, place: str | None = None) -> str:
     stem = _SUFFIX.sub("", bare)
     if place is None:
         return like(url, f"{stem}.idx")
-    name = re.sub(r"[^\w.-]+", "_", stem.rsplit("/", 1)[-1])[-64:]
+    name = re.sub(r"[^\w.-]+", "_", redacted(stem).rsplit("/", 1)[-1])[-64:]
     return f"{place.rstrip('/')}/{name}-{digest(url):016x}.idx"
 
 

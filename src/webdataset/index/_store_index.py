@@ -12,6 +12,7 @@ from pathlib import Path
 
 from webdataset import stores
 from webdataset.errors import EncodingError, SpecError, StoreError
+from webdataset.redact import redacted
 from webdataset.tar import Run
 
 from ._build_index import IndexBuilder
@@ -61,7 +62,7 @@ class StoreIndexes:
         except (StoreError, OSError) as error:
             self._refuse(url, error)
         except (EncodingError, SpecError) as error:
-            _log.info("%s has no index: %s", url, error)
+            _log.info("%s has no index: %s", redacted(url), error)
         return None
 
     def _refuse(self, url: str, error: Exception) -> None:
@@ -69,7 +70,7 @@ class StoreIndexes:
         home = self._home(index_url(url, self.place))
         if home not in _refused:
             _refused.add(home)
-            _log.warning("indexes stay in memory: they cannot be stored in %s (%s)", home or ".", error)
+            _log.warning("indexes stay in memory: they cannot be stored in %s (%s)", redacted(home) or ".", error)
 
     @staticmethod
     def _home(where: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from webdataset import world
 from webdataset.errors import SpecError, StageError
+from webdataset.lifetime import Parent, end_with
 
 __all__ = ["MultiLoader"]
 
@@ -84,7 +85,8 @@ class MultiLoader:
         receiver, sender = multiprocessing.Pipe(duplex=False)
         place = world.current()
         part = world.World(place.rank, place.ranks, number, self.workers)
-        process = multiprocessing.Process(target=_work, args=(self.dataset, part, sender), daemon=True)
+        arguments = (Parent.here(), self.dataset, part, sender)
+        process = multiprocessing.Process(target=_work, args=arguments, daemon=True)
         process.start()
         sender.close()  # so that the worker's end is the only one, and its death is seen here
         return process, receiver
@@ -111,7 +113,8 @@ def _receive(channels: dict[Connection, BaseProcess]) -> Iterator[Any]:
                 yield value
 
 
-def _work(dataset: Iterable[Any], part: world.World, sender: Connection) -> None:
+def _work(parent: Parent, dataset: Iterable[Any], part: world.World, sender: Connection) -> None:
+    end_with(parent)
     with world.pretend(part):
         try:
             for item in dataset:

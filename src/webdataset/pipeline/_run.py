@@ -19,6 +19,7 @@ from typing import Any
 from webdataset import world
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass
+from webdataset.lifetime import end_with_loader
 from webdataset.redact import scrub
 
 from ._cursor import Cursor, beginning
@@ -38,6 +39,8 @@ class Definition:
 
     def start_pass(self, epoch: int, where: Any = None, options: Any = None, before: Any = None) -> RunningPass:
         """Start the pass number `epoch`, from its beginning or from where it was."""
+        if world.torch_worker() is not None:
+            end_with_loader()
         return RunningPass(self.stages, Pass(self.seed, epoch, world.current()), where, options, before)
 
 

@@ -42,7 +42,7 @@ from ._globs import is_pattern
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
 from ._local_files import LocalStore, process_lives, sweep_folder, system_errors
-from ._lock_file import lock_file
+from ._lock_file import lock_file, remove_lock
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
 from ._open import gopen, is_local, list_urls, open_read, open_write, permitted, read_range, stat
@@ -97,6 +97,7 @@ __all__ = [
     "rates",
     "read_range",
     "redacted",
+    "remove_lock",
     "rewrite_url",
     "scheme_of",
     "schemes",

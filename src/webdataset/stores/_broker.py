@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from webdataset.errors import StoreError
-from webdataset.lifetime import Lifeline, start
+from webdataset.lifetime import Lifeline, reap, start
 
 from ._byte_stream import Stream
 from ._store import PIECE, Stat, Store
@@ -61,15 +61,24 @@ class Broker:
         except (OSError, EOFError) as error:
             self.close()
             raise StoreError("the broker process for object stores ended", hint="see its messages above") from error
+        except BaseException:  # an interrupt: the answer that is on its way must not be taken for the next one
+            self.close()
+            raise
         if not good:
             raise answer
         return answer
 
     def close(self) -> None:
-        """End the process."""
+        """End the broker."""
+        self._process.kill()
+        reap(self._process)
         self._close_pipes()
         self._lifeline.close()
-        self._process.wait()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it cannot be asked any more."""
+        return self._process.returncode is not None
 
     def forget(self) -> None:
         """In a forked child: close our copies of the parent's pipes."""
@@ -132,16 +141,24 @@ class _BrokeredStream(Stream):
 
 class _BrokeredUpload(Upload):
     def __init__(self, url: str) -> None:
+        self._finished = True  # until there is a broker to give back
         self._broker = take()
-        self._broker.ask("open_write", url)
+        self._finished = False
+        try:
+            self._broker.ask("open_write", url)
+        except BaseException:
+            self.abort()
+            raise
 
     def write(self, data: Any, /) -> int:
         count: int = self._broker.ask("write", bytes(data))
         return count
 
     def publish(self) -> None:
-        self._broker.ask("publish")
-        give_back(self._broker)
+        try:
+            self._broker.ask("publish")
+        finally:
+            give_back(self._broker)
 
     def discard(self) -> None:
         give_back(self._broker)
@@ -157,12 +174,15 @@ def take() -> Broker:
 
 def give_back(broker: Broker) -> None:
     """The stream of the broker is done; if it is still open there, it is dropped."""
+    if broker.closed:
+        return
     try:
         broker.ask("drop")
-    except StoreError:
-        return
-    with _lock:
-        _idle.append(broker)
+    except Exception:  # of a stream whose end does not matter any more
+        broker.close()
+    else:
+        with _lock:
+            _idle.append(broker)
 
 
 def close_brokers() -> None:

@@ -27,7 +27,8 @@ def lock_file(path: str, *, wait: bool = False) -> Any:
     import filelock  # 30 ms, which only a process that locks has to spend
 
     made = _make(path)
-    lock = filelock.FileLock(path, thread_local=False)
+    # Without flock (ENOSYS) filelock would take the mere existence of the file for a lock, and we have just made it.
+    lock = filelock.FileLock(path, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire(blocking=wait)
     except filelock.Timeout:
@@ -38,6 +39,23 @@ def lock_file(path: str, *, wait: bool = False) -> Any:
                 os.unlink(path)
         raise
     return lock
+
+
+def remove_lock(lock: Any) -> None:
+    """Release a lock and remove its file, in the other order: a file that is not locked may be that of another process.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/lock"
+    >>> remove_lock(lock_file(path))
+    >>> os.path.exists(path)
+    False
+
+    Args:
+        lock: what `lock_file` returned.
+    """
+    with suppress(OSError):
+        os.unlink(lock.lock_file)
+    lock.release()
 
 
 def _make(path: str) -> bool:

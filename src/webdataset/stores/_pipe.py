@@ -12,18 +12,14 @@ When this process ends, whatever ended it, the command is killed (`webdataset.li
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 import subprocess
-import warnings
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 from typing import IO, Any, NoReturn
 
 from webdataset.errors import CommandFailed, SpecError, StoreTimeout, Where, located
-from webdataset.lifetime import Guard, reap, start
+from webdataset.lifetime import Guard, accepted, reap, shell, start
 from webdataset.redact import redacted
 
 from ._byte_stream import Stream
@@ -33,7 +29,6 @@ from ._upload import close_or_abort, point_nowhere
 
 # Seconds that a child may run after it closed its output; the public library waits two hours.
 _LINGER = 60.0
-_ENDED_BY_SIGPIPE = 128 + signal.SIGPIPE
 
 
 class Pipe(Stream):
@@ -239,28 +234,11 @@ class _ShellPipe(Pipe):
 
     def __init__(self, command: str, mode: str) -> None:
         self._line = command
-        accepted = {_ENDED_BY_SIGPIPE} if "|" in command else set()
-        super().__init__([*_shell(command), command], mode=mode, ignore_status=accepted)
+        super().__init__([*shell(command), command], mode=mode, ignore_status=accepted(command))
         self.command = command
 
     def _name(self) -> str:
         return self._line
-
-
-def _shell(command: str) -> list[str]:
-    bash = _bash()
-    if bash is not None:
-        return [bash, "-o", "pipefail", "-c"]
-    if "|" in command:
-        warnings.warn(
-            "bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2
-        )
-    return ["/bin/sh", "-c"]
-
-
-@cache
-def _bash() -> str | None:
-    return shutil.which("bash")
 
 
 def _command(url: str) -> str:

@@ -71,7 +71,8 @@ class BytesRead:
                 raise changed(self.url, self.position, f"its {name} was {before} and is now {now}")
         if (version != self.version) if is_strong(self.version) else (offset > self.start):
             raise unproven(self.url, self.position)
-        self.version = self.version or version
+        if self.position == self.start:  # a version that comes later says nothing of the bytes read before
+            self.version = self.version or version
         self.size = size if self.size is None else self.size
 
     def reread(self, offset: int, read: Callable[[int], bytes]) -> int:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from multiprocessing import get_context
 from typing import Any
 
 from webdataset.index import ShardEntry, read_description
 
 from ._check_shard import check_shard
+from ._engines import open_engine
 from ._findings import Finding, Findings, Kind, Severity, Target
 from ._hugging_face_types import HF_SAMPLES, type_faults
 from ._key_table import KeyTable
@@ -123,17 +122,14 @@ def _reports(tasks: Sequence[_Task], options: CheckOptions, jobs: int) -> Genera
         return
     options = replace(options, threads=max(1, jobs // processes))
     waiting = iter(tasks)
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        running: list[Future[ShardReport]] = []
-        try:
-            while True:
-                more = islice(waiting, 2 * processes - len(running))
-                running += [pool.submit(check_shard, task.url, options, task.entry) for task in more]
-                if not running:
-                    return
-                yield running.pop(0).result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with open_engine(None, processes) as engine:
+        running: deque[Any] = deque()
+        while True:
+            more = islice(waiting, 2 * processes - len(running))
+            running.extend(engine.submit(check_shard, task.url, options, task.entry) for task in more)
+            if not running:
+                return
+            yield running.popleft().result()
 
 
 @dataclass(slots=True)

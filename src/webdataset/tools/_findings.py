@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
+from webdataset.redact import redacted
+
 # So many findings of a kind are kept for each shard; the others are counted.
 MOST_OF_A_KIND = 100
 
@@ -173,7 +175,7 @@ class Finding:
             f"sample {self.key}" if self.key else "",
             f"member {self.member}" if self.member and self.key is None else "",
             f"field {self.field}" if self.field else "",
-            self.shard or "",
+            redacted(self.shard or ""),
             f"byte {self.offset}" if self.offset is not None else "",
         ]
         return f"{self.severity} {self.kind}: {self.what} – {', '.join(filter(None, where))}".rstrip(" –")

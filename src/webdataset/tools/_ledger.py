@@ -7,19 +7,38 @@ is then made again, or half a line, which is cut off.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+from collections import UserDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from webdataset.errors import FormatError, SpecError, StateError, StoreError, WebDatasetError, Where
+from webdataset.redact import redacted
+from webdataset.stores import lock_file, remove_lock
 
 from ._shard_task import ShardResult
 
 KIND = "webdataset-ledger-1"
+T = TypeVar("T")
+
+
+class _ByAddress(UserDict[str, T]):
+    """Addresses without their secrets: the file has none, and a new signature does not make it another shard."""
+
+    def __getitem__(self, url: str) -> T:
+        return super().__getitem__(redacted(url))
+
+    def __setitem__(self, url: str, value: T) -> None:
+        super().__setitem__(redacted(url), value)
+
+    def __delitem__(self, url: str) -> None:
+        super().__delitem__(redacted(url))
+
+    def __contains__(self, url: object) -> bool:
+        return super().__contains__(redacted(str(url)))
 
 
 class Ledger:
@@ -42,28 +61,27 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], job: str, *, restart: bool = False) -> None:
         self.path = Path(path)
-        self.job = job
-        self.finished: dict[str, ShardResult] = {}
-        self.quarantined: dict[str, str] = {}
+        self.job = job = redacted(job)
+        self.finished: _ByAddress[ShardResult] = _ByAddress()
+        self.quarantined: _ByAddress[str] = _ByAddress()
         with self._disk_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Without a buffer: what a full disk did not take is not written again when the file is closed.
-            self._file = self.path.open("a+b", buffering=0)
-            try:
-                self._lock()
+            with ExitStack() as undo:
+                self._lock(undo)
+                # Without a buffer: what a full disk did not take is not written again when the file is closed.
+                self._file = undo.enter_context(self.path.open("a+b", buffering=0))
+                undo.callback(self._remove_empty)  # the job was refused before it began
                 if restart:
                     self._file.truncate(0)
                 self.fresh = not self._load(job)
-            except BaseException:
-                self._file.close()
-                raise
+                self._opened = undo.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._disk_errors(), self._file:
-            self._remove_empty()  # the job was refused before it began
+        with self._disk_errors():
+            self._opened.close()
 
     def begin(self) -> None:
         """Write the first line of a fresh ledger: from now on the outputs belong to this job."""
@@ -72,28 +90,26 @@ class Ledger:
 
     def finish(self, result: ShardResult) -> None:
         """Note down a shard whose output is published."""
-        self._append(list(result))
+        self._append(list(result._replace(input=redacted(result.input))))
         self._note(result)
 
     def quarantine(self, url: str, error: str) -> None:
         """Note down a shard that failed, so that the next run leaves it out."""
-        self._append({"input": url, "quarantined": error})
+        self._append({"input": redacted(url), "quarantined": redacted(error)})
         self.quarantined[url] = error
 
     def _note(self, result: ShardResult) -> None:
         self.finished[result.input] = result
         self.quarantined.pop(result.input, None)
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+    def _lock(self, undo: ExitStack) -> None:
+        """The file is made, changed and removed under a lock only: no other process can have begun to write it."""
+        lock = lock_file(f"{self.path}.lock")
+        if lock is None:
             raise StateError(
                 "another process works on this job", Where(shard=str(self.path)), hint="wait for it, or stop it"
-            ) from error
-        except OSError:  # no locks here
-            self._remove_empty()
-            raise
+            )
+        undo.callback(remove_lock, lock)
 
     def _remove_empty(self) -> None:
         if not os.fstat(self._file.fileno()).st_size:
@@ -117,7 +133,7 @@ class Ledger:
             raise StoreError(
                 f"the ledger of the job cannot be used: {error.strerror or error}",
                 Where(shard=str(self.path)),
-                hint="check its disk and run again; finished shards are skipped",
+                hint="check its disk and run again, finished shards are skipped; or name a ledger on another disk",
             ) from error
 
     def _load(self, job: str) -> bool:

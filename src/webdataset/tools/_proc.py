@@ -6,10 +6,13 @@ import importlib
 import os
 import subprocess
 import sys
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from webdataset.errors import (
     add_where,
     located,
 )
-from webdataset.lifetime import run_shell
+from webdataset.lifetime import Guard, run_shell
 
 from ._file_tree import read_folder
 from ._read_inputs import Inputs, Sample
@@ -70,16 +73,18 @@ class RunCommand:
 
     def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """The samples that the command makes: this is a stage."""
-        for sample, made in _in_order(self._processed, samples, self.threads):
+        running = _Running()
+        work = partial(self._processed, running)
+        for sample, made in _in_order(work, samples, self.threads, running.kill):
             yield from _settled(sample, made, self.failed)
 
-    def _processed(self, sample: Sample) -> list[Sample]:
+    def _processed(self, running: _Running, sample: Sample) -> list[Sample]:
         with scratch_folder(self.folder) as folder:
             for field, data in sample.items():
                 if field[:1] != "_":
                     write_scratch(folder / f"{_BASE}.{field}", data)
             write_scratch(folder / _KEY, sample["__key__"].encode("utf-8", "surrogateescape"))
-            run_command(self.command, folder, self.timeout)
+            run_command(self.command, folder, self.timeout, running.new_guard())
             with stores.system_errors(str(folder)):
                 return _collected(folder, sample)
 
@@ -157,6 +162,31 @@ class CallFunction:
             yield from _settled(sample, made, self.failed)
 
 
+class _Running:
+    """The commands of all threads. When the work is stopped they are killed, and no other one begins."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+        self._stopped = False
+
+    def new_guard(self) -> Guard:
+        """For the next command."""
+        with self._lock:
+            if self._stopped:
+                raise CommandFailed("the work was stopped")
+            guard = Guard()
+            self._guards.add(guard)
+            return guard
+
+    def kill(self) -> None:
+        """Nothing that runs is needed any more."""
+        with self._lock:
+            self._stopped = True
+            for guard in list(self._guards):
+                guard.kill()
+
+
 def _settled(sample: Sample, made: list[Sample] | Exception, policy: str) -> list[Sample]:
     """What became of a sample, or what the policy says if its work failed."""
     if not isinstance(made, Exception):
@@ -170,9 +200,9 @@ def _settled(sample: Sample, made: list[Sample] | Exception, policy: str) -> lis
 
 
 def _in_order(
-    work: Callable[[Sample], list[Sample]], samples: Iterator[Sample], threads: int
+    work: Callable[[Sample], list[Sample]], samples: Iterator[Sample], threads: int, stop: Callable[[], None]
 ) -> Iterator[tuple[Sample, list[Sample] | Exception]]:
-    """Each sample with its results, in order, worked on by several threads."""
+    """Each sample with its results, in order, worked on by several threads; `stop` ends what they are doing."""
     if threads <= 1:
         for sample in samples:
             yield sample, _attempt(work, sample)
@@ -189,6 +219,7 @@ def _in_order(
                 first, future = waiting.popleft()
                 yield first, future.result()
         finally:
+            stop()
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -199,7 +230,7 @@ def _attempt(work: Callable[[Sample], list[Sample]], sample: Sample) -> list[Sam
         return error
 
 
-def run_command(command: str, folder: Path, timeout: float | None = None) -> None:
+def run_command(command: str, folder: Path, timeout: float | None = None, guard: Guard | None = None) -> None:
     """Run a shell command in a folder; an error if it fails. Its output goes to standard error.
 
     >>> run_command("exit 3", Path("."))
@@ -208,7 +239,7 @@ def run_command(command: str, folder: Path, timeout: float | None = None) -> Non
     """
     try:
         with located(stage=f"{command!r}"):
-            status = run_shell(command, timeout=timeout, cwd=folder, stdin=subprocess.DEVNULL, stdout=2)
+            status = run_shell(command, timeout=timeout, guard=guard, cwd=folder, stdin=subprocess.DEVNULL, stdout=2)
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(
             f"the command did not end in {timeout:g} seconds",

@@ -20,6 +20,7 @@ from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.index import ShardIndex, ShardReader
 from webdataset.optional import require
+from webdataset.redact import redacted
 from webdataset.samples import read_shard
 
 from ._list_samples import Listed, shard_index
@@ -167,7 +168,7 @@ class _Samples:
 
         batch = {
             "key": np.array([row.key.encode("utf-8", "replace").decode() for row in listed], object),
-            "shard": np.array([row.shard for row in listed], object),
+            "shard": np.array([redacted(row.shard) for row in listed], object),
             "number": np.array([row.number for row in listed], np.int64),
             "offset": np.array([-1 if row.offset is None else row.offset for row in listed], np.int64),
             "size": np.array([row.size for row in listed], np.int64),

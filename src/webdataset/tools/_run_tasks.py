@@ -19,6 +19,7 @@ from webdataset import stores
 from webdataset.errors import SpecError, StoreError, WebDatasetError, Where, add_where
 from webdataset.flow import digest
 from webdataset.index import Description, ShardEntry, seen_from, write_description
+from webdataset.redact import redacted
 
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
@@ -176,7 +177,7 @@ class _Run:
         if isinstance(error, WebDatasetError):
             add_where(error, shard=task.input)
         text = " ".join(str(error).split()) or type(error).__name__
-        _log.info("%s failed: %s", task.input, text)
+        _log.info("%s failed: %s", redacted(task.input), text)
         if self.errors == "stop":
             self.stopped = self.stopped or error
         elif self.errors == "quarantine":
@@ -238,7 +239,7 @@ def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) 
                 book.quarantined.pop(url, None)
                 todo.append((url, output))
         elif not _still_fits(result, output, versions[url], versions[output]):
-            _log.warning("%s was finished before, but its files have changed; it is done again", url)
+            _log.warning("%s was finished before, but its files have changed; it is done again", redacted(url))
             del book.finished[url]
             todo.append((url, output))
     return todo

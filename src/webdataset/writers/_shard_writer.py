@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from webdataset.errors import SpecError, StoreError, Where
+from webdataset.redact import redacted
 from webdataset.stores import close_or_abort
 
 from ._earlier_run import EarlierRun
@@ -84,7 +85,7 @@ class ShardWriter:
         self._advance()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"at {self.fname}, {self.count} samples in it"
+        state = "closed" if self._closed else f"at {redacted(self.fname)}, {self.count} samples in it"
         return f"<ShardWriter {self.pattern!r}: {state}, {self.total} samples in all>"
 
     @property
@@ -133,7 +134,8 @@ class ShardWriter:
         self._tar = self._opened = None
         self._finished = True
         level = logging.INFO if self.verbose else logging.DEBUG
-        logger.log(level, "wrote %s: %d samples, %d bytes; %d in all", self.fname, self.count, self.size, self.total)
+        name = redacted(self.fname)
+        logger.log(level, "wrote %s: %d samples, %d bytes; %d in all", name, self.count, self.size, self.total)
         if self.post is not None:
             self.post(self.fname)
 

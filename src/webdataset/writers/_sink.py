@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from webdataset.errors import SpecError, StoreError, Where
+from webdataset.redact import redacted
 from webdataset.stores import open_write
 
 from ._compress_archive import find_compression, open_compressor
@@ -104,7 +105,8 @@ class Sink:
     def __del__(self) -> None:
         # A forked child has a copy of its parent's sink and must not discard the parent's file.
         if self.state == "open" and self._process == os.getpid():
-            logger.warning("%s was never closed, so it is discarded; write in a with block", self.name or self.stream)
+            name = redacted(str(self.name or self.stream))
+            logger.warning("%s was never closed, so it is discarded; write in a with block", name)
             self.abort()
 
     def _guarded(self, action: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset.errors import StoreError, Where
-from webdataset.stores import is_local, lock_file
+from webdataset.stores import is_local, lock_file, remove_lock
 
 
 class WriterLock:
@@ -45,9 +45,7 @@ class WriterLock:
         """Remove the lock file and release the lock; more calls do nothing."""
         lock, self._lock = self._lock, None
         if lock is not None:
-            with suppress(OSError):
-                Path(lock.lock_file).unlink()  # before the release, so that no other writer holds it
-            lock.release()
+            remove_lock(lock)
 
 
 def _file_to_lock(url: str) -> str | None:

@@ -1,0 +1,59 @@
+"""A verb that is ended ends its commands and worker processes, whatever ended it, and at once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tests.tools.datasets import write_shard
+
+# It tells that it runs, and then waits.
+WAITS = "touch {folder}/$$.started; sleep 1000"
+VERBS = {
+    "check": ["check", f"pipe:cat 0.tar; {WAITS}"],
+    "check in processes": ["check", "-j", "2", f"pipe:cat 0.tar; {WAITS}", f"pipe:cat 1.tar; {WAITS}"],
+    "proc": ["proc", "-c", WAITS, "-o", "out.tar", "0.tar"],
+    "proc in threads": ["proc", "-c", WAITS, "-o", "out.tar", "-j", "2", "0.tar"],
+    "proc in processes": ["proc", "-c", WAITS, "-o", "out/", "-j", "2", "0.tar", "1.tar"],
+    "split": ["split", "-o", "s-%06d.tar", "-n", "1", "-p", WAITS, "0.tar"],
+    "cat": ["cat", "-o", "out.tar", f"pipe:cat 0.tar; {WAITS}"],
+}
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)],
+    ids=lambda number: number.name,
+)
+@pytest.mark.parametrize("verb", VERBS)
+def test_nothing_goes_on(verb, ending, tmp_path):
+    for name in ("0.tar", "1.tar"):
+        write_shard(tmp_path / name, [{"__key__": f"{name[0]}{number}", "txt": b"x"} for number in range(4)])
+    arguments = [each.replace("{folder}", str(tmp_path)) for each in VERBS[verb]]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "webdataset", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # what SIGKILL leaves there
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    expected = 2 if " in " in verb else 1
+    with program:
+        while len(list(tmp_path.glob("*.started"))) < expected:
+            assert program.poll() is None, program.stderr.read().decode()
+            time.sleep(0.01)
+        children = psutil.Process(program.pid).children(recursive=True)
+        assert len(children) >= expected
+        os.kill(program.pid, ending)
+        program.wait(60)
+    _, alive = psutil.wait_procs(children, timeout=60)
+    for process in alive:
+        process.kill()
+    assert not alive
