@@ -2,49 +2,37 @@
 
 import json
 import pickle
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 import webdataset as wds
+from webdataset.testing import LoopbackServer
 
 SHARDS, SAMPLES = 4, 6
 
 
-class _ByToken(BaseHTTPRequestHandler):
-    """The token says which shard; as in links that a site makes for each file."""
-
-    protocol_version = "HTTP/1.1"
-    shards = {}
-
-    def do_GET(self):
-        body = self.shards[parse_qs(urlsplit(self.path).query)["token"][0][:1]]
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("ETag", f'"{hash(body)}"')
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def server(tmp_path):
+    """The token says which shard; as in links that a site makes for each file."""
+    shards = {}
     for number in range(SHARDS):
         with wds.TarWriter(str(tmp_path / "s.tar")) as sink:
             for sample in range(SAMPLES):
                 sink.write({"__key__": f"{number}-{sample}", "txt": "x"})
-        _ByToken.shards[str(number)] = (tmp_path / "s.tar").read_bytes()
-    with ThreadingHTTPServer(("127.0.0.1", 0), _ByToken) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/download.tar?token="
-        wds.stores.close_connections()
-        server.shutdown()
-        thread.join()
+        shards[str(number)] = (tmp_path / "s.tar").read_bytes()
+
+    def respond(handler):
+        number = parse_qs(urlsplit(handler.path).query)["token"][0][:1]
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(shards[number])))
+        handler.send_header("ETag", f'"{number}"')
+        handler.end_headers()
+        handler.wfile.write(shards[number])
+
+    with LoopbackServer(respond) as server:
+        yield server.url("download.tar?token=")
+    wds.stores.close_connections()
 
 
 def shuffled(urls, **options):

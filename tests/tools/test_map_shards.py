@@ -22,6 +22,7 @@ from webdataset.index import load_index, read_description
 from webdataset.testing import SystemFaults
 from webdataset.tools import map_shards
 from webdataset.tools._ledger import Ledger
+from webdataset.tools._read_inputs import expand_inputs
 from webdataset.tools._shard_task import ShardResult
 
 PROGRAM = Path(__file__).with_name("mapping.py")
@@ -306,6 +307,17 @@ def test_where_locks_fail_the_ledger_of_another_process_stays(tmp_path):
     with Ledger(tmp_path / "ledger", "job") as later:
         assert not later.fresh
     assert os.listdir(tmp_path) == ["ledger"]
+
+
+def test_links_that_differ_in_their_tokens_are_different_shards(tmp_path):
+    urls = expand_inputs([f"https://h/download?token={word}" for word in ("one", "two", "three")])
+    with Ledger(tmp_path / "ledger", "job") as ledger:
+        ledger.begin()
+        ledger.finish(ShardResult(urls[1], "1.tar", 1, 1, 1, 1, ""))
+        ledger.quarantine(urls[2], "broken")
+    with Ledger(tmp_path / "ledger", "job") as ledger:
+        assert [url in ledger.finished for url in urls] == [False, True, False]
+        assert [url in ledger.quarantined for url in urls] == [False, False, True]
 
 
 def test_a_ledger_has_no_secrets_and_knows_a_shard_by_another_signature(tmp_path):

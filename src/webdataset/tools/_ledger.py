@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from webdataset.address import as_checkpoint
 from webdataset.errors import FormatError, SpecError, StateError, StoreError, WebDatasetError, Where
 from webdataset.redact import redacted
 from webdataset.stores import lock_file, remove_lock
@@ -29,16 +30,16 @@ class _ByAddress(UserDict[str, T]):
     """Addresses without their secrets: the file has none, and a new signature does not make it another shard."""
 
     def __getitem__(self, url: str) -> T:
-        return super().__getitem__(redacted(url))
+        return super().__getitem__(as_checkpoint(url))
 
     def __setitem__(self, url: str, value: T) -> None:
-        super().__setitem__(redacted(url), value)
+        super().__setitem__(as_checkpoint(url), value)
 
     def __delitem__(self, url: str) -> None:
-        super().__delitem__(redacted(url))
+        super().__delitem__(as_checkpoint(url))
 
     def __contains__(self, url: object) -> bool:
-        return super().__contains__(redacted(str(url)))
+        return isinstance(url, str) and super().__contains__(as_checkpoint(url))
 
 
 class Ledger:
@@ -90,12 +91,12 @@ class Ledger:
 
     def finish(self, result: ShardResult) -> None:
         """Note down a shard whose output is published."""
-        self._append(list(result._replace(input=redacted(result.input))))
+        self._append(list(result._replace(input=as_checkpoint(result.input))))
         self._note(result)
 
     def quarantine(self, url: str, error: str) -> None:
         """Note down a shard that failed, so that the next run leaves it out."""
-        self._append({"input": redacted(url), "quarantined": redacted(error)})
+        self._append({"input": as_checkpoint(url), "quarantined": redacted(error)})
         self.quarantined[url] = error
 
     def _note(self, result: ShardResult) -> None:

@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from webdataset import stores
+from webdataset.address import Address, in_use
 from webdataset.errors import SpecError, Where
 from webdataset.flow import Stage
 from webdataset.handlers import Handler, reraise_exception
@@ -60,7 +61,7 @@ def expand_inputs(inputs: Inputs) -> list[str]:
         raise SpecError("standard input can be read once, and '-' is given twice", hint="give '-' once")
     if not found:
         raise SpecError("no input was given", hint="give at least one shard, or - for standard input")
-    return found
+    return in_use(found) if any(isinstance(url, Address) for url in found) else found
 
 
 def _described(url: str) -> list[str]:
