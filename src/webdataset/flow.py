@@ -290,11 +290,19 @@ class Resumable(ABC):
     """A stage that can go on from the middle: `run(items, start(during))` is the fresh start.
 
     One that `splits` hands on this process's part of what comes; one that `draws` leaves its choice to chance, and
-    before a split chance must decide alike in all processes, or items would be lost.
+    before a split chance must decide alike in all processes, or items would be lost. One that `cuts` may end before its
+    input does; one that `carries` begins its next pass by how far this one came, so nothing is read ahead between the
+    two.
     """
 
     splits: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    cuts: ClassVar[bool] = False
+
+    @property
+    def carries(self) -> bool:
+        """Whether its next pass depends on how far this one came."""
+        return False
 
     def count(self, items: int) -> int | None:
         """How many items come out when so many go in; None if that is not known."""

@@ -101,6 +101,11 @@ class Shuffle(Described, Resumable):
         if self.seed is not None:
             self._set(seed=require_count("shuffle", "seed", self.seed))
 
+    @property
+    def carries(self) -> bool:
+        """A generator of the user's goes on from pass to pass."""
+        return self.rng is not None
+
     def count(self, items: int) -> int:
         """As many as come in."""
         return items
