@@ -24,6 +24,7 @@ import hashlib
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -59,6 +60,10 @@ class EndOfStreamError(Exception):
     """A handler said stop. The stage that catches it sets `Progress.stopped` and hands on nothing more."""
 
 
+# Returns when those that came before were through: a handler may count, so it is asked in the order of the items.
+turn: ContextVar[Callable[[], None]] = ContextVar("webdataset_turn", default=lambda: None)
+
+
 def ask_handler(handler: Handler, error: Exception, key: str | None = None, shard: str | None = None) -> None:
     """Return if the handler says to go on after this failure; what was left out is noted.
 
@@ -66,6 +71,7 @@ def ask_handler(handler: Handler, error: Exception, key: str | None = None, shar
         EndOfStreamError: the stream is to end here.
     """
     try:
+        turn.get()()
         if not handler(error):
             raise EndOfStreamError from error
         note_skipped(error, key, shard)
