@@ -234,12 +234,14 @@ class Progress:
     `upstream` is wired by the pipeline: the nearest progress before this one that can tell an origin. A stage that
     takes its whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what is
     upstream starts afresh, with what `save_start` says. One whose stream a handler has ended sets `stopped`: on resume
-    it is not run.
+    it is not run. A source that changes its progress and hands an item on in one step, with no call in between, sets
+    `interrupted` if Ctrl-C comes while it makes an item: its progress is certain, and the stages after it only wait.
     """
 
     upstream: Progress | None = None
     rewinds: bool = False
     stopped: bool = False
+    interrupted: bool = False
 
     @property
     def origin(self) -> Json:
@@ -282,11 +284,6 @@ class Progress:
     def take_back(self) -> bool:
         """Be as before the item that was handed on last: a function of it failed. False where only its origin helps."""
         return False
-
-    def settle(self, items: int) -> bool:
-        """Be as after so many items of this pass, wherever Ctrl-C came. False where that is not known."""
-        return False
-
 
 def _no_recall(origin: Json) -> Any:
     raise StateError(f"nothing is held between two passes, so {origin} cannot be asked for")

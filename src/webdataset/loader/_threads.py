@@ -69,10 +69,15 @@ class Threads(Resumable):
         if self.convert is converted:
             converted(())  # imports torch, which would be counted as batching
         self.meter.clear()
-        for tag in self._handed_over(at.begin(self._options())):
-            at.note(tag)
-            self.meter.counts["items"] += 1
-            yield tag.item
+        try:
+            for tag in self._handed_over(at.begin(self._options())):
+                item, tag = tag.item, tag._replace(item=None)
+                self.meter.counts["items"] += 1
+                at.note(tag)
+                yield item
+        except BaseException as error:
+            at.interrupted = not isinstance(error, GeneratorExit)
+            raise
         at.complete = True
 
     def again(self, origin: Json, recall: Recall) -> Any:
