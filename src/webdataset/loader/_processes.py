@@ -89,7 +89,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
                 item = message.content.unpack()
                 self.meter.counts["items"] += 1
                 at.note(message)
-                yield item
+                yield (item, item := None)[0]  # as in `Run.epoch`
             at.outcome = "complete"
         except GeneratorExit:
             at.outcome = "left"

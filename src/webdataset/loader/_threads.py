@@ -71,10 +71,10 @@ class Threads(Resumable):
         self.meter.clear()
         try:
             for tag in self._handed_over(at.begin(self._options())):
-                item, tag = tag.item, tag._replace(item=None)
+                state = tag._replace(item=None)
                 self.meter.counts["items"] += 1
-                at.note(tag)
-                yield item
+                at.note(state)
+                yield tag.item
         except BaseException as error:
             at.interrupted = not isinstance(error, GeneratorExit)
             raise
