@@ -285,6 +285,7 @@ class Progress:
         """Be as before the item that was handed on last: a function of it failed. False where only its origin helps."""
         return False
 
+
 def _no_recall(origin: Json) -> Any:
     raise StateError(f"nothing is held between two passes, so {origin} cannot be asked for")
 
