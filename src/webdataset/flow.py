@@ -24,6 +24,7 @@ import hashlib
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -59,6 +60,10 @@ class EndOfStreamError(Exception):
     """A handler said stop. The stage that catches it sets `Progress.stopped` and hands on nothing more."""
 
 
+# Returns when those that came before were through: a handler may count, so it is asked in the order of the items.
+turn: ContextVar[Callable[[], None]] = ContextVar("webdataset_turn", default=lambda: None)
+
+
 def ask_handler(handler: Handler, error: Exception, key: str | None = None, shard: str | None = None) -> None:
     """Return if the handler says to go on after this failure; what was left out is noted.
 
@@ -66,6 +71,7 @@ def ask_handler(handler: Handler, error: Exception, key: str | None = None, shar
         EndOfStreamError: the stream is to end here.
     """
     try:
+        turn.get()()
         if not handler(error):
             raise EndOfStreamError from error
         note_skipped(error, key, shard)
@@ -229,12 +235,14 @@ class Progress:
     `upstream` is wired by the pipeline: the nearest progress before this one that can tell an origin. A stage that
     takes its whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what is
     upstream starts afresh, with what `save_start` says. One whose stream a handler has ended sets `stopped`: on resume
-    it is not run.
+    it is not run. A source that changes its progress and hands an item on in one step, with no call in between, sets
+    `interrupted` if Ctrl-C comes while it makes an item: its progress is certain, and the stages after it only wait.
     """
 
     upstream: Progress | None = None
     rewinds: bool = False
     stopped: bool = False
+    interrupted: bool = False
 
     @property
     def origin(self) -> Json:
@@ -278,10 +286,6 @@ class Progress:
         """Be as before the item that was handed on last: a function of it failed. False where only its origin helps."""
         return False
 
-    def settle(self, items: int) -> bool:
-        """Be as after so many items of this pass, wherever Ctrl-C came. False where that is not known."""
-        return False
-
 
 def _no_recall(origin: Json) -> Any:
     raise StateError(f"nothing is held between two passes, so {origin} cannot be asked for")
@@ -291,11 +295,19 @@ class Resumable(ABC):
     """A stage that can go on from the middle: `run(items, start(during))` is the fresh start.
 
     One that `splits` hands on this process's part of what comes; one that `draws` leaves its choice to chance, and
-    before a split chance must decide alike in all processes, or items would be lost.
+    before a split chance must decide alike in all processes, or items would be lost. One that `cuts` may end before its
+    input does; one that `carries` begins its next pass by how far this one came, so nothing is read ahead between the
+    two.
     """
 
     splits: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    cuts: ClassVar[bool] = False
+
+    @property
+    def carries(self) -> bool:
+        """Whether its next pass depends on how far this one came."""
+        return False
 
     def count(self, items: int) -> int | None:
         """How many items come out when so many go in; None if that is not known."""

@@ -120,6 +120,15 @@ def warn_and_stop(exn: Exception) -> bool:
     return False
 
 
+def may_stop(handler: Handler | None) -> bool:
+    """Whether a handler may end the stream: of one that is not from this file that is not known.
+
+    >>> may_stop(ignore_and_continue), may_stop(ignore_and_stop)
+    (False, True)
+    """
+    return handler not in (None, reraise_exception, ignore_and_continue, warn_and_continue)
+
+
 class Skip(NamedTuple):
     """A sample, or a part of a shard, that a handler left out; None where that is not known."""
 

@@ -88,7 +88,6 @@ class LoaderProgress(NestedProgress):
         super().__init__(dataset, during)
         self.tag: Tagged | None = None
         self.before: Tagged | None = None  # the tag of the item before
-        self.noted = 0  # items
         self.complete = False
 
     def load(self, saved: Json, recall: Recall) -> None:
@@ -105,11 +104,8 @@ class LoaderProgress(NestedProgress):
         return self.run
 
     def note(self, tag: Tagged) -> None:
-        """An item is about to be handed on."""
-        tag = tag._replace(item=None)
-        # No call from here on: Ctrl-C comes when a call ends.
+        """The item of this tag is handed on next, with no call in between: Ctrl-C comes when a call ends."""
         self.before, self.tag = self.tag, tag
-        self.noted += 1
 
     @property
     def origin(self) -> Json:
@@ -119,14 +115,7 @@ class LoaderProgress(NestedProgress):
     def take_back(self) -> bool:
         """The state before the last item."""
         self.tag = self.before
-        self.noted -= 1
         return True
-
-    def settle(self, items: int) -> bool:
-        """The last item may have been noted and not handed on."""
-        if self.noted == items + 1:
-            self.take_back()
-        return self.noted == items
 
     def save(self) -> Json:
         """The dataset's cursor after the last item; where the next epoch begins, if that does not follow from it."""

@@ -86,15 +86,19 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         at.outcome = "failed"
         try:
             for message in self._handed_over(messages, at):
-                at.note(message)
+                item = message.content.unpack()
                 self.meter.counts["items"] += 1
-                yield message.content.unpack()
+                at.note(message)
+                yield (item, item := None)[0]  # as in `Run.epoch`
             at.outcome = "complete"
         except GeneratorExit:
             at.outcome = "left"
             raise
         except RuntimeError as error:
             raise explained(error, getattr(messages, "_workers", ())) from error.__cause__
+        except BaseException:
+            at.interrupted = True
+            raise
         finally:
             self._end(messages, at)
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse
+from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse, turn
 from webdataset.pipeline import InFlight, Loop
 
 from ._item_sizes import size_of, size_of_many
@@ -37,11 +37,25 @@ class _Chunk:
 
     items: list[Any]
     size: int
+    before: _Chunk | None = None  # until this one is the oldest
     results: list[Any] = field(default_factory=list)
     failure: BaseException | None = None
     seconds: float = 0.0
     on_processor: float = 0.0
     done: Future[None] = field(default_factory=Future)
+
+    def wait_for_turn(self) -> None:
+        """Return when all items before these went through the functions.
+
+        Raises:
+            EndOfStreamError: one of them ended the stream.
+        """
+        before = self.before
+        while before is not None:
+            before.done.result()  # it was given to a thread earlier, so it does not wait for this one
+            if before.failure is not None:
+                raise EndOfStreamError
+            before = before.before
 
 
 class Pool:
@@ -88,10 +102,11 @@ class Pool:
 
 def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Event) -> None:
     started, ran = time.perf_counter(), time.thread_time()
+    turn.set(chunk.wait_for_turn)
     try:
         for item in chunk.items:
             if stopped.is_set():
-                break
+                raise EndOfStreamError  # no handler is asked after the end
             chunk.results.append(function(item))
     except BaseException as failure:  # raised in its turn, after the results before it
         chunk.failure = failure
@@ -238,6 +253,7 @@ class _Window:
         chunk = self._chunks.popleft()
         with self._meter.timing("wait for functions"):
             chunk.done.result()
+        chunk.before = None
         self._meter.add("functions", chunk.seconds, count=len(chunk.results))
         self._meter.add("functions on a processor", chunk.on_processor, count=len(chunk.results))
         self._adapt(chunk)
@@ -270,7 +286,7 @@ class _Window:
         """Take a chunk from the stream, if it fits into the budget and the stream has not ended."""
         if self.ended or self._changed or (self._chunks and not self._fits()):
             return False
-        chunk = _Chunk([], 0)
+        chunk = _Chunk([], 0, self._chunks[-1] if self._chunks else None)
         began, before = time.perf_counter(), self._pool.spent
         try:
             self._take(chunk)

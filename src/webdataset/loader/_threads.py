@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webdataset.flow import Json, Pass, Recall, Resumable
-from webdataset.pipeline import DataPipeline, NoTimer, Run, RunOptions
+from webdataset.pipeline import DataPipeline, NoTimer, Run, RunOptions, shows_read_ahead
 
 from ._device import Device
 from ._item_sizes import size_of
@@ -18,6 +18,8 @@ from ._pin_memory import pinned
 from ._prefetch import Prefetcher
 from ._stats import Stats, thread_stats
 from ._thread_pool import Pool
+
+_IN_PLACE = "functions run in place: a pass may end early, and the next one begins where it was left"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,10 +69,15 @@ class Threads(Resumable):
         if self.convert is converted:
             converted(())  # imports torch, which would be counted as batching
         self.meter.clear()
-        for tag in self._handed_over(at.begin(self._options())):
-            at.note(tag)
-            self.meter.counts["items"] += 1
-            yield tag.item
+        try:
+            for tag in self._handed_over(at.begin(self._options())):
+                state = tag._replace(item=None)
+                self.meter.counts["items"] += 1
+                at.note(state)
+                yield tag.item
+        except BaseException as error:
+            at.interrupted = not isinstance(error, GeneratorExit)
+            raise
         at.complete = True
 
     def again(self, origin: Json, recall: Recall) -> Any:
@@ -89,6 +96,9 @@ class Threads(Resumable):
     def _options(self) -> RunOptions:
         timer: Any = StageTimer(self.meter) if self.watched else NoTimer()
         if not self.threads:
+            return RunOptions(timer=timer)
+        if shows_read_ahead(self.dataset):
+            self.meter.choice = _IN_PLACE
             return RunOptions(timer=timer)
         return RunOptions(Pool(self.threads, memory=self.memory // 2, meter=self.meter).stage, timer)
 

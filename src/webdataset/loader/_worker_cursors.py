@@ -28,29 +28,19 @@ class WorkerCursors(Progress):
         self.tags: list[Tagged | None] = [None] * workers
         self.nexts: list[Cursor | None] = [None] * workers  # where the workers that came to their end begin next
         self.last: tuple[int, Tagged | None] = 0, None  # the worker of the last item, and its tag before that
-        self.noted = 0  # items
         self.outcome = "left"
 
     def note(self, message: Message) -> None:
-        """An item is about to be handed on."""
-        # No call from here on: Ctrl-C comes when a call ends.
+        """The item of this message is handed on next, with no call in between: Ctrl-C comes when a call ends."""
         self.last = message.worker, self.tags[message.worker]
         self.tags[message.worker] = message.tag
         self.turn = (message.worker + 1) % self.workers
-        self.noted += 1
 
     def take_back(self) -> bool:
         """The cursors before the last item, which is its worker's turn again."""
         self.turn = worker = self.last[0]
         self.tags[worker] = self.last[1]
-        self.noted -= 1
         return True
-
-    def settle(self, items: int) -> bool:
-        """The last item may have been noted and not handed on."""
-        if self.noted == items + 1:
-            self.take_back()
-        return self.noted == items
 
     @property
     def origin(self) -> Json:

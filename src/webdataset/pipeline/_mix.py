@@ -109,6 +109,11 @@ class Mixture(Resumable):
     exhausted: str = "stop"
     run_of: int = 1
 
+    @property
+    def carries(self) -> bool:
+        """A dataset that begins again counts its epochs."""
+        return self.exhausted == "repeat"
+
     def start(self, during: Pass) -> MixProgress:
         """Nothing drawn yet."""
         return MixProgress(self.drawing(during), [NestedProgress(dataset, during) for dataset in self.datasets])

@@ -118,6 +118,9 @@ class Nested(Resumable):
         """Hand on the items of the epoch."""
         try:
             yield from at.open()
+        except BaseException as error:
+            at.interrupted = not isinstance(error, GeneratorExit)
+            raise
         finally:
             if not self.dataset.continues:
                 at.close()

@@ -108,7 +108,9 @@ class Run:
             raise
         except BaseException as error:
             self.over = True
-            self._pass.interrupted = not isinstance(error, Exception)
+            # With no frame after this one, all stages had handed on what they made.
+            inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+            self._pass.interrupted = inside and not isinstance(error, Exception)
             scrub(error)  # of a stage of the user's own, too: its text may contain an address
             raise
         self.ended = True

@@ -111,22 +111,19 @@ class RunningPass:
     def where(self) -> tuple[Where, int]:
         """Where this pass is: a state, and how many items after it were handed on already."""
         # Ctrl-C can interrupt any stage between two instructions, so its progress may be wrong. The samples of a plan
-        # are numbered, and the items of a loader carry their states, so none is lost; any other pass goes on from the
-        # last state that is certain.
+        # are numbered, and the items of a loader carry their states, so none is lost if it comes while one of these is
+        # made; any other pass goes on from the last state that is certain.
         if not self.handed_on and isinstance(self._certain[0], Beginning):
             pass  # `Run` tells an empty pass from one of which nothing is left
         elif self.by_plan:
             self._certain = InPlan(self._plan_state()), self.handed_on
-        elif self._exact and (not self.interrupted or self._settles()):
+        elif self._exact and (not self.interrupted or self._progress[0].interrupted):
             with suppress(StateError):
                 self._certain = InStages(tuple(self._saved_progress()), self._stopped()), self.handed_on
         where, handed_on = self._certain
         if isinstance(where, StateError):
             raise where
         return where, self.handed_on - handed_on
-
-    def _settles(self) -> bool:
-        return len(self._progress) == 1 and self._progress[0].settle(self.handed_on)
 
     def next_starts(self) -> list[Json]:
         """How the stages begin the next pass."""

@@ -66,11 +66,14 @@ class Bucketed(Described, Resumable):
 
     def run(self, items: Iterator[Any], at: Grouped, /) -> Iterator[Any]:
         """Fill buckets, hand on full ones."""
-        length, sizes = length_by(self.length), self.batchsize
-        for item in items:
+        length = length_by(self.length)
+        for bucket in range(len(at.items)):  # one is full if its collation failed when the state was saved
+            if self._is_full(at, bucket):
+                yield self._hand(at, bucket)
+        for item in at.arrivals(items):
             bucket = bisect_right(self.boundaries, length(item))
             at.take(item, bucket)
-            if len(at.items[bucket]) >= sizes[bucket]:  # type: ignore[index]  # a tuple since __post_init__
+            if self._is_full(at, bucket):
                 yield self._hand(at, bucket)
         for bucket in range(len(at.items)):
             if at.items[bucket] and self.partial:
@@ -80,6 +83,9 @@ class Bucketed(Described, Resumable):
     def again(self, origin: Json, recall: Recall) -> Any:
         """The batch of these samples."""
         return self._collated([recall(one) for one in origin])
+
+    def _is_full(self, at: Grouped, bucket: int) -> bool:
+        return len(at.items[bucket]) >= self.batchsize[bucket]  # type: ignore[index]  # a tuple since __post_init__
 
     def _hand(self, at: Grouped, bucket: int) -> Any:
         batch = self._collated(at.items[bucket])

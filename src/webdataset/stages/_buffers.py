@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from webdataset.errors import StateError
@@ -70,14 +71,25 @@ class Grouped(LastOrigin):
     def __init__(self, groups: int = 0) -> None:
         self.items: list[list[Any]] = [[] for _ in range(groups)]
         self.origins: list[list[Json]] = [[] for _ in range(groups)]
+        self._arrived: list[Any] = []  # the item that is in no group yet
+        self._origin: Json = None  # of the item that arrived last
+
+    def arrivals(self, items: Iterable[Any]) -> Iterator[Any]:
+        """The items, each held until it is taken into a group: to find the group may fail."""
+        yield from self._arrived
+        for item in items:
+            self._arrived, self._origin = [item], self.above()
+            yield item
+        self._arrived = []
 
     def take(self, item: Any, group: int) -> None:
-        """Keep an item in that group; one after the last begins a new one."""
+        """Keep an item, or a part of it, in that group; one after the last begins a new one."""
+        self._arrived = []
         if group == len(self.items):
             self.items.append([])
             self.origins.append([])
         self.items[group].append(item)
-        self.origins[group].append(self.above())
+        self.origins[group].append(self._origin)
 
     def hand(self, group: int) -> None:
         """This group is about to be handed on as one."""
@@ -91,12 +103,15 @@ class Grouped(LastOrigin):
 
     def save(self) -> Json:
         """The origins, group by group."""
-        return {"held": [recallable(origins) for origins in self.origins]}
+        arrived = {"arrived": recallable([self._origin])} if self._arrived else {}
+        return {"held": [recallable(origins) for origins in self.origins], **arrived}
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Fetch what was held again."""
         self.origins = [list(origins) for origins in saved["held"]]
         self.items = [[recall(origin) for origin in origins] for origins in self.origins]
+        for self._origin in saved.get("arrived", ()):
+            self._arrived = [recall(self._origin)]
 
 
 class Counted(Progress):

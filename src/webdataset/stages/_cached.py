@@ -79,6 +79,11 @@ class Cached(Described, Resumable):
         if self.limit_bytes is not None:
             require_count("Cached", "limit_bytes", self.limit_bytes, least=0)
 
+    @property
+    def carries(self) -> bool:
+        """A complete pass is recorded."""
+        return True
+
     def count(self, items: int) -> int:
         """As many as come in."""
         return items

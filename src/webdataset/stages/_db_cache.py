@@ -58,6 +58,7 @@ class DBCache(OnDisk):
     """
 
     verb: ClassVar[str] = "DBCache"
+    cuts: ClassVar[bool] = True
     dbname: str | Path
     size: int | None = None
     source: Iterable[Any] | None = field(default=None, repr=False)

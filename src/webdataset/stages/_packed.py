@@ -98,7 +98,7 @@ class Packed(Described, Resumable):
     def run(self, items: Iterator[Any], at: Rows, /) -> Iterator[Any]:
         """Find a place for each sequence."""
         yield from self._closed(at)
-        for item in items:
+        for item in at.arrivals(items):
             length = self._checked_length(item)
             if self.overlong == "split":
                 for start in range(0, length, self.size):  # all of them before the first row is handed on

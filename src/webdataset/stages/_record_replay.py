@@ -87,6 +87,11 @@ class OnDisk(Described, Resumable):
 
     pickler: Any
 
+    @property
+    def carries(self) -> bool:
+        """A complete pass is recorded."""
+        return True
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "pickler": _module_by_name(self.pickler)}
 

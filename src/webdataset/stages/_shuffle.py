@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from webdataset.arguments import require_count
@@ -28,6 +27,7 @@ class Reservoir(Buffer):
     def __init__(self, draws: Draws | GivenDraws) -> None:
         super().__init__()
         self.draws = draws
+        self.half = False  # while it grows: one of the two items is there for which one is handed on
 
     def draw(self) -> Any:
         """Take a random item out: the last one fills its place."""
@@ -41,12 +41,14 @@ class Reservoir(Buffer):
 
     def save(self) -> Json:
         """Origins, and how many draws were made."""
-        return {"held": recallable(self.origins), "draws": self.draws.save()}
+        half = {"half": True} if self.half else {}  # only after a failure
+        return {"held": recallable(self.origins), "draws": self.draws.save(), **half}
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Fill the buffer again."""
         super().load(saved, recall)
         self.draws.load(saved["draws"])
+        self.half = saved.get("half", False)
 
 
 class ShuffleOptions(TypedDict, total=False):
@@ -101,6 +103,11 @@ class Shuffle(Described, Resumable):
         if self.seed is not None:
             self._set(seed=require_count("shuffle", "seed", self.seed))
 
+    @property
+    def carries(self) -> bool:
+        """A generator of the user's goes on from pass to pass."""
+        return self.rng is not None
+
     def count(self, items: int) -> int:
         """As many as come in."""
         return items
@@ -118,11 +125,12 @@ class Shuffle(Described, Resumable):
         enough = min(self.initial, self.bufsize)
         for item in items:
             at.take(item)
-            if len(at.items) < self.bufsize:
-                for second in islice(items, 1):
-                    at.take(second)
+            at.half = not at.half and len(at.items) < self.bufsize
+            if at.half:
+                continue
             if len(at.items) >= enough:
                 yield at.draw()
+        at.half = False
         while at.items:
             yield at.draw()
 

@@ -25,6 +25,7 @@ class Slice(Described, Resumable):
     """
 
     verb: ClassVar[str] = "slice"
+    cuts: ClassVar[bool] = True
     first: int = 0
     stop: int | None = None
     step: int = 1

@@ -36,12 +36,15 @@ class _Items(Source):
     """The items of a list, each with an origin by which it can be read again."""
 
     items: Sequence[Any] = field(repr=False)
+    broken: int | None = field(default=None, repr=False)  # the number of the item that cannot be read
 
     def start(self, during: Pass) -> _Counted:
         return _Counted()
 
     def run(self, items: Iterator[Any], at: _Counted, /) -> Iterator[Any]:
         while at.taken < len(self.items):
+            if at.taken == self.broken:
+                raise ConnectionError
             at.taken += 1
             yield self.recall(at.origin)
 
@@ -67,15 +70,27 @@ class StageContract(ABC):
         """What comes in; numbers by default."""
         return list(range(23))
 
-    def pipeline(self) -> DataPipeline:
-        """The stage after a source of the items."""
-        return DataPipeline(_Items(self.items()), self.stage())
+    def pipeline(self, broken: int | None = None) -> DataPipeline:
+        """The stage after a source of the items, one of which may be broken."""
+        return DataPipeline(_Items(self.items(), broken), self.stage())
 
     def test_resumes_at_every_step(self) -> None:
         assert_resumes_everywhere(self.pipeline)
 
     def test_resumes_at_every_step_of_several_passes(self) -> None:
         assert_resumes_everywhere(lambda: self.pipeline().repeat(2))
+
+    def test_resumes_after_an_error_at_every_item(self) -> None:
+        whole = list(self.pipeline())
+        for number in range(len(self.items())):
+            broken, again = self.pipeline(number), self.pipeline()
+            found: list[Any] = []
+            try:
+                found += broken  # to the end, if it does not take that many
+            except ConnectionError:
+                again.load_state_dict(json.loads(json.dumps(broken.state_dict())))
+                found += again
+            assert equal(found, whole), f"after an error at item {number}"
 
     def test_a_second_run_of_the_same_pass_is_the_same(self) -> None:
         assert equal(list(self.pipeline()), list(self.pipeline()))
