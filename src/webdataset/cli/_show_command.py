@@ -27,12 +27,10 @@ _LONGEST = 2000
 @click.option("-n", "-c", "--count", type=click.IntRange(0), help="So many samples; 1 by default, all in a table.")
 @click.option("-k", "--key", "keys", multiple=True, help="This sample, instead of the first.")
 @click.option("-f", "--fields", help="Only these fields: 'jpg txt'; in a table 'a;b' is the first that is there.")
-@click.option(
+@_options.choice(
     "--format",
     "form",
-    type=click.Choice(["text", "tsv", "jsonl"]),
-    default="text",
-    show_default=True,
+    of="text tsv jsonl",
     help="text is for people; tsv and jsonl are tables with a row for each sample.",
 )
 @click.option("--header/--no-header", default=True, show_default=True, help="Begin a tsv table with the names.")

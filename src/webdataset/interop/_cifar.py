@@ -47,8 +47,7 @@ class Cifar(Format):
 class _Batch(IndexedFile):
     def __init__(self, url: str) -> None:
         self._url = url
-        with stores.open_read(url) as stream:
-            data = stream.read()
+        data = stores.read_bytes(url)
         try:
             batch = unpickle_loads(data, encoding="latin-1")  # written by Python 2
         except UnsafeContent as error:

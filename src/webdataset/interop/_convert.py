@@ -8,10 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from webdataset import stores
 from webdataset.errors import SpecError
-from webdataset.index import Description, ShardEntry, seen_from, write_description
-from webdataset.tools import DEFAULTS, Failures, Options, Report, existing, refuse_existing, run_tasks, series_members
+from webdataset.index import Description, ShardEntry
+from webdataset.tools import (
+    DEFAULTS,
+    Failures,
+    Options,
+    Report,
+    existing,
+    refuse_existing,
+    run_tasks,
+    series_members,
+    store_description,
+)
 from webdataset.writers import EarlierRun
 
 from ._convert_files import Conversion, ConvertTask, stored_checksum, write_stream
@@ -175,6 +184,5 @@ def _describe(description: str, sink: RollingSink) -> None:
     entries = []
     for url, count in zip(sink.files, sink.counts, strict=True):
         size, checksum = stored_checksum(url)
-        entries.append(ShardEntry(seen_from(description, url), count, size, checksum or None))
-    with stores.open_write(description) as stream:
-        stream.write(write_description(Description(entries)))
+        entries.append(ShardEntry(url, count, size, checksum or None))
+    store_description(Description(entries), description)

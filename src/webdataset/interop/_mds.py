@@ -77,8 +77,7 @@ def read_index(source: Any) -> tuple[str, dict[str, Any]]:
     """(directory, content) of a dataset's `index.json`."""
     root = str(source).removesuffix("index.json").rstrip("/")
     url = f"{root}/index.json"
-    with stores.open_read(url) as stream:
-        text = stream.read()
+    text = stores.read_bytes(url)
     with explained("the index", url):
         return root, dict(json.loads(text))
 

@@ -61,6 +61,24 @@ def open_write(url: str | os.PathLike[str]) -> Any:
         return store.open_write(name)
 
 
+def read_bytes(url: str | os.PathLike[str]) -> bytes:
+    """Everything that is stored at `url`."""
+    with open_read(url) as stream:
+        data: bytes = stream.read()
+    return data
+
+
+def write_bytes(url: str | os.PathLike[str], data: bytes) -> None:
+    """Store `data` at `url`.
+
+    >>> write_bytes("memory://open/e.tar", b"hello")
+    >>> read_bytes("memory://open/e.tar")
+    b'hello'
+    """
+    with open_write(url) as stream:
+        stream.write(data)
+
+
 def read_range(
     url: str | os.PathLike[str], start: int, length: int, *, version: str | None = None, trusted: bool = True
 ) -> bytes:

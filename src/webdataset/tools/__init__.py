@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from ._sort import shuffle, sort
     from ._split import split
     from ._stored_versions import MISSING, version_of
-    from ._target import existing, refuse_existing, series_members
+    from ._target import existing, refuse_existing, series_members, store_description
     from ._transform import Failures
     from ._verb_options import DEFAULTS, Options
 
@@ -184,6 +184,7 @@ __all__ = [
     "simulate",
     "sort",
     "split",
+    "store_description",
     "update_index",
     "version_of",
 ]
@@ -225,7 +226,7 @@ _HOME = {
     "_sort": "shuffle sort",
     "_split": "split",
     "_stored_versions": "MISSING version_of",
-    "_target": "existing refuse_existing series_members",
+    "_target": "existing refuse_existing series_members store_description",
     "_transform": "Failures",
     "_verb_options": "DEFAULTS Options",
 }

@@ -232,5 +232,4 @@ def _classes_beside(output: str) -> str | None:
 def _write_classes(classes: Sequence[str], url: str) -> None:
     """Store the names of the classes, in the order of their numbers."""
     make_folder(url)
-    with stores.open_write(url) as stream:
-        stream.write(json.dumps(list(classes), indent=0).encode() + b"\n")
+    stores.write_bytes(url, json.dumps(list(classes), indent=0).encode() + b"\n")

@@ -50,9 +50,7 @@ class StoredFile:
 
     def __call__(self) -> bytes:
         """What is stored there."""
-        with stores.open_read(self.url) as stream:
-            data: bytes = stream.read()
-        return data
+        return stores.read_bytes(self.url)
 
 
 # Where the bytes of a field come from: they are known, or a function reads them.

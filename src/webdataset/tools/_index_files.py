@@ -23,12 +23,10 @@ from webdataset.index import (
     load_index,
     open_bytes,
     read_description,
-    seen_from,
-    write_description,
 )
 
 from ._read_inputs import Inputs, expand_inputs
-from ._target import existing, make_folder, refuse_existing
+from ._target import existing, refuse_existing, store_description
 
 Advance = Callable[[int], None]
 
@@ -93,7 +91,7 @@ def create_index(
         if advance is not None:
             advance(len(part))
     if description is not None:
-        _store(Description(entries, name=name), description)
+        store_description(Description(entries, name=name), description)
     return _indexed(entries, urls if dali else [], description)
 
 
@@ -125,7 +123,7 @@ def update_index(
         looked = list(pool.map(look, entries))
     written = [entry.url for entry, changed in looked if changed]
     if known is not None and address is not None and written:
-        _store(replace(known, shards=[entry for entry, _ in looked]), address)
+        store_description(replace(known, shards=[entry for entry, _ in looked]), address)
     return _indexed([entry for entry, _ in looked], written, address)
 
 
@@ -201,14 +199,6 @@ def _fits(entry: ShardEntry, place: str | None, *, described: bool) -> ShardEntr
     if not described:
         return ShardEntry(entry.url, len(stored), filesize=size)
     return entry if entry.nsamples == len(stored) and entry.filesize in {None, size} else None
-
-
-def _store(description: Description, address: str) -> None:
-    """Write a description, whose shards are named relative to it where that is possible."""
-    shards = [entry._replace(url=seen_from(address, entry.url)) for entry in description.shards]
-    make_folder(address)
-    with stores.open_write(address) as stream:
-        stream.write(write_description(replace(description, shards=shards)))
 
 
 def _indexed(entries: Sequence[ShardEntry], written: Sequence[str], description: str | None) -> Indexed:

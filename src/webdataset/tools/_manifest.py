@@ -100,8 +100,7 @@ def _file(text: str, folder: str | None) -> Source:
 
 
 def _text(url: str) -> str:
-    with stores.open_read(url) as stream:
-        data: bytes = stream.read()
+    data = stores.read_bytes(url)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

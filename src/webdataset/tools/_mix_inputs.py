@@ -56,8 +56,7 @@ def read_mix_sources(url: str) -> list[MixSource]:
     [MixSource(inputs='a.tar', weight=2.0)]
     """
     yaml = require("yaml", extra="formats", why="to read a YAML file")
-    with stores.open_read(url) as stream:
-        data = stream.read()
+    data = stores.read_bytes(url)
     try:
         spec = yaml.safe_load(data)
         return [MixSource(str(source["shards"]), float(source.get("weight", 1))) for source in spec["sources"]]

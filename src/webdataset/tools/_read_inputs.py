@@ -82,8 +82,7 @@ def read_list(url: str) -> list[str]:
     >>> read_list("memory://doc-tools/list")
     ['a.tar', 'b.tar']
     """
-    with stores.open_read(url) as stream:
-        data: bytes = stream.read()
+    data = stores.read_bytes(url)
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as error:

@@ -33,9 +33,7 @@ def read_recipe(url: str, folder: str | None = None, separator: str | None = Non
 
 
 def _members(url: str, folder: str | None, separator: str | None) -> Iterator[tuple[str, str, Source, str]]:
-    with stores.open_read(url) as stream:
-        data: bytes = stream.read()
-    for number, raw in enumerate(data.splitlines(), 1):
+    for number, raw in enumerate(stores.read_bytes(url).splitlines(), 1):
         place = f"{url}, line {number}"
         line = _decoded(raw, place)
         if not line.strip() or line.lstrip().startswith("#"):

@@ -18,14 +18,14 @@ from typing import Any, Protocol
 from webdataset import stores
 from webdataset.errors import SpecError, StoreError, WebDatasetError, Where, add_where
 from webdataset.flow import digest
-from webdataset.index import Description, ShardEntry, seen_from, write_description
+from webdataset.index import Description, ShardEntry
 
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
 from ._report import Failure, Report
 from ._shard_task import ShardResult
 from ._stored_versions import MISSING, Version, by_folder, versions_of
-from ._target import existing, make_folder, refuse_existing
+from ._target import existing, refuse_existing, store_description
 from ._verb_options import Options
 
 ERRORS = ("stop", "skip", "quarantine")
@@ -255,13 +255,11 @@ def _still_fits(result: ShardResult, output: str, source: Version, made: Version
 
 def _describe(description: str, results: Sequence[ShardResult]) -> None:
     entries = [
-        ShardEntry(seen_from(description, result.output), result.samples_out, result.filesize, result.md5sum or None)
+        ShardEntry(result.output, result.samples_out, result.filesize, result.md5sum or None)
         for result in results
         if result.filesize != MISSING
     ]
-    make_folder(description)
-    with stores.open_write(description) as stream:
-        stream.write(write_description(Description(entries)))
+    store_description(Description(entries), description)
 
 
 def _ignore(_count: int) -> None:

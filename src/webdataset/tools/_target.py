@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
+from webdataset.index import Description, seen_from, write_description
 
 from ._verb_options import Options
 
@@ -105,6 +106,13 @@ def make_folder(url: str) -> None:
             raise StoreError(
                 f"the folder cannot be created: {error.strerror}", Where(shard=folder), hint="write elsewhere"
             ) from error
+
+
+def store_description(description: Description, address: str) -> None:
+    """Write a description, whose shards are named relative to it where that is possible."""
+    shards = [entry._replace(url=seen_from(address, entry.url)) for entry in description.shards]
+    make_folder(address)
+    stores.write_bytes(address, write_description(replace(description, shards=shards)))
 
 
 def parse_stream(text: str | os.PathLike[str]) -> Stream:

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
-from webdataset import stores
 from webdataset.errors import SpecError
-from webdataset.index import Description, seen_from, write_description
+from webdataset.index import Description
 from webdataset.writers import Record, ShardWriter, TarWriter
 
 from ._report import Report
-from ._target import OneArchive, Stream, make_folder, refuse_outputs
+from ._target import OneArchive, Stream, make_folder, refuse_outputs, store_description
 from ._verb_options import Options
 
 Sample = dict[str, Any]
@@ -65,9 +64,7 @@ def _write_one(samples: Iterable[Sample], url: str, options: Options) -> Report:
         for sample in samples:
             written += sink.write(sample)
     if options.description is not None:
-        entry = record.entry(seen_from(options.description, url))
-        with stores.open_write(options.description) as stream:
-            stream.write(write_description(Description([entry])))
+        store_description(Description([record.entry(url)]), options.description)
     return Report(samples_out=sink.count, bytes_out=written, done=1, outputs=(url,))
 
 
