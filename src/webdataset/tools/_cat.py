@@ -55,19 +55,16 @@ class Stretch:
     def __post_init__(self) -> None:
         self.bounds()
 
-    def bounds(self) -> tuple[int, int | None, int]:
-        """First, end and step."""
+    def bounds(self) -> tuple[int | None, ...]:
+        """First, end and step, as far as they are given."""
         try:
             numbers = [int(word) if word else None for word in self.text.split(":")]
-            if len(numbers) > 3 or any(number is not None and number < 0 for number in numbers):
+            if len(numbers) > 3 or any(number is not None and number < 0 for number in numbers) or numbers[2:] == [0]:
                 raise ValueError(self.text)
         except ValueError as error:
             raise SpecError(f"{self.text!r} is not a slice", hint="write lo:hi or lo:hi:step") from error
-        if len(numbers) == 1:
-            first = numbers[0] or 0
-            return first, first + 1, 1
-        step = numbers[2] if len(numbers) == 3 else None
-        return numbers[0] or 0, numbers[1], step or 1
+        first = numbers[0] or 0
+        return tuple(numbers) if len(numbers) > 1 else (first, first + 1)
 
     def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """The samples of the stretch: this is a stage."""

@@ -88,12 +88,12 @@ class DecodeChecker:
         while len(self._running) > self._most:
             self._take()
 
-    def close(self, *, wait: bool = True) -> None:
-        """Wait for what is still running, or drop it."""
-        while wait and self._running:
+    def close(self) -> None:
+        """Wait for what is still running."""
+        while self._running:
             self._take()
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.shutdown()
 
     def _take(self) -> None:
         key, offsets, result = self._running.popleft()

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from webdataset import stores
@@ -17,7 +18,7 @@ from webdataset.shards import is_shard_name
 
 from ._count_samples import even_counts
 from ._entries import Entry
-from ._file_tree import Files, read_folder, read_image_folder, read_tar, read_zip
+from ._file_tree import read_folder, read_image_folder, read_tar, read_zip
 from ._manifest import DEFAULT_KEY, read_manifest
 from ._partition import Parts, write_parts
 from ._read_inputs import Sample
@@ -127,27 +128,24 @@ class _Gathered:
         kind = making.format or find_format(url)
         self.named |= kind in {"recipe", "tsv", "csv", "jsonl", "parquet"}
         if kind == "recipe":
-            self._extend(read_recipe(url, making.folder, making.separator))
+            self._add(read_recipe(url, making.folder, making.separator))
         elif kind in {"tsv", "csv", "jsonl", "parquet"}:
             self.lazy = kind == "parquet"
-            self._extend(read_manifest(url, kind, key=making.key, folder=making.folder, columns=making.columns))
+            self._add(read_manifest(url, kind, key=making.key, folder=making.folder, columns=making.columns))
         elif kind == "imagefolder":
             if self.classes is not None:
                 raise SpecError("two image folders would number their classes differently", hint="give one")
             files, self.classes = read_image_folder(url)
-            self._add_files(files)
+            self._add(files.entries, files.ignored)
         else:
-            self._add_files(
+            files = (
                 read_folder(url) if kind == "tree" else read_zip(url, stack) if kind == "zip" else read_tar(url, stack)
             )
+            self._add(files.entries, files.ignored)
 
-    def _add_files(self, files: Files) -> None:
-        self._extend(files.entries)
-        self.ignored += files.ignored
-
-    def _extend(self, entries: Iterable[Entry]) -> None:
-        before = self.entries
-        self.entries = entries if before == () else (entry for part in (before, entries) for entry in part)
+    def _add(self, entries: Iterable[Entry], ignored: Sequence[str] = ()) -> None:
+        self.entries = chain(self.entries, entries)
+        self.ignored += ignored
 
 
 def find_format(url: str) -> str:
@@ -202,7 +200,7 @@ def _samples(entries: Iterable[Entry]) -> Iterator[Sample]:
 
 def _write(entries: Iterable[Entry], output: str, options: Options, making: Making) -> Report:
     if making.parts is not None:
-        reports = write_parts(_samples(entries), output, making.parts, making.parts.names, options)
+        reports = write_parts(_samples(entries), output, making.parts, options)
         return _sum(list(reports.values()))
     target = parse_stream(output)
     counts = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import FormatError, ShardNotFound, WebDatasetError, Where, add_where
+from webdataset.errors import FormatError, ShardNotFound, Where, located
 
 from ._read_inputs import Sample
 
@@ -79,7 +79,8 @@ class Entry:
         found: Sample = {"__key__": self.key}
         for field, source in self.fields.items():
             try:
-                found[field] = source if isinstance(source, bytes) else source()
+                with located(key=self.key, field=field, member=self.place):
+                    found[field] = source if isinstance(source, bytes) else source()
             except FileNotFoundError as error:
                 path = source.path if isinstance(source, LocalFile) else getattr(source, "url", "")
                 raise ShardNotFound(
@@ -87,9 +88,6 @@ class Entry:
                     Where(shard=self.place),
                     hint="correct the name, or leave such samples out with --missing skip",
                 ) from error
-            except WebDatasetError as error:
-                add_where(error, key=self.key, field=field, member=self.place)
-                raise
         return found
 
     def missing(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import fspath
@@ -27,8 +27,7 @@ from webdataset.index import (
 
 from ._read_inputs import Inputs, expand_inputs
 from ._target import existing, refuse_existing, store_description
-
-Advance = Callable[[int], None]
+from ._verb_options import Advance
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from webdataset import stores
@@ -117,7 +118,4 @@ def _mixed(
     else:
         mixed = mix_by_shares(list(zip(datasets, weights, strict=True)), exhausted=_EXHAUSTED[stop])
     with closing(mixed):
-        for number, sample in enumerate(mixed):
-            if samples is not None and number >= samples:
-                return
-            yield sample
+        yield from islice(mixed, samples)

@@ -14,21 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import (
-    CommandFailed,
-    FormatError,
-    SpecError,
-    UnsafeContent,
-    WebDatasetError,
-    Where,
-    add_where,
-    located,
-)
+from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, Where, located
 from webdataset.lifetime import run_shell
 
 from ._file_tree import read_folder
 from ._read_inputs import Inputs, Sample
-from ._report import Report, check_policy, note_failure
+from ._report import Report, check_policy, settle_failure
 from ._scratch import scratch_folder, write_scratch
 from ._target import PerShard, parse_target
 from ._transform import transform
@@ -71,7 +62,7 @@ class RunCommand:
     def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """The samples that the command makes: this is a stage."""
         for sample, made in _in_order(self._processed, samples, self.threads):
-            yield from _settled(sample, made, self.failed)
+            yield from settle_failure(sample, made, self.failed) if isinstance(made, Exception) else made
 
     def _processed(self, sample: Sample) -> list[Sample]:
         with scratch_folder(self.folder) as folder:
@@ -148,25 +139,12 @@ class CallFunction:
         """The samples that the function makes: this is a stage."""
         function = self.function()
         for sample in samples:
-            made: list[Sample] | Exception
             try:
                 result = function(dict(sample))
                 made = [] if result is None else [result] if isinstance(result, dict) else list(result)
             except Exception as error:
-                made = error
-            yield from _settled(sample, made, self.failed)
-
-
-def _settled(sample: Sample, made: list[Sample] | Exception, policy: str) -> list[Sample]:
-    """What became of a sample, or what the policy says if its work failed."""
-    if not isinstance(made, Exception):
-        return made
-    if isinstance(made, WebDatasetError):
-        add_where(made, key=sample["__key__"], shard=sample.get("__url__"))
-    if policy == "stop":
-        raise made
-    note_failure(sample["__key__"], made)
-    return [sample] if policy == "keep" else []
+                made = settle_failure(sample, error, self.failed)
+            yield from made
 
 
 def _in_order(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO
@@ -25,6 +25,7 @@ from ._findings import Finding, Kind, Severity
 from ._repair_plan import Action, Deed, Draft, Plan, Planner, Stored
 from ._shard_report import CheckOptions
 from ._target import PerShard, existing, make_folder, parse_target, refuse_existing
+from ._verb_options import Advance, advancing
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def repair(
     options: CheckOptions | None = None,
     *,
     force: bool = False,
-    advance: Callable[[int], None] | None = None,
+    advance: Advance | None = None,
 ) -> list[Repair]:
     """Write damaged shards again.
 
@@ -79,14 +80,12 @@ def repair(
     written = [each for name in names for each in (name, quarantine_name(name))]
     refuse_existing(existing(written), force=force)
     repairs = []
-    for shard, name in zip(shards, names, strict=True):
+    for shard, name in advancing(zip(shards, names, strict=True), advance):
         try:
             repairs.append(repair_shard(shard, name, options or CheckOptions()))
         except StoreError as error:  # the others can be repaired all the same
             lost = Action(Deed.LOST, f"the shard cannot be read: {error.what}", shard)
             repairs.append(Repair(shard, None, None, 0, 0, (lost,)))
-        if advance is not None:
-            advance(1)
     return repairs
 
 

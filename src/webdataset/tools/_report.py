@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, WebDatasetError, add_where
+
+from ._read_inputs import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,16 @@ def note_failure(item: str, error: Exception) -> None:
     failures = _found.get()
     if failures is not None:
         failures.append(Failure(item, " ".join(str(error).split()) or type(error).__name__))
+
+
+def settle_failure(sample: Sample, error: Exception, policy: str) -> list[Sample]:
+    """What is left of a sample whose processing failed, as the policy says: an error, nothing, or the sample itself."""
+    if isinstance(error, WebDatasetError):
+        add_where(error, key=sample["__key__"], shard=sample.get("__url__"))
+    if policy == "stop":
+        raise error
+    note_failure(sample["__key__"], error)
+    return [sample] if policy == "keep" else []
 
 
 def check_policy(policy: str) -> None:

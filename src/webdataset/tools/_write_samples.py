@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Sequence
+from typing import Self
 
 from webdataset.errors import SpecError
 from webdataset.index import Description
 from webdataset.writers import Record, ShardWriter, TarWriter
 
+from ._read_inputs import Sample
 from ._report import Report
 from ._target import OneArchive, Stream, make_folder, refuse_outputs, store_description
-from ._verb_options import Options
-
-Sample = dict[str, Any]
+from ._verb_options import Options, advancing
 
 DEFAULT_COUNT = 100_000
 DEFAULT_SIZE = 1_000_000_000
@@ -42,16 +41,8 @@ def write_samples(
     refuse_outputs(target, options)
     if options.dry_run:
         return Report(outputs=(target.text,))
-    shown = samples if options.advance is None else advancing(samples, options)
+    shown = advancing(samples, options.advance)
     return _write_one(shown, target.text, options) if one else _write_series(shown, target.text, options, counts)
-
-
-def advancing(samples: Iterable[Sample], options: Options) -> Iterator[Sample]:
-    """The same samples; each moves the progress bar when the next one is taken."""
-    for sample in samples:
-        yield sample
-        if options.advance is not None:
-            options.advance(1)
 
 
 def _write_one(samples: Iterable[Sample], url: str, options: Options) -> Report:
