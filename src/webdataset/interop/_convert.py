@@ -12,10 +12,11 @@ from webdataset.errors import SpecError
 from webdataset.index import Description, ShardEntry
 from webdataset.tools import (
     DEFAULTS,
-    Failures,
     Options,
     Report,
+    collect_failures,
     existing,
+    failure_handler,
     refuse_existing,
     run_tasks,
     series_members,
@@ -160,12 +161,13 @@ def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options:
     refuse_existing([*found, *existing([options.description])], force=options.force)
     if options.dry_run:
         return Report(outputs=(target,))
-    failures = Failures(options.errors)
+    handler = failure_handler(options.errors)
     sink = RollingSink(
         conversion.writer, target, maxcount=options.count or _MOST_SAMPLES, maxsize=options.size or _MOST_BYTES
     )
     earlier = EarlierRun(target, 0) if is_series(target) else None
-    write_stream(conversion, parts, sink, handler=failures.handler, advance=options.advance)
+    with collect_failures() as failures:
+        write_stream(conversion, parts, sink, handler=handler, advance=options.advance)
     if earlier is not None:
         earlier.refuse_or_remove(len(sink.files), None, overwrite=options.force)
     if options.description is not None:
@@ -175,7 +177,7 @@ def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options:
         samples_out=sink.total,
         bytes_out=sink.size,
         done=len(sink.files),
-        failed=tuple(failures.found),
+        failed=tuple(failures),
         outputs=tuple(sink.files),
     )
 

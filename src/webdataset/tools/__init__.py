@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from ._rename_fields import rename
     from ._repair import Repair, repair
     from ._repair_plan import Action, Deed
-    from ._report import Failure, Report
+    from ._report import Failure, Report, collect_failures, failure_handler
     from ._run_tasks import run_tasks
     from ._select_samples import select
     from ._shard_report import CheckOptions, ShardReport
@@ -98,7 +98,6 @@ if TYPE_CHECKING:
     from ._split import split
     from ._stored_versions import MISSING, version_of
     from ._target import existing, refuse_existing, series_members, store_description
-    from ._transform import Failures
     from ._verb_options import DEFAULTS, Options
 
 __all__ = [
@@ -119,7 +118,6 @@ __all__ = [
     "Distribution",
     "Expression",
     "Failure",
-    "Failures",
     "Finding",
     "Got",
     "IndexInfo",
@@ -147,6 +145,7 @@ __all__ = [
     "bench",
     "cat",
     "check",
+    "collect_failures",
     "create",
     "create_index",
     "dataset_stats",
@@ -154,6 +153,7 @@ __all__ = [
     "doctor",
     "existing",
     "expand_inputs",
+    "failure_handler",
     "field_rows",
     "first_field",
     "get_field",
@@ -215,7 +215,7 @@ _HOME = {
     "_rename_fields": "rename",
     "_repair": "Repair repair",
     "_repair_plan": "Action Deed",
-    "_report": "Failure Report",
+    "_report": "Failure Report collect_failures failure_handler",
     "_run_tasks": "run_tasks",
     "_select_samples": "select",
     "_shard_report": "CheckOptions ShardReport",
@@ -227,7 +227,6 @@ _HOME = {
     "_split": "split",
     "_stored_versions": "MISSING version_of",
     "_target": "existing refuse_existing series_members store_description",
-    "_transform": "Failures",
     "_verb_options": "DEFAULTS Options",
 }
 _LAZY = {name: module for module, names in _HOME.items() for name in names.split()}

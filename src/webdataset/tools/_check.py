@@ -85,7 +85,7 @@ def check(
     """
     options = options or CheckOptions()
     dataset = _Dataset(options)
-    entries = list(dataset.distinct(_entries(inputs)))
+    entries = dataset.distinct(_entries(inputs))
     with KeyTable() as keys, closing(_reports(entries, options, max(1, jobs))) as reports:
         for number, report in enumerate(reports):
             dataset.add(report)
@@ -93,42 +93,38 @@ def check(
                 keys.add(number, report.keys, report.offsets)
             if on_shard is not None:
                 on_shard(report)
-        dataset.compare_keys(keys, [entry.url for entry in entries])
+        dataset.compare_keys(keys, list(entries))
     return dataset.finish()
 
 
-def _entries(inputs: Inputs) -> Iterator[ShardEntry | str]:
+# Shards to check, and what a description says about each.
+_Entries = dict[str, ShardEntry | None]
+
+
+def _entries(inputs: Inputs) -> Iterator[tuple[str, ShardEntry | None]]:
     given: Sequence[Any] = [inputs] if isinstance(inputs, str) or not isinstance(inputs, Sequence) else inputs
     for spec in given:
         if str(spec).endswith(".json"):
-            yield from read_description(str(spec)).shards
+            yield from ((entry.url, entry) for entry in read_description(str(spec)).shards)
         else:
-            yield from expand_inputs([spec])
+            yield from ((url, None) for url in expand_inputs([spec]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """A shard to check, and what a description says about it."""
-
-    url: str
-    entry: ShardEntry | None
-
-
-def _reports(tasks: Sequence[_Task], options: CheckOptions, jobs: int) -> Generator[ShardReport, None, None]:
+def _reports(tasks: _Entries, options: CheckOptions, jobs: int) -> Generator[ShardReport, None, None]:
     """The reports of all shards, in order; few are waited for at a time."""
     processes = min(jobs, len(tasks))
     if processes < 2:
         options = replace(options, threads=jobs)
-        yield from (check_shard(task.url, options, task.entry) for task in tasks)
+        yield from (check_shard(url, options, entry) for url, entry in tasks.items())
         return
     options = replace(options, threads=max(1, jobs // processes))
-    waiting = iter(tasks)
+    waiting = iter(tasks.items())
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         running: list[Future[ShardReport]] = []
         try:
             while True:
                 more = islice(waiting, 2 * processes - len(running))
-                running += [pool.submit(check_shard, task.url, options, task.entry) for task in more]
+                running += [pool.submit(check_shard, url, options, entry) for url, entry in more]
                 if not running:
                     return
                 yield running.pop(0).result()
@@ -159,16 +155,14 @@ class _Dataset:
     def __post_init__(self) -> None:
         self.own = Findings(None, self.options.targets)
 
-    def distinct(self, entries: Iterable[ShardEntry | str]) -> Iterator[_Task]:
+    def distinct(self, entries: Iterable[tuple[str, ShardEntry | None]]) -> _Entries:
         """Every shard once."""
-        seen: set[str] = set()
-        for entry in entries:
-            url = entry if isinstance(entry, str) else entry.url
-            if url in seen:
+        found: _Entries = {}
+        for url, entry in entries:
+            if url in found:
                 self.own.add(Kind.LISTED_TWICE, "the shard is listed twice", shard=url)
-                continue
-            seen.add(url)
-            yield _Task(url, None if isinstance(entry, str) else entry)
+            found.setdefault(url, entry)
+        return found
 
     def add(self, report: ShardReport) -> None:
         """One more shard."""
@@ -193,18 +187,16 @@ class _Dataset:
 
     def compare_keys(self, keys: KeyTable, urls: Sequence[str]) -> None:
         """One finding for each two shards that share keys."""
-        pairs: dict[tuple[int, int], list[Any]] = {}
+        counts: Counter[tuple[int, int]] = Counter()
+        places: dict[tuple[int, int], Place] = {}
         for duplicate in keys.duplicates():
             pair = duplicate.first.shard, duplicate.again.shard
-            if pair in pairs:
-                pairs[pair][0] += 1
-            else:
-                pairs[pair] = [1, duplicate]
-        for (first, again), (count, duplicate) in sorted(pairs.items(), key=lambda item: item[0]):
+            counts[pair] += 1
+            places.setdefault(pair, Place(duplicate.key, duplicate.again.offset))
+        for (first, again), count in sorted(counts.items()):
             more = f", and {count - 1:,} more keys of this shard" if count > 1 else ""
             what = f"this key{more} {'are' if count > 1 else 'is'} in {urls[first]} too"
-            place = Place(duplicate.key, duplicate.again.offset)
-            self._add_at(Kind.DUPLICATE_KEY, what, urls[again], place, times=count)
+            self._add_at(Kind.DUPLICATE_KEY, what, urls[again], places[first, again], times=count)
 
     def finish(self) -> CheckReport:
         """All that was found."""

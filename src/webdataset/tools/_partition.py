@@ -12,10 +12,9 @@ from webdataset.errors import SpecError
 
 from ._expression import Expression
 from ._read_inputs import CountStage, Inputs, Sample, expand_inputs, read_list, read_samples
-from ._report import Report
+from ._report import Report, collect_failures, failure_handler
 from ._shares import Shares
 from ._target import Series, parse_target, refuse_outputs
-from ._transform import Failures
 from ._verb_options import DEFAULTS, Options, advancing
 from ._write_samples import SeriesWriter, description_of
 
@@ -95,13 +94,11 @@ def partition(
         parts: which sample goes where.
         options: how to write.
     """
-    urls = expand_inputs(inputs)
-    source, failures = CountStage(), Failures(options.errors)
-    samples = read_samples(urls, [source], handler=failures.handler)
-    reports = write_parts(samples, os.fspath(output), parts, options)
-    return {
-        name: replace(report, samples_in=source.count, failed=tuple(failures.found)) for name, report in reports.items()
-    }
+    source, handler = CountStage(), failure_handler(options.errors)
+    samples = read_samples(expand_inputs(inputs), [source], handler=handler)
+    with collect_failures() as failures:
+        reports = write_parts(samples, os.fspath(output), parts, options)
+    return {name: replace(report, samples_in=source.count, failed=tuple(failures)) for name, report in reports.items()}
 
 
 def write_parts(samples: Iterable[Sample], output: str, parts: Parts, options: Options) -> dict[str, Report]:
