@@ -17,7 +17,7 @@ from webdataset.pipeline import mix as mix_by_shares
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList
 
-from ._cat import Rekey
+from ._cat import numbered_keys
 from ._read_inputs import CountStage, Sample, expand_inputs
 from ._report import Report
 from ._target import parse_stream
@@ -101,7 +101,7 @@ def mix(
     target, counter = parse_stream(output), CountStage()
     stream = counter(_mixed(sources, stop, options.seed, samples, random=random))
     if rekey is not None:
-        stream = Rekey(rekey)(stream)
+        stream = numbered_keys(rekey)(stream)
     return replace(write_samples(stream, target, options), samples_in=counter.count)
 
 

@@ -25,6 +25,11 @@ Sample = dict[str, Any]
 Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
+def where_of(sample: Sample) -> Where:
+    """Where a sample is, for an error about it."""
+    return Where(key=sample["__key__"], shard=sample.get("__url__"))
+
+
 class CountStage:
     """Counts the samples that come in.
 

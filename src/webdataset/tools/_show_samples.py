@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Any
 
 from webdataset.codecs import IMAGE_EXTENSIONS, decode_field
-from webdataset.errors import FormatError, WebDatasetError, Where
+from webdataset.errors import FormatError, WebDatasetError
 from webdataset.samples import OWN_FIELDS
 
 from ._expression import decode_plain
 from ._get_field import find_samples
-from ._read_inputs import Inputs, Sample, expand_inputs, read_samples
+from ._read_inputs import Inputs, Sample, expand_inputs, read_samples, where_of
 
 _TEXT = frozenset(
     {"txt", "text", "transcript", "json", "jsn", "jsonl", "cls", "cls2", "index", "id", "csv", "tsv", "yaml"}
@@ -154,7 +154,7 @@ def _chosen(sample: Sample, fields: Sequence[str]) -> list[str]:
         if name is None:
             raise FormatError(
                 f"the sample has no field {choice!r}",
-                _where(sample),
+                where_of(sample),
                 hint="`wds select --field NAME` takes those that have it",
             )
         found.append(name)
@@ -165,9 +165,5 @@ def _plain(name: str, sample: Sample) -> Any:
     try:
         value = decode_plain(name, sample[name])
     except ValueError as error:
-        raise FormatError(f"the field {name!r} cannot be decoded: {error}", _where(sample)) from error
+        raise FormatError(f"the field {name!r} cannot be decoded: {error}", where_of(sample)) from error
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
-
-
-def _where(sample: Sample) -> Where:
-    return Where(key=sample["__key__"], shard=sample.get("__url__"))
