@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +14,6 @@ from webdataset.errors import FormatError, ShardNotFound, Where, located
 
 from ._read_inputs import Sample
 
-# Most files of samples are smaller, and then one read is all there is.
-_PORTION = 1 << 17
-
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
@@ -25,17 +23,8 @@ class LocalFile:
 
     def __call__(self) -> bytes:
         """The file's content."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)  # half the system calls of a file object
-        try:
-            data = os.read(descriptor, _PORTION)
-            if len(data) < _PORTION:
-                return data
-            parts = [data]
-            while data := os.read(descriptor, 16 * _PORTION):
-                parts.append(data)
-            return b"".join(parts)
-        finally:
-            os.close(descriptor)
+        with io.FileIO(self.path) as file:  # without a buffer: all of it is read at once
+            return file.readall()
 
     def exists(self) -> bool:
         """Whether it is there."""

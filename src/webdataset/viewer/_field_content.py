@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from webdataset.errors import DecodingError, WebDatasetError
+from webdataset.index import SeekableRange
 from webdataset.optional import require
 
 from ._field_kind import FieldKind, field_kind
 from ._jobs import error_words
-from ._shard_view import Member, MemberFile, ShardView
+from ._shard_view import Member, ShardView
 from ._thumbnail import check_fetch
 
 _MOST_TEXT = 200_000
@@ -43,10 +44,10 @@ def head(view: ShardView, number: int, member: Member, length: int) -> bytes:
     return source.read(offset, min(length, member.size))
 
 
-def open_member(view: ShardView, number: int, member: Member) -> MemberFile:
+def open_member(view: ShardView, number: int, member: Member) -> SeekableRange:
     """A field as a file."""
     source, offset = view.opened(number, member)
-    return MemberFile(source, offset, member.size)
+    return SeekableRange(source, offset, member.size)
 
 
 def _text(view: ShardView, number: int, member: Member) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def _audio(view: ShardView, number: int, member: Member) -> dict[str, Any]:
     return waveform(open_member(view, number, member))
 
 
-def waveform(file: MemberFile) -> dict[str, Any]:
+def waveform(file: SeekableRange) -> dict[str, Any]:
     """Length, rate, channels, and the peaks of the first seconds of a sound."""
     soundfile = require("soundfile", extra="audio", why="to draw sounds")
     import numpy as np

@@ -6,11 +6,10 @@ import threading
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from io import RawIOBase
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from webdataset.errors import ShardNotFound, Where
-from webdataset.index import ShardIndex, ShardReader, open_bytes
+from webdataset.index import ReadsRanges, ShardIndex, ShardReader, open_bytes
 from webdataset.samples import OWN_FIELDS, read_shard
 
 # Of a shard without random access so many samples are kept, and so many bytes.
@@ -24,14 +23,6 @@ class Member(NamedTuple):
     field: str
     size: int
     offset: int | None
-
-
-class ReadsRanges(Protocol):
-    """Random access to bytes."""
-
-    def read(self, start: int, length: int) -> bytes:
-        """Exactly these bytes."""
-        ...
 
 
 class IndexedShard:
@@ -146,43 +137,6 @@ class StreamedShard:
 
 
 ShardView = IndexedShard | StreamedShard
-
-
-class MemberFile(RawIOBase):
-    """A field as a file: decoders of sound and film read only the parts they need.
-
-    >>> MemberFile(_Held(b"..hello"), 2, 5).read()
-    b'hello'
-    """
-
-    def __init__(self, source: ReadsRanges, offset: int, size: int) -> None:
-        super().__init__()
-        self._source, self._offset, self._size = source, offset, size
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        """The next bytes."""
-        length = min(len(buffer), max(0, self._size - self._at))
-        buffer[:length] = self._source.read(self._offset + self._at, length) if length else b""
-        self._at += length
-        return length
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a byte."""
-        self._at = max(0, offset + (0, self._at, self._size)[whence])
-        return self._at
-
-    def tell(self) -> int:
-        """The next byte."""
-        return self._at
 
 
 def member_named(view: ShardView, number: int, field: str) -> Member:

@@ -9,9 +9,8 @@ from typing import Any
 
 from webdataset.codecs import open_image, open_media
 from webdataset.errors import DecodingError, FormatError
+from webdataset.index import SeekableRange
 from webdataset.optional import require
-
-from ._shard_view import MemberFile
 
 # An image with more pixels is not decoded; 100 million are 300 MB in memory.
 MOST_PIXELS = 100_000_000
@@ -57,7 +56,7 @@ def checked_image(data: bytes) -> bytes:
     return data
 
 
-def first_frame(file: MemberFile, edge: int) -> tuple[bytes, str]:
+def first_frame(file: SeekableRange, edge: int) -> tuple[bytes, str]:
     """The first frame of a film; only the parts of the file that it needs are read."""
     av = require("av", extra="video", why="to show films")
     try:
