@@ -15,7 +15,7 @@ from webdataset.errors import SpecError, TruncatedShard, Where, located
 from webdataset.index import SeekableRange, open_bytes
 from webdataset.optional import require
 
-from ._record_format import IndexedFile
+from ._record_format import IndexedFile, closing_on_error
 
 _PIECE = 1 << 20
 _NAMES = {"gz": "gzip", "bz2": "bzip2", "zstd": "zstd", "zst": "zstd"}
@@ -82,11 +82,8 @@ class RangeFile(IndexedFile):
     def __init__(self, url: str, compression: str | None = None) -> None:
         self._url = url
         self._data = ByteRanges(url, compression)
-        try:
+        with closing_on_error(self._data):
             self._read_header()
-        except BaseException:
-            self._data.close()
-            raise
 
     @abstractmethod
     def _read_header(self) -> None:

@@ -58,12 +58,12 @@ class ReadHuggingFace(Resumable):
     def run(self, items: Iterator[Any], at: _InRows, /) -> Iterator[Record]:
         """Go on with the next row."""
         numbered = self._rows(at) if hasattr(self.dataset, "__len__") else self._stream(at)
-        for number, row in numbered:
-            yield (
-                {"__key__": counter_key(0, number, 1), **row}
-                if self.mapping is None
-                else self.mapping.sample(row, counter_key(0, number, 1))
-            )
+        return (self.sample(number, row) for number, row in numbered)
+
+    def sample(self, number: int, row: Record) -> Record:
+        """The sample of a row."""
+        key = counter_key(0, number, 1)
+        return {"__key__": key, **row} if self.mapping is None else self.mapping.sample(row, key)
 
     def _rows(self, at: _InRows) -> Iterator[tuple[int, Record]]:
         part, parts = at.world.part
@@ -132,8 +132,7 @@ class HuggingFaceDataset(TypedPipeline):
         row = next(_table_rows(self.rows.dataset[number : number + 1]), None)
         if row is None:
             raise IndexError(f"row {number} of {len(self)}")
-        key = counter_key(0, number, 1)
-        return {"__key__": key, **row} if self.mapping is None else self.mapping.sample(row, key)
+        return self.rows.sample(number, row)
 
 
 def from_hf(

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from webdataset import stores
-from webdataset.errors import FormatError, UnsafeContent, Where, add_where
+from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges, RangeFile
 from ._mds_values import decode_value
@@ -27,7 +27,7 @@ from ._record_format import (
     Schema,
     bad_record,
     explained,
-    reason,
+    raise_undecodable,
 )
 
 
@@ -147,11 +147,8 @@ class _MDSShard(RangeFile):
                 raise bad_record(f"the column {name} ends after the sample", self._url, number, begin + at)
             try:
                 record[name] = decode_value(encoding, data[at : at + size])
-            except UnsafeContent as error:
-                add_where(error, shard=self._url, offset=begin + at)
-                raise
             except Exception as error:  # any decoder, on any bytes
-                raise bad_record(f"column {name}: {reason(error)}", self._url, number, begin + at) from error
+                raise_undecodable(error, f"column {name}", self._url, number, begin + at)
             at += size
         return record
 

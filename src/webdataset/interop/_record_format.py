@@ -12,13 +12,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Protocol, Self
 
 from webdataset import shards
-from webdataset.errors import FormatError, SpecError, WebDatasetError, Where
+from webdataset.errors import FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
 
 Record = dict[str, Any]
 Schema = dict[str, str]  # name of a field → its type in the words of the format
+
+
+class Closes(Protocol):
+    """Something that is open."""
+
+    def close(self) -> object:
+        """Release it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,7 @@ class IndexedFile(RecordFile):
         return self.record(number)
 
 
-class RecordSink(ABC):
+class RecordSink(Protocol):
     """Samples in, one published file or directory out: whole after `close()`, or not at all."""
 
     @abstractmethod
@@ -164,6 +172,41 @@ def explained(what: str, url: str, number: int | None = None) -> Iterator[None]:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, EOFError, struct.error) as error:
         raise bad_record(f"{what} is damaged: {reason(error)}", url, number, hint="copy it again") from error
+
+
+@contextmanager
+def closing_on_error(opened: Closes) -> Iterator[None]:
+    """Close what is open if the block raises; otherwise it stays open."""
+    try:
+        yield
+    except BaseException:
+        opened.close()
+        raise
+
+
+@contextmanager
+def recognized(opened: Closes, url: str, kind: str, *errors: type[Exception]) -> Iterator[None]:
+    """Close a file that cannot be opened as one of its kind; `errors` are those that say that it is none.
+
+    >>> import io, zipfile
+    >>> with recognized(io.BytesIO(), "a.zip", "a zip archive", zipfile.BadZipFile):
+    ...     zipfile.ZipFile(io.BytesIO(b"hello"))
+    Traceback (most recent call last):
+    webdataset.errors.FormatError: not a zip archive: File is not a zip file – a.zip – copy it again
+    """
+    with closing_on_error(opened):
+        try:
+            yield
+        except errors as error:
+            raise FormatError(f"not {kind}: {error}", Where(shard=url), hint="copy it again") from error
+
+
+def raise_undecodable(error: Exception, what: str, url: str, number: int, offset: int) -> NoReturn:
+    """Whatever a decoder raised becomes an error that names the record; what is refused as unsafe stays that."""
+    if isinstance(error, UnsafeContent):
+        add_where(error, shard=url, offset=offset)
+        raise error
+    raise bad_record(f"{what}: {reason(error)}", url, number, offset) from error
 
 
 def bad_record(
