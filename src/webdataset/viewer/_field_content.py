@@ -7,14 +7,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from webdataset.errors import DecodingError, WebDatasetError
+from webdataset.errors import WebDatasetError
 from webdataset.index import SeekableRange
 from webdataset.optional import require
 
 from ._field_kind import FieldKind, field_kind
 from ._jobs import error_words
 from ._shard_view import Member, ShardView
-from ._thumbnail import check_fetch
+from ._thumbnail import check_fetch, undecodable
 
 _MOST_TEXT = 200_000
 _MOST_JSON = 5_000_000
@@ -62,8 +62,8 @@ def _json(view: ShardView, number: int, member: Member) -> dict[str, Any]:
     try:
         return {"value": json.loads(data, parse_constant=str)}
     except (ValueError, RecursionError) as error:
-        problem = DecodingError(what=f"this is not JSON: {error}", hint="run `wds check` on the shard")
-        return {"text": data[:_MOST_TEXT].decode("utf-8", "replace"), "problem": error_words(problem)}
+        problem = error_words(undecodable(f"this is not JSON: {error}"))
+        return {"text": data[:_MOST_TEXT].decode("utf-8", "replace"), "problem": problem}
 
 
 def _hex(view: ShardView, number: int, member: Member) -> dict[str, Any]:
@@ -90,9 +90,7 @@ def waveform(file: SeekableRange) -> dict[str, Any]:
             values = np.abs(sound.read(frames, dtype="float32", always_2d=True)).max(axis=1, initial=0.0)
             rate, channels, total = sound.samplerate, sound.channels, sound.frames
     except (soundfile.SoundFileError, RuntimeError, TypeError) as error:
-        raise DecodingError(
-            what=f"the sound cannot be decoded: {error}", hint="run `wds check` on the shard"
-        ) from error
+        raise undecodable(f"the sound cannot be decoded: {error}") from error
     edges = np.linspace(0, len(values), min(_PEAKS, max(1, len(values))) + 1).astype(int)[:-1]
     peaks = np.maximum.reduceat(values, edges) if len(values) else np.zeros(0)
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError, WebDatasetError
@@ -36,6 +37,11 @@ class Matches:
         self.numbers = array("q")
         self.failed = 0
         self.reason = ""
+
+    def fail(self, error: Exception, samples: int = 1) -> None:
+        """The expression could not be computed for so many samples."""
+        self.failed += samples
+        self.reason = self.reason or str(error)
 
 
 class _Sized:
@@ -69,8 +75,7 @@ def filter_samples(catalog: Catalog, where: str) -> Callable[[Job], Matches]:
         job.advance(0, len(catalog))
         for _, start, view in catalog.views():
             if isinstance(view, WebDatasetError):
-                matches.failed += 1
-                matches.reason = matches.reason or str(view)
+                matches.fail(view)
                 continue
             for first in range(0, len(view), _AT_A_TIME):
                 numbers = range(first, min(first + _AT_A_TIME, len(view)))
@@ -87,16 +92,14 @@ def _match(
     try:
         samples = _samples(view, numbers, words)
     except WebDatasetError as error:
-        matches.failed += len(numbers)
-        matches.reason = matches.reason or str(error)
+        matches.fail(error, len(numbers))
         return
     for number, sample in zip(numbers, samples, strict=True):
         try:
             if expression(sample):
                 matches.numbers.append(start + number)
         except SpecError as error:
-            matches.failed += 1
-            matches.reason = matches.reason or str(error)
+            matches.fail(error)
 
 
 def _samples(view: ShardView, numbers: range, words: set[str]) -> list[dict[str, Any]]:
@@ -132,11 +135,8 @@ def ask_sql(catalog: Catalog, sql: str, index: str | None) -> Callable[[Job], di
         job.advance(0, len(catalog.urls))
         locked = f"set enable_external_access=false; set lock_configuration=true; {sql}"
         with query(locked, catalog.urls, index=index, advance=job.advance) as answer:
-            rows: list[list[str | None]] = []
-            for row in answer.rows():
-                if len(rows) == _MOST_ROWS:
-                    break
-                rows.append([str(value) if value is not None else None for value in row])
+            first = islice(answer.rows(), _MOST_ROWS)
+            rows = [[None if value is None else str(value) for value in row] for row in first]
             return {"columns": list(answer.columns), "rows": rows, "most": _MOST_ROWS}
 
     return run

@@ -35,10 +35,7 @@ def check_dataset(catalog: Catalog, index: str | None) -> Callable[[Job], dict[s
 
         job.advance(0, len(catalog.urls))
 
-        def on_shard(_report: object) -> None:
-            job.advance()
-
-        report = check(catalog.urls, CheckOptions(index=index), on_shard=on_shard)
+        report = check(catalog.urls, CheckOptions(index=index), on_shard=lambda _report: job.advance())
         findings = [
             {
                 "kind": finding.kind.value,

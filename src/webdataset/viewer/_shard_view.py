@@ -38,6 +38,11 @@ class IndexedShard:
     def __len__(self) -> int:
         return len(self.index)
 
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys of all samples, if the index stores them."""
+        return self.index.keys
+
     def key(self, number: int) -> str:
         """The key of a sample; its number if the index stores no keys."""
         key = self.index.key(number)
@@ -51,7 +56,7 @@ class IndexedShard:
             if extent.field.lower() not in OWN_FIELDS
         )
 
-    def samples(self, numbers: Sequence[int], fields: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    def samples(self, numbers: Sequence[int], fields: Sequence[str]) -> list[dict[str, Any]]:
         """Samples with the bytes of these fields; their headers are compared with the index."""
         return self._reader.samples(list(numbers), fields)
 
@@ -107,6 +112,11 @@ class StreamedShard:
     def __len__(self) -> int:
         return len(self._samples)
 
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys of all samples."""
+        return [sample["__key__"] for sample in self._samples]
+
     def key(self, number: int) -> str:
         """The key of a sample."""
         return str(self._samples[number]["__key__"])
@@ -116,17 +126,11 @@ class StreamedShard:
         sample = self._samples[number]
         return tuple(Member(name, len(data), None) for name, data in sample.items() if name not in OWN_FIELDS)
 
-    def samples(self, numbers: Sequence[int], fields: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    def samples(self, numbers: Sequence[int], fields: Sequence[str]) -> list[dict[str, Any]]:
         """Samples with the bytes of these fields."""
-        own = set(OWN_FIELDS)
-        return [
-            {
-                name: data
-                for name, data in self._samples[number].items()
-                if fields is None or name in own or name in fields
-            }
-            for number in numbers
-        ]
+        wanted = OWN_FIELDS.union(fields)
+        chosen = (self._samples[number].items() for number in numbers)
+        return [{name: data for name, data in items if name in wanted} for items in chosen]
 
     def opened(self, number: int, member: Member) -> tuple[ReadsRanges, int]:
         """Where the bytes of a field can be read."""
