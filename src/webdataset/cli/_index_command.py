@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from webdataset.describe import counted
-from webdataset.redact import printable
 
 from . import _options
-from ._output import Verb, as_jsonable, console, echo
+from ._output import Verb, console, echo, echo_line
 
 _place = click.option("--index", "place", help="Where index files are; by default beside the shards.")
 _workers = click.option(
@@ -103,11 +102,11 @@ def sample(number: int, inputs: tuple[str, ...], place: str | None, cat: str | N
         sys.stdout.buffer.write(found[cat])
         return
     if console().as_json:
-        console().result(as_jsonable(found))
+        console().result(found)
         return
     for name, value in found.items():
         text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-        echo(printable(f"{name}: {text if len(text) <= width else text[:width] + ' …'}"))
+        echo_line(f"{name}: {text if len(text) <= width else text[:width] + ' …'}")
 
 
 def _totals(found: Any) -> str:

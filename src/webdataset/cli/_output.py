@@ -80,6 +80,16 @@ def echo(text: object, *, nl: bool = True, err: bool = False) -> None:
     click.echo(printable(str(text), keep="\n\t"), nl=nl, err=err)
 
 
+def echo_line(text: object) -> None:
+    """Print a text as one line: line breaks and tabs in it are escaped as well."""
+    echo(printable(str(text)))
+
+
+def echo_json(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    echo(json.dumps(as_jsonable(value)))
+
+
 def console() -> Console:
     """The console of the verb that runs now."""
     found = click.get_current_context().obj

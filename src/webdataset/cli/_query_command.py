@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import json
 from itertools import islice
 from typing import Any
 
 import click
 
-from webdataset.redact import printable
-
 from . import _options
 from ._half_blocks import table
-from ._output import console, echo, verb
+from ._output import console, echo, echo_json, echo_line, verb
 
 
 @verb()
@@ -41,10 +38,10 @@ def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, 
             console().say(f"written to {parquet}")
         elif keys:
             for key in answer.keys():  # noqa: SIM118 - a method, not a dict's
-                echo(printable(key))
+                echo_line(key)
         elif console().as_json:
             for row in answer.rows():
-                echo(json.dumps({name: _plain(value) for name, value in zip(answer.columns, row, strict=True)}))
+                echo_json({name: _plain(value) for name, value in zip(answer.columns, row, strict=True)})
         else:
             rows = list(islice(answer.rows(), count + 1))
             echo(table([answer.columns, *([_plain(value) for value in row] for row in rows[:count])]))

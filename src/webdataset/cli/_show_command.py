@@ -14,7 +14,7 @@ from webdataset.redact import printable
 
 from . import _options
 from ._half_blocks import half_blocks
-from ._output import as_jsonable, console, echo, verb
+from ._output import console, echo, echo_json, echo_line, verb
 
 if TYPE_CHECKING:
     from webdataset.tools import ShownField, ShownSample
@@ -72,7 +72,8 @@ def print_samples(
 
     for shown in show_samples(inputs, count=count, keys=keys, fields=fields, width=width):
         if console().as_json:
-            echo(json.dumps(_without_pixels(shown)))
+            shown_fields = [{"name": field.name, "size": field.size, "text": field.text} for field in shown.fields]
+            echo_json({"key": shown.key, "shard": shown.shard, "fields": shown_fields})
         else:
             _print(shown, draw=draw)
 
@@ -113,9 +114,9 @@ def print_table(
 
 
 def _print(shown: ShownSample, *, draw: bool) -> None:
-    echo(printable(f"{shown.key}  ({shown.shard})"))
+    echo_line(f"{shown.key}  ({shown.shard})")
     for field in shown.fields:
-        echo(printable(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}"))
+        echo_line(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}")
         if draw and field.picture is not None:
             click.echo(half_blocks(field.picture), color=True)
 
@@ -123,8 +124,3 @@ def _print(shown: ShownSample, *, draw: bool) -> None:
 def _one_line(field: ShownField) -> str:
     text = " ".join(field.text.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
-
-
-def _without_pixels(shown: ShownSample) -> object:
-    fields = [{"name": field.name, "size": field.size, "text": field.text} for field in shown.fields]
-    return as_jsonable({"key": shown.key, "shard": shown.shard, "fields": fields})

@@ -14,7 +14,7 @@ import ast
 import fnmatch
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -22,6 +22,7 @@ from typing import Any, Final
 from webdataset.errors import SpecError, Where
 from webdataset.flow import digest
 
+_OWN_NAMES = {"key": "__key__", "__key__": "__key__", "shard": "__url__", "__url__": "__url__"}
 _LONGEST = 2000
 _MOST_NODES = 500
 
@@ -185,18 +186,20 @@ def _text(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-def _length(value: Any) -> int | None:
-    return None if value is None else len(value)
+def _if_given(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that is None for what is not there."""
+    return lambda value: None if value is None else function(value)
 
 
+_length = _if_given(len)
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
     "bool": bool,
     "contains": _contains,
     "endswith": _text(str.endswith),
-    "float": lambda value: None if value is None else float(value),
+    "float": _if_given(float),
     "hash": lambda value: digest(str(value)) / 2**64,
-    "int": lambda value: None if value is None else int(value),
+    "int": _if_given(int),
     "len": _length,
     "lower": _text(str.lower),
     "matches": _text(fnmatch.fnmatchcase),
@@ -217,11 +220,11 @@ class _Compiler:
         self._source = source
 
     def compile(self, node: ast.AST) -> Evaluate:
-        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        name = type(node).__name__.lower()
+        method: Callable[[ast.AST], Evaluate] | None = getattr(self, f"_{name}", None)
         if method is None:
-            raise self._refused(type(node).__name__.lower())
-        found: Evaluate = method(node)
-        return found
+            raise self._refused(name)
+        return method(node)
 
     def _refused(self, what: str) -> SpecError:
         return SpecError(
@@ -252,12 +255,10 @@ class _Compiler:
 
     def _path(self, parts: list[str]) -> Evaluate:
         """A dotted name: the longest beginning that is a field, then entries of its JSON."""
-        if parts[0] in {"key", "__key__"}:
+        own = _OWN_NAMES.get(parts[0])
+        if own is not None:
             self._check_names(parts[1:])
-            return lambda scope: _look_up(scope.raw("__key__"), parts[1:])
-        if parts[0] in {"shard", "__url__"}:
-            self._check_names(parts[1:])
-            return lambda scope: _look_up(scope.raw("__url__"), parts[1:])
+            return lambda scope: _look_up(scope.raw(own), parts[1:])
         self._check_names(parts)
         prefixes = [(".".join(parts[:count]), parts[count:]) for count in range(len(parts), 0, -1)]
 
@@ -295,17 +296,18 @@ class _Compiler:
             return lambda scope: all(value(scope) for value in values)
         return lambda scope: any(value(scope) for value in values)
 
+    def _listed(self, table: Mapping[type, Callable[..., Any]], kind: type) -> Callable[..., Any]:
+        if kind not in table:
+            raise self._refused(kind.__name__.lower())
+        return table[kind]
+
     def _unaryop(self, node: ast.UnaryOp) -> Evaluate:
-        apply = _UNARY.get(type(node.op))
-        if apply is None:
-            raise self._refused(type(node.op).__name__.lower())
+        apply = self._listed(_UNARY, type(node.op))
         operand = self.compile(node.operand)
         return lambda scope: apply(operand(scope))
 
     def _binop(self, node: ast.BinOp) -> Evaluate:
-        apply = _BINARY.get(type(node.op))
-        if apply is None:
-            raise self._refused(type(node.op).__name__.lower())
+        apply = self._listed(_BINARY, type(node.op))
         left, right = self.compile(node.left), self.compile(node.right)
         return lambda scope: apply(left(scope), right(scope))
 
