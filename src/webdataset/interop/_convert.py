@@ -16,7 +16,6 @@ from webdataset.tools import (
     Report,
     collect_failures,
     existing,
-    failure_handler,
     refuse_existing,
     run_tasks,
     series_members,
@@ -161,13 +160,12 @@ def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options:
     refuse_existing([*found, *existing([options.description])], force=options.force)
     if options.dry_run:
         return Report(outputs=(target,))
-    handler = failure_handler(options.errors)
     sink = RollingSink(
         conversion.writer, target, maxcount=options.count or _MOST_SAMPLES, maxsize=options.size or _MOST_BYTES
     )
     earlier = EarlierRun(target, 0) if is_series(target) else None
     with collect_failures() as failures:
-        write_stream(conversion, parts, sink, handler=handler, advance=options.advance)
+        write_stream(conversion, parts, sink, options)
     if earlier is not None:
         earlier.refuse_or_remove(len(sink.files), None, overwrite=options.force)
     if options.description is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from webdataset import stores
-from webdataset.errors import FormatError, ShardNotFound, StaleIndex, StoreError, Where
+from webdataset.errors import FormatError, ShardNotFound, StaleIndex, Where
 
 from ._tfrecord_frames import scan_tfrecord
 
@@ -70,7 +70,7 @@ def _checked(name: str, url: str) -> np.ndarray[Any, Any]:
         raise FormatError("not the index of a TFRecord file", Where(shard=name), hint="delete it") from error
     ends = extents.sum(axis=1)
     starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
-    size = _size(url)
+    size = stores.size_of(url)
     if (extents[:, 0] != starts).any() or (size is not None and (ends[-1] if len(ends) else 0) != size):
         raise StaleIndex(
             f"the index describes another file: it ends at byte {ends[-1] if len(ends) else 0}, the file at {size}",
@@ -78,10 +78,3 @@ def _checked(name: str, url: str) -> np.ndarray[Any, Any]:
             hint="delete it, or build it again with wds.interop.write_tfrecord_index",
         )
     return extents
-
-
-def _size(url: str) -> int | None:
-    try:
-        return stores.stat(url).size
-    except StoreError:
-        return None

@@ -54,6 +54,7 @@ from ._open import (
     permitted,
     read_bytes,
     read_range,
+    size_of,
     stat,
     write_bytes,
 )
@@ -113,6 +114,7 @@ __all__ = [
     "rewrite_url",
     "scheme_of",
     "schemes",
+    "size_of",
     "skip",
     "stat",
     "store_for",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 from webdataset.address import Address, Birth, is_from_data
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, StoreError
 from webdataset.redact import redacted
 
 from ._address import local_file, local_path, refuse_malformed, text
@@ -107,6 +107,14 @@ def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:
     name, store = _resolve(url, trusted=trusted)
     with system_errors(name):
         return store.stat(name)
+
+
+def size_of(url: str | os.PathLike[str]) -> int | None:
+    """How many bytes are stored at `url`; None where nothing is, or where that is not known: commands, some servers."""
+    try:
+        return stat(url).size
+    except StoreError:
+        return None
 
 
 def list_urls(pattern: str | os.PathLike[str]) -> list[str]:

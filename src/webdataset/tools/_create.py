@@ -24,7 +24,7 @@ from ._partition import Parts, write_parts
 from ._read_inputs import Sample
 from ._recipe import read_recipe
 from ._report import Failure, Report
-from ._target import existing, make_folder, parse_stream, refuse_existing
+from ._target import existing, is_stream, make_folder, parse_stream, refuse_existing
 from ._verb_options import DEFAULTS, Options
 from ._write_samples import description_of, write_samples
 
@@ -154,7 +154,7 @@ def find_format(url: str) -> str:
     >>> find_format("list.csv"), find_format("a.tar.gz"), find_format("recipe.txt"), find_format("/tmp")
     ('csv', 'tar', 'recipe', 'tree')
     """
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if path is not None and os.path.isdir(path):
         return "tree"
     suffix = Path(url.partition("?")[0] if "://" in url else url).suffix.lower()
@@ -224,7 +224,7 @@ def _sum(reports: Sequence[Report]) -> Report:
 
 def _classes_beside(output: str) -> str | None:
     """Where the names of the classes go."""
-    return None if output == "-" or output.startswith("pipe:") else f"{output[: output.rfind('/') + 1]}classes.json"
+    return None if is_stream(output) else f"{output[: output.rfind('/') + 1]}classes.json"
 
 
 def _write_classes(classes: Sequence[str], url: str) -> None:

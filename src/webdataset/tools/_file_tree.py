@@ -138,7 +138,7 @@ def _unpacked(path: str, copy: Path) -> str:
 
 
 def _local_copy(url: str, stack: ExitStack) -> str:
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if path is not None:
         if not os.path.isfile(path):
             raise ShardNotFound("there is no such file", Where(shard=path), hint="check the name and the directory")

@@ -9,7 +9,7 @@ from os import fspath
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import FormatError, SpecError, StaleIndex, StoreError
+from webdataset.errors import FormatError, SpecError, StaleIndex
 from webdataset.index import (
     Description,
     Extent,
@@ -155,7 +155,7 @@ def index_info(inputs: Inputs, *, place: str | None = None) -> IndexInfo:
         return IndexInfo(known.name, len(known.shards), known.nsamples, total, ())
     urls = expand_inputs(inputs)
     counts = {url: load_count(url, place) for url in urls}
-    size = sum(_size(url) or 0 for url in urls)
+    size = sum(stores.size_of(url) or 0 for url in urls)
     missing = tuple(url for url, count in counts.items() if count is None)
     return IndexInfo(None, len(urls), sum(count or 0 for count in counts.values()), size, missing)
 
@@ -185,7 +185,7 @@ def _fits(entry: ShardEntry, place: str | None, *, described: bool) -> ShardEntr
         return None
     if stored is None:
         return None
-    size = _size(entry.url)
+    size = stores.size_of(entry.url)
     if stores.is_local(entry.url) is not None:
         if index_difference(stored, build_index(entry.url)) is not None:
             return None
@@ -208,13 +208,6 @@ def _indexed(entries: Sequence[ShardEntry], written: Sequence[str], description:
 def _description_address(inputs: Inputs) -> str | None:
     given = list(inputs) if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
     return fspath(given[0]) if len(given) == 1 and fspath(given[0]).endswith(".json") else None
-
-
-def _size(url: str) -> int | None:
-    try:
-        return stores.stat(url).size
-    except StoreError:
-        return None
 
 
 def index_difference(stored: ShardIndex, built: ShardIndex) -> str | None:

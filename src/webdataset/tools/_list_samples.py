@@ -58,7 +58,7 @@ def list_samples(inputs: Inputs, *, index: str | None = None) -> Iterator[Listed
 
 def shard_index(url: str, place: str | None) -> ShardIndex | None:
     """The index of a shard as far as it can be had without reading the payloads, else None."""
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if path is not None and os.path.isfile(path):
         return build_index(url)  # from the headers: as quick as an index that may be old
     return None if url == "-" or (place is None and url.startswith("pipe:")) else load_index(url, place)

@@ -75,7 +75,7 @@ def _cut(line: str, separator: str | None, place: str) -> tuple[str, str]:
 def _source(text: str, folder: str | None) -> Source:
     if text.startswith("text:"):
         return text.removeprefix("text:").encode()
-    path = None if text == "-" else stores.is_local(text)
+    path = stores.is_local(text)
     if path is None:
         return StoredFile(text)
     return LocalFile(os.path.join(folder, path) if folder else path)  # noqa: PTH118 - an address

@@ -66,7 +66,7 @@ class PerShard:
 
     def _name(self, url: str) -> str:
         name = (url.partition("?")[0] if "://" in url else url).rpartition("/")[2]
-        if not name or url == "-" or url.startswith("pipe:"):
+        if not name or is_stream(url):
             raise SpecError(
                 f"{url!r} has no file name to name an output after", hint="write to one archive or to 'out-%06d.tar'"
             )
@@ -90,15 +90,24 @@ def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
         return Series(url)
     if _NAME.search(url):
         return PerShard(url)
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if url.endswith("/") or (path is not None and os.path.isdir(path)):
         return PerShard(f"{url.rstrip('/')}/{{name}}")
     return OneArchive(url)
 
 
+def is_stream(url: str) -> bool:
+    """Whether an address is standard input or output, or a command: what can be read or written only once.
+
+    >>> is_stream("-"), is_stream("pipe:cat a.tar"), is_stream("a.tar")
+    (True, True, False)
+    """
+    return url == "-" or url.startswith("pipe:")
+
+
 def make_folder(url: str) -> None:
     """Create the folder of a local output, if there is none."""
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if path is not None and (folder := os.path.dirname(path)):  # noqa: PTH120 - an address, not a Path
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -169,7 +178,7 @@ def exists(url: str) -> bool:
     >>> exists("/nowhere/a.tar"), exists("-")
     (False, False)
     """
-    if url == "-" or url.startswith("pipe:"):
+    if is_stream(url):
         return False
     path = stores.is_local(url)
     if path is not None:

@@ -12,7 +12,7 @@ from webdataset.writers import Record, ShardWriter, TarWriter
 
 from ._read_inputs import Sample
 from ._report import Report
-from ._target import OneArchive, Stream, make_folder, refuse_outputs, store_description
+from ._target import OneArchive, Stream, is_stream, make_folder, refuse_outputs, store_description
 from ._verb_options import Options, advancing
 
 DEFAULT_COUNT = 100_000
@@ -47,10 +47,9 @@ def write_samples(
 
 def _write_one(samples: Iterable[Sample], url: str, options: Options) -> Report:
     make_folder(url)
-    named = url != "-" and not url.startswith("pipe:")
     record = Record(described=options.description is not None)
     written = 0
-    with TarWriter(url, encoder=False, index=options.index and named) as sink:
+    with TarWriter(url, encoder=False, index=options.index and not is_stream(url)) as sink:
         sink.take_notes(record)
         for sample in samples:
             written += sink.write(sample)
@@ -90,7 +89,7 @@ class SeriesWriter:
             post=self._published,
             verbose=0,
             encoder=False,
-            index=options.index and not pattern.startswith("pipe:"),
+            index=options.index and not is_stream(pattern),
             description=options.description,
             overwrite=options.force,
         )
@@ -129,7 +128,7 @@ def description_of(target: Stream) -> str | None:
     >>> description_of(Series("out/train-%06d.tar")), description_of(OneArchive("-"))
     ('out/train.json', None)
     """
-    if isinstance(target, OneArchive) or target.text.startswith("pipe:"):
+    if isinstance(target, OneArchive) or is_stream(target.text):
         return None
     folder, slash, name = target.text.rpartition("/")
     stem = re.sub(r"(\.tar(\.\w+)?|\.tgz)$", "", name)
