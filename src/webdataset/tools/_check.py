@@ -146,10 +146,8 @@ class _Dataset:
     damaged: list[str] = field(default_factory=list)
     own: Findings = field(default_factory=Findings)
     field_sets: dict[frozenset[str], tuple[int, tuple[str, Place]]] = field(default_factory=dict)
-    first_fields: list[frozenset[str]] | None = None
-    first_url: str | None = None
+    first: ShardReport | None = None
     types: dict[tuple[str, ...], dict[str, tuple[str, Place]]] = field(default_factory=dict)
-    first_types: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     not_checked: set[str | None] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -177,9 +175,7 @@ class _Dataset:
             before, first = self.field_sets.get(names, (0, (report.url, place)))
             if before or len(self.field_sets) < _MOST_SETS:
                 self.field_sets[names] = (before + count, first)
-        if self.first_fields is None:
-            self.first_fields, self.first_url = report.first_fields, report.url
-            self.first_types = report.first_types
+        self.first = self.first or report
         for path, kinds in report.types.items():
             known = self.types.setdefault(path, {})
             for kind, place in kinds.items():
@@ -202,8 +198,8 @@ class _Dataset:
         """All that was found."""
         if self.options.fields is None:
             self._find_unusual_fields()
-        if Target.HUGGING_FACE in self.options.targets:
-            self._find_hugging_face_faults()
+        if Target.HUGGING_FACE in self.options.targets and self.first is not None:
+            self._find_hugging_face_faults(self.first)
         self._take(self.own)
         return CheckReport(
             self.shards,
@@ -233,20 +229,19 @@ class _Dataset:
                 what = f"{count:,} of {total:,} samples have the fields {' '.join(sorted(names))} and no {name!r}"
                 self._add_at(Kind.UNUSUAL_FIELDS, what, url, place, field=name, times=count)
 
-    def _find_hugging_face_faults(self) -> None:
-        first = self.first_fields or []
-        if len(set(first)) > 1:
-            sets = "; ".join(" ".join(sorted(names)) for names in dict.fromkeys(first))
+    def _find_hugging_face_faults(self, first: ShardReport) -> None:
+        if len(set(first.first_fields)) > 1:
+            sets = "; ".join(" ".join(sorted(names)) for names in dict.fromkeys(first.first_fields))
             what = f"the first {HF_SAMPLES} samples have different fields ({sets}), so load_dataset refuses the shards"
-            self.own.add(Kind.HF_FIELDS, what, shard=self.first_url)
-        known = frozenset().union(*first)
+            self.own.add(Kind.HF_FIELDS, what, shard=first.url)
+        known = frozenset().union(*first.first_fields)
         for names, (count, (url, place)) in self.field_sets.items():
             for name in sorted(names - known):
                 what = (
                     f"{count:,} samples have this field, none of the first {HF_SAMPLES} has it: it is dropped silently"
                 )
                 self._add_at(Kind.HF_EXTRA_FIELD, what, url, place, field=name, times=count)
-        for kind, what, (url, place) in type_faults(self.first_types, self.types):
+        for kind, what, (url, place) in type_faults(first.first_types, self.types):
             self._add_at(kind, what, url, place)
 
     def _add_at(self, kind: Kind, what: str, url: str, place: Place, **more: Any) -> None:
