@@ -53,20 +53,13 @@ def _all(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-class Order(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer versions only
-    """What `WebDataset(order=...)` takes: a word, or how many shards are mixed at a time.
+def order(text: str) -> str | int:
+    """What `WebDataset(order=...)` takes: a word, which the dataset may refuse, or how many shards are mixed at a time.
 
-    >>> Order().convert("8", None, None), Order().convert("random", None, None)
+    >>> order("8"), order("random")
     (8, 'random')
     """
-
-    name = "order"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
-        """Numbers become ints; the dataset refuses other words."""
-        del param, ctx
-        text = str(value)
-        return int(text) if text.isdigit() else text
+    return int(text) if text.isdigit() else text
 
 
 def choice(*names: str, of: str, help: str) -> Decorator:  # noqa: A002 - as click calls it

@@ -17,7 +17,7 @@ from ._check_shard import check_shard
 from ._findings import Finding, Findings, Kind, Severity, Target
 from ._hugging_face_types import HF_SAMPLES, type_faults
 from ._key_table import KeyTable
-from ._read_inputs import Inputs, expand_inputs
+from ._read_inputs import Inputs, expand_inputs, input_specs
 from ._shard_report import CheckOptions, Place, ShardReport, common_fields
 
 # A field that this share of the samples have, and not all, is missing from the others.
@@ -102,10 +102,9 @@ _Entries = dict[str, ShardEntry | None]
 
 
 def _entries(inputs: Inputs) -> Iterator[tuple[str, ShardEntry | None]]:
-    given: Sequence[Any] = [inputs] if isinstance(inputs, str) or not isinstance(inputs, Sequence) else inputs
-    for spec in given:
-        if str(spec).endswith(".json"):
-            yield from ((entry.url, entry) for entry in read_description(str(spec)).shards)
+    for spec in input_specs(inputs):
+        if spec.endswith(".json"):
+            yield from ((entry.url, entry) for entry in read_description(spec).shards)
         else:
             yield from ((url, None) for url in expand_inputs([spec]))
 

@@ -21,7 +21,7 @@ from ._entries import Entry
 from ._file_tree import read_folder, read_image_folder, read_tar, read_zip
 from ._manifest import DEFAULT_KEY, read_manifest
 from ._partition import Parts, write_parts
-from ._read_inputs import Sample
+from ._read_inputs import Inputs, Sample, input_specs
 from ._recipe import read_recipe
 from ._report import Failure, Report
 from ._target import existing, is_stream, make_folder, parse_stream, refuse_existing
@@ -64,10 +64,7 @@ class Making:
 
 
 def create(
-    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    output: str | os.PathLike[str],
-    options: Options = DEFAULTS,
-    making: Making | None = None,
+    inputs: Inputs, output: str | os.PathLike[str], options: Options = DEFAULTS, making: Making | None = None
 ) -> Report:
     r"""Write a new dataset.
 
@@ -83,11 +80,10 @@ def create(
         making: what the dataset is made of.
     """
     making = making or Making()
-    names = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     with ExitStack() as stack:
         gathered = _Gathered()
-        for name in names:
-            gathered.add(os.fspath(name), making, stack)
+        for name in input_specs(inputs):
+            gathered.add(name, making, stack)
         entries = gathered.entries if gathered.lazy and not making.shuffle else list(gathered.entries)
         failed: list[Failure] = []
         if isinstance(entries, list):

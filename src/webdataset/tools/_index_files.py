@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from os import fspath
 from typing import Any
 
 from webdataset import stores
@@ -25,7 +24,7 @@ from webdataset.index import (
     read_description,
 )
 
-from ._read_inputs import Inputs, expand_inputs
+from ._read_inputs import Inputs, expand_inputs, input_specs
 from ._target import existing, refuse_existing, store_description
 from ._verb_options import Advance
 
@@ -206,8 +205,8 @@ def _indexed(entries: Sequence[ShardEntry], written: Sequence[str], description:
 
 
 def _description_address(inputs: Inputs) -> str | None:
-    given = list(inputs) if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
-    return fspath(given[0]) if len(given) == 1 and fspath(given[0]).endswith(".json") else None
+    given = input_specs(inputs)
+    return given[0] if len(given) == 1 and given[0].endswith(".json") else None
 
 
 def index_difference(stored: ShardIndex, built: ShardIndex) -> str | None:

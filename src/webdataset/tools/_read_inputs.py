@@ -47,16 +47,20 @@ class CountStage:
             yield sample
 
 
+def input_specs(inputs: Inputs) -> list[str]:
+    """What a user gave as inputs, each as a text."""
+    given = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
+    return [os.fspath(spec) for spec in given]
+
+
 def expand_inputs(inputs: Inputs) -> list[str]:
     """The shards that the inputs stand for: braces, globs, folders ending in `/`, descriptions ending in `.json`.
 
     >>> expand_inputs(["a-{0..1}.tar", "-"])
     ['a-0.tar', 'a-1.tar', '-']
     """
-    given = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     found = []
-    for spec in given:
-        text = os.fspath(spec)
+    for text in input_specs(inputs):
         if _PLAIN.fullmatch(text):
             found.append(text)
         else:
