@@ -116,17 +116,17 @@ class _Gathered:
     entries: Iterable[Entry] = ()
     ignored: list[str] = field(default_factory=list)
     classes: list[str] | None = None
-    lazy: bool = False  # rows that hold their data are not all kept in memory
+    lazy: bool = True  # all are rows that hold their data: these are not all kept in memory
     named: bool = False  # files were named by a person or a program, so they may be missing
 
     def add(self, url: str, making: Making, stack: ExitStack) -> None:
         """The samples of one more input."""
         kind = making.format or find_format(url)
         self.named |= kind in {"recipe", "tsv", "csv", "jsonl", "parquet"}
+        self.lazy &= kind == "parquet"
         if kind == "recipe":
             self._add(read_recipe(url, making.folder, making.separator))
         elif kind in {"tsv", "csv", "jsonl", "parquet"}:
-            self.lazy = kind == "parquet"
             self._add(read_manifest(url, kind, key=making.key, folder=making.folder, columns=making.columns))
         elif kind == "imagefolder":
             if self.classes is not None:
