@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from . import _options
-from ._half_blocks import table
 from ._output import console, echo, echo_json, echo_line, verb
+from ._text_graphics import table
 
 
 @verb()

@@ -13,8 +13,8 @@ from webdataset.describe import counted
 from webdataset.redact import printable
 
 from . import _options
-from ._half_blocks import half_blocks
 from ._output import console, echo, echo_json, echo_line, verb
+from ._text_graphics import half_blocks
 
 if TYPE_CHECKING:
     from webdataset.tools import ShownField, ShownSample
