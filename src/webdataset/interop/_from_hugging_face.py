@@ -19,7 +19,7 @@ from ._guess_mapping import guess_mapping
 from ._parquet import rows_of
 from ._record_dataset import TypedPipeline
 from ._record_format import Record
-from ._sample_of_record import LOOK_AT, counter_key, refuse_unknown
+from ._sample_of_record import LOOK_AT, counter_key, with_known_key
 
 logger = logging.getLogger(__name__)
 
@@ -177,8 +177,7 @@ def from_hf(
         logger.info("no mapping was given, this one is used: %s", fields)
     else:
         fields = FieldMapping.of(mapping)
-    fields = fields.with_key(key)
-    refuse_unknown(fields, rows.column_names, type(dataset).__name__)
+    fields = with_known_key(fields, key, rows.column_names, type(dataset).__name__)
     return HuggingFaceDataset(ReadHuggingFace(rows, fields))
 
 

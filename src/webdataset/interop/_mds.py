@@ -105,7 +105,8 @@ class _MDSShard(RangeFile):
         details = part.details or {}
         packed = details.get("zip_data")
         if check and packed:
-            _check(part.url, packed)
+            with ByteRanges(part.url) as data:
+                _compare(data, packed, part.url)
         self._expected = details["raw_data"] if check and details else None
         super().__init__(part.url, details["compression"] if packed else None)
 
@@ -151,11 +152,6 @@ class _MDSShard(RangeFile):
                 raise_undecodable(error, f"column {name}", self._url, number, begin + at)
             at += size
         return record
-
-
-def _check(url: str, stored: dict[str, Any]) -> None:
-    with ByteRanges(url) as data:
-        _compare(data, stored, url)
 
 
 def _compare(data: ByteRanges, stored: dict[str, Any], url: str) -> None:

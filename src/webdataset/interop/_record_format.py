@@ -21,14 +21,6 @@ Record = dict[str, Any]
 Schema = dict[str, str]  # name of a field → its type in the words of the format
 
 
-class Closes(Protocol):
-    """Something that is open."""
-
-    def close(self) -> object:
-        """Release it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """One file of a dataset, with what the dataset's own index says about it.
@@ -175,7 +167,7 @@ def explained(what: str, url: str, number: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def closing_on_error(opened: Closes) -> Iterator[None]:
+def closing_on_error(opened: Any) -> Iterator[None]:
     """Close what is open if the block raises; otherwise it stays open."""
     try:
         yield
@@ -185,7 +177,7 @@ def closing_on_error(opened: Closes) -> Iterator[None]:
 
 
 @contextmanager
-def recognized(opened: Closes, url: str, kind: str, *errors: type[Exception]) -> Iterator[None]:
+def recognized(opened: Any, url: str, kind: str, *errors: type[Exception]) -> Iterator[None]:
     """Close a file that cannot be opened as one of its kind; `errors` are those that say that it is none.
 
     >>> import io, zipfile

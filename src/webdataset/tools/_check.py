@@ -185,9 +185,9 @@ class _Dataset:
         counts: Counter[tuple[int, int]] = Counter()
         places: dict[tuple[int, int], Place] = {}
         for duplicate in keys.duplicates():
-            pair = duplicate.first.shard, duplicate.again.shard
+            pair = duplicate.first, duplicate.again
             counts[pair] += 1
-            places.setdefault(pair, Place(duplicate.key, duplicate.again.offset))
+            places.setdefault(pair, Place(duplicate.key, duplicate.offset))
         for (first, again), count in sorted(counts.items()):
             more = f", and {count - 1:,} more keys of this shard" if count > 1 else ""
             what = f"this key{more} {'are' if count > 1 else 'is'} in {urls[first]} too"

@@ -90,6 +90,13 @@ class _Scope:
         return self._decoded[field]
 
 
+# Extensions of fields that hold JSON, whole numbers, text; and of all that a person can read as it is.
+JSON = frozenset({"json", "jsn"})
+NUMBERS = frozenset({"cls", "cls2", "index", "inx", "id"})
+TEXTS = frozenset({"txt", "text", "transcript"})
+READABLE = JSON | NUMBERS | TEXTS | {"jsonl", "csv", "tsv", "yaml", "yml"}
+
+
 def decode_plain(field: str, data: Any) -> Any:
     """The value of a field that is JSON, text or a number; other fields stay bytes.
 
@@ -99,11 +106,11 @@ def decode_plain(field: str, data: Any) -> Any:
     if not isinstance(data, bytes):
         return data
     kind = field.rpartition(".")[2].lower()
-    if kind in {"json", "jsn"}:
+    if kind in JSON:
         return json.loads(data)
-    if kind in {"cls", "cls2", "index", "inx", "id"}:
+    if kind in NUMBERS:
         return int(data)
-    return data.decode() if kind in {"txt", "text", "transcript"} else data
+    return data.decode() if kind in TEXTS else data
 
 
 def _compile(source: str) -> Evaluate:

@@ -22,6 +22,7 @@ from webdataset.index import ShardReader
 from webdataset.optional import require
 from webdataset.samples import read_shard
 
+from ._expression import JSON, NUMBERS, TEXTS
 from ._list_samples import Listed, list_indexed, shard_index
 from ._read_inputs import Inputs, expand_inputs
 from ._scratch import scratch_folder
@@ -29,8 +30,6 @@ from ._target import existing, refuse_existing
 from ._verb_options import Advance, advancing
 
 _AT_A_TIME = 2000
-_JSON, _NUMBERS = frozenset({"json", "jsn"}), frozenset({"cls", "cls2", "index", "inx", "id"})
-_TEXT = frozenset({"txt", "text", "transcript"})
 _OWN = ("key", "shard", "number", "offset", "size", "sizes")
 _ALL_COLUMNS = re.compile(r"(?i)\bselect\s+(distinct\s+)?\*")
 
@@ -151,10 +150,10 @@ class _Samples:
     def _add_field(self, name: str) -> None:
         """A column for a field that the query names."""
         kind = name.rpartition(".")[2]
-        known = kind in _JSON | _NUMBERS | _TEXT
+        known = kind in JSON | NUMBERS | TEXTS
         if name in self._fields or name in _OWN or not known or not (self._everything or _names(self._words, name)):
             return
-        self._fields[name] = "json" if kind in _JSON else "bigint" if kind in _NUMBERS else "varchar"
+        self._fields[name] = "json" if kind in JSON else "bigint" if kind in NUMBERS else "varchar"
         self._connection.execute(f'alter table samples add column "{_quoted(name)}" {self._fields[name]}')
 
     def _insert(self, listed: Sequence[Listed], values: Sequence[dict[str, Any]]) -> None:

@@ -40,10 +40,10 @@ def transform(
     target = parse_target(output)
     if isinstance(target, PerShard):
         return _shard_by_shard(stages, urls, target, options, job)
-    return stream(stages, urls, target, options)
+    return _as_one_stream(stages, urls, target, options)
 
 
-def stream(stages: Sequence[Stage], urls: Sequence[str], target: Stream, options: Options) -> Report:
+def _as_one_stream(stages: Sequence[Stage], urls: Sequence[str], target: Stream, options: Options) -> Report:
     """Take the samples of shards through stages, one shard after the other, to one archive or a series."""
     if options.workers > 1 or options.engine not in {None, "local"}:
         raise SpecError(

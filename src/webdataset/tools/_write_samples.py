@@ -42,7 +42,12 @@ def write_samples(
     if options.dry_run:
         return Report(outputs=(target.text,))
     shown = advancing(samples, options.advance)
-    return _write_one(shown, target.text, options) if one else _write_series(shown, target.text, options, counts)
+    if one:
+        return _write_one(shown, target.text, options)
+    with SeriesWriter(target.text, options, counts) as sink:
+        for sample in shown:
+            sink.write(sample)
+    return sink.report()
 
 
 def _write_one(samples: Iterable[Sample], url: str, options: Options) -> Report:
@@ -56,13 +61,6 @@ def _write_one(samples: Iterable[Sample], url: str, options: Options) -> Report:
     if options.description is not None:
         store_description(Description([record.entry(url)]), options.description)
     return Report(samples_out=sink.count, bytes_out=written, done=1, outputs=(url,))
-
-
-def _write_series(samples: Iterable[Sample], pattern: str, options: Options, counts: Sequence[int] | None) -> Report:
-    with SeriesWriter(pattern, options, counts) as sink:
-        for sample in samples:
-            sink.write(sample)
-    return sink.report()
 
 
 class SeriesWriter:
