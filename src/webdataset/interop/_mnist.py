@@ -11,11 +11,10 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from webdataset import shards, stores
 from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, IndexedFile, Part, Record, RecordFile, closing_on_error
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile, closing_on_error, training_parts
 
 _TYPES: Final = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
@@ -32,11 +31,7 @@ class MNIST(Format):
 
     def parts(self, source: Any) -> list[Part]:
         """The files of images; of a directory those for training."""
-        urls = shards.expand(source)
-        if len(urls) == 1 and "images" not in urls[0].rpartition("/")[2]:
-            found = [url for url in stores.list_urls(f"{urls[0].rstrip('/')}/*") if "images" in url.rpartition("/")[2]]
-            urls = [url for url in found if not url.rpartition("/")[2].startswith("t10k")] or found
-        return [Part(url) for url in urls]
+        return training_parts(source, lambda url: "images" in url.rpartition("/")[2], "t10k")
 
     def open(self, part: Part) -> RecordFile:
         """Open a file of images and its labels."""

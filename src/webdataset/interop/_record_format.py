@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol, Self
 
-from webdataset import shards
+from webdataset import shards, stores
 from webdataset.errors import FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
 
 Record = dict[str, Any]
@@ -136,6 +136,15 @@ class Format(ABC):
     def create(self, url: str) -> RecordSink:
         """Begin to write one file, or one directory."""
         raise SpecError(f"{self.name} cannot be written", Where(shard=url), hint="choose another format to write")
+
+
+def training_parts(source: Any, is_one: Callable[[str], object], tests: str) -> list[Part]:
+    """The files that are named, or those of a directory: without those that begin with `tests`, if there are others."""
+    urls = shards.expand(source)
+    if len(urls) == 1 and not is_one(urls[0]):
+        found = [url for url in stores.list_urls(f"{urls[0].rstrip('/')}/*") if is_one(url)]
+        urls = [url for url in found if not url.rpartition("/")[2].startswith(tests)] or found
+    return [Part(url) for url in urls]
 
 
 def reason(error: Exception) -> str:

@@ -84,15 +84,16 @@ def create(
         gathered = _Gathered()
         for name in input_specs(inputs):
             gathered.add(name, making, stack)
-        entries = gathered.entries if gathered.lazy and not making.shuffle else list(gathered.entries)
+        entries: Iterable[Entry] = _distinct(gathered.entries)
         failed: list[Failure] = []
-        if isinstance(entries, list):
-            _check_keys(entries)
+        if not gathered.lazy or making.shuffle:
+            listed = list(entries)
+            if not listed:
+                hint = "a sample is a file with an extension, or a line of a table"
+                raise SpecError("the inputs hold no samples", hint=hint)
             if gathered.named:
-                entries = _present(entries, making.missing, failed)
-        if making.shuffle:
-            assert isinstance(entries, list)
-            entries = _shuffled(entries, options.seed)
+                listed = _present(listed, making.missing, failed)
+            entries = _shuffled(listed, options.seed) if making.shuffle else listed
         labels = None if gathered.classes is None else _classes_beside(os.fspath(output))
         refuse_existing(existing([labels]), force=options.force)
         report = _write(entries, os.fspath(output), options, making)
@@ -157,9 +158,8 @@ def find_format(url: str) -> str:
     return _BY_SUFFIX.get(suffix) or ("tar" if is_shard_name(url) else "recipe")
 
 
-def _check_keys(entries: Sequence[Entry]) -> None:
-    if not entries:
-        raise SpecError("the inputs hold no samples", hint="a sample is a file with an extension, or a line of a table")
+def _distinct(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The same samples; a key that comes again is an error."""
     seen: dict[str, str] = {}
     for entry in entries:
         if seen.setdefault(entry.key, entry.place) != entry.place:
@@ -168,6 +168,7 @@ def _check_keys(entries: Sequence[Entry]) -> None:
                 Where(shard=entry.place),
                 hint="rename one of them, or create two datasets",
             )
+        yield entry
 
 
 def _present(entries: list[Entry], policy: str, failed: list[Failure]) -> list[Entry]:
