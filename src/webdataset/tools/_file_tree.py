@@ -120,15 +120,11 @@ def read_tar(url: str, stack: ExitStack) -> Files:
     with located(shard=url):
         if compressed:
             path = _unpacked(path, stack.enter_context(scratch_folder()) / "unpacked.tar")
-        for run in _runs(path):
-            for name, start, stop in zip(run.names, run.starts, run.stops, strict=True):
-                members.append((name, partial(stores.read_range, path, run.base + start, stop - start)))
+        with stores.open_read(path) as stream:
+            for run in tar.read_runs(stream):
+                for name, start, stop in zip(run.names, run.starts, run.stops, strict=True):
+                    members.append((name, partial(stores.read_range, path, run.base + start, stop - start)))
     return _grouped(members, url)
-
-
-def _runs(path: str) -> Iterator[tar.Run]:
-    with stores.open_read(path) as stream:
-        yield from tar.read_runs(stream)
 
 
 def _unpacked(path: str, copy: Path) -> str:
