@@ -87,22 +87,18 @@ def query(
     """
     duckdb = require("duckdb", extra="query", why="to answer queries")
     refuse_existing(existing([parquet]), force=force)
-    with scratch_folder() as folder:
-        connection, file = duckdb.connect(str(folder / "samples.duckdb")), folder / "answer.parquet"
+    with scratch_folder() as folder, closing(duckdb.connect(str(folder / "samples.duckdb"))) as connection:
+        table, file = _Samples(connection, sql), folder / "answer.parquet"
+        for url in advancing(expand_inputs(inputs), advance):
+            table.add_shard(url, index)
         try:
-            table = _Samples(connection, sql)
-            for url in advancing(expand_inputs(inputs), advance):
-                table.add_shard(url, index)
-            try:
-                cursor = connection.execute(sql if parquet is None else _copy(sql, str(file)))
-            except duckdb.Error as error:
-                raise SpecError(f"DuckDB says: {error}", hint=f"the columns are {' '.join(table.columns)}") from error
-            if parquet is not None:
-                with file.open("rb") as stream, stores.open_write(parquet) as target:
-                    shutil.copyfileobj(stream, target, 1 << 20)
-            yield Answer(tuple(column[0] for column in cursor.description or ()), cursor)
-        finally:
-            connection.close()
+            cursor = connection.execute(sql if parquet is None else _copy(sql, str(file)))
+        except duckdb.Error as error:
+            raise SpecError(f"DuckDB says: {error}", hint=f"the columns are {' '.join(table.columns)}") from error
+        if parquet is not None:
+            with file.open("rb") as stream, stores.open_write(parquet) as target:
+                shutil.copyfileobj(stream, target, 1 << 20)
+        yield Answer(tuple(column[0] for column in cursor.description or ()), cursor)
 
 
 class _Samples:
