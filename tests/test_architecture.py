@@ -5,6 +5,7 @@ Layers and cycles are checked by import-linter (`make lint`); what it cannot see
 
 import ast
 import functools
+import importlib
 import re
 import statistics
 import subprocess
@@ -73,18 +74,15 @@ def test_a_private_file_name_occurs_once():
 
 @pytest.mark.parametrize("package", [each for each in PACKAGES if each.name != "legacy"], ids=lambda each: each.name)
 def test_a_package_lists_its_names_in_order(package):
-    module = tree_of(package / "__init__.py")
-    exported = next(
-        (
-            ast.literal_eval(node.value)
-            for node in module.body
-            if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"
-        ),
-        None,
-    )
-    assert exported is not None, "no __all__"
+    exported = importlib.import_module(f"webdataset.{package.name}").__all__
     assert exported == sorted(exported, key=_constants_first) or exported == sorted(exported)
     assert len(set(exported)) == len(exported)
+
+
+def test_type_checkers_see_the_names_of_tools_that_are_loaded_when_they_are_used():
+    nodes = [node for node in ast.walk(tree_of(SOURCE / "tools" / "__init__.py")) if isinstance(node, ast.ImportFrom)]
+    seen = {(alias.asname, node.module) for node in nodes if node.level for alias in node.names}
+    assert seen == set(importlib.import_module("webdataset.tools")._LAZY.items())
 
 
 def _constants_first(name):

@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import shutil
 import tarfile
 import zipfile
 
@@ -107,6 +108,19 @@ def test_table_without_header(here):
     (here / "lines").write_text("one\t1\ntwo\t2\n")
     create("lines", "out.tar", making=Making(format="tsv", columns=("txt", "cls")))
     assert read("out.tar")["000000001"] == {"txt": b"two", "cls": b"2"}
+
+
+@pytest.mark.parametrize("inputs", [["t.csv", "t.parquet"], ["t.parquet", "t.csv"], ["t.parquet", "u.parquet"]])
+def test_a_key_of_two_tables_is_an_error_in_any_order(here, inputs):
+    """Also of tables whose rows are not all kept in memory."""
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"__key__": ["a"], "txt": ["x"]}), "t.parquet")
+    shutil.copy("t.parquet", "u.parquet")
+    text(here / "t.csv", "__key__,txt", "a,y")
+    with pytest.raises(FormatError, match="used twice"):
+        create(inputs, "out.tar")
 
 
 def test_parquet(here):

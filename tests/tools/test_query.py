@@ -7,7 +7,8 @@ import pytest
 from tests.tools.caption_shards import captions, write
 from webdataset.errors import MissingDependency, SpecError
 from webdataset.testing import FaultServer
-from webdataset.tools import query
+from webdataset.tools import list_samples, query
+from webdataset.writers import TarWriter
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'webdataset[query]'")
 
@@ -28,6 +29,16 @@ def test_keys_shards_and_sizes(shards):
         (f"{4 + 10 * n:04d}", 4, shards[n]) for n in range(3)
     ]
     assert ask("select sum(size), sum(sizes.cls::int) from samples", shards)[0][1] == 50
+
+
+def test_sizes_are_those_of_the_listing(tmp_path):
+    """Members that only say where a sample was read before are no fields."""
+    path = str(tmp_path / "kept.tar")
+    with TarWriter(path, keep_meta=True) as sink:
+        sink.write({"__key__": "a", "__url__": "elsewhere.tar", "txt": "abc"})
+    (listed,) = list_samples(path)
+    assert ask("select size, sizes from samples", path) == [(listed.size, json.dumps(listed.fields))]
+    assert (listed.size, listed.fields) == (3, {"txt": 3})
 
 
 def test_json_numbers_and_text(shards):

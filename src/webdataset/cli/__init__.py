@@ -6,7 +6,7 @@ quick.
     _main             the group of verbs, loaded when they are used
     _output           what all verbs share: reports, progress bars, errors, exit codes
     _options          options that several verbs have, and how a report reads
-    _half_blocks      pictures, bars and tables out of characters
+    _text_graphics    pictures, bars and tables out of characters
     _tarproc_commands `tarcats`, `tarsplit`, `tarsort`, `tarproc`, `tarmix`, `tsv2tar`, `lines2tar`, `tarshow`,
                       `tarfirst`, `tar2tsv`, `tar2json`
     _tarp_commands    `tarp`

@@ -20,11 +20,9 @@ FORMATS = ["recipe", "tsv", "csv", "jsonl", "parquet", "tree", "imagefolder", "z
 @click.option("--shuffle", is_flag=True, help="Write the samples in a random order, decided by the seed.")
 @_options.seed
 @_options.parts
-@click.option(
+@_options.choice(
     "--missing",
-    type=click.Choice(["error", "skip"]),
-    default="error",
-    show_default=True,
+    of="error skip",
     help="A file that is not there: an error before anything is written, or leave its sample out and report it.",
 )
 @click.option("-k", "--key", default="{record:09d}", show_default=True, help="Keys of rows without a __key__ column.")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from webdataset.describe import counted
-from webdataset.redact import printable
 
-from ._output import as_jsonable, console, echo, verb
+from ._output import console, echo_json, echo_line, verb
 
 
 @verb()
@@ -30,7 +27,6 @@ def command(first: str, second: str, sizes: bool, count: int | None) -> None:
             found += 1
             if count is not None and found > count:
                 continue
-            line = json.dumps(as_jsonable(difference)) if console().as_json else printable(str(difference))
-            echo(line, data=True)
+            (echo_json if console().as_json else echo_line)(difference)
     console().say(counted(found, "difference") if found else "the same samples")
     click.get_current_context().exit(1 if found else 0)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from webdataset.redact import printable
-
-from ._output import as_jsonable, console, echo, verb
+from ._output import console, echo, echo_json, echo_line, verb
 
 _LONGEST = 400
 
@@ -39,11 +36,11 @@ def command(pattern: str, inputs: tuple[str, ...], fields: str | None, keys: boo
             continue
         if keys:
             if fresh:
-                echo(printable(match.key), data=True)
+                echo_line(match.key)
         elif console().as_json:
-            echo(json.dumps(as_jsonable(match)), data=True)
+            echo_json(match)
         else:
-            echo(printable(f"{match.key}.{match.field}:{match.line}: {match.text[:_LONGEST]}"), data=True)
+            echo_line(f"{match.key}.{match.field}:{match.line}: {match.text[:_LONGEST]}")
     if count:
         echo(samples)
     click.get_current_context().exit(0 if samples else 1)

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from webdataset.describe import counted
-from webdataset.redact import printable
+from webdataset.redact import redacted
 
 from . import _options
-from ._output import Verb, console, echo
+from ._output import Verb, console, echo, echo_line
 
 _place = click.option("--index", "place", help="Where index files are; by default beside the shards.")
 _workers = click.option(
@@ -107,7 +107,8 @@ def sample(number: int, inputs: tuple[str, ...], place: str | None, cat: str | N
         return
     for name, value in found.items():
         text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-        echo(printable(f"{name}: {text if len(text) <= width else text[:width] + ' …'}"), data=name != "__url__")
+        line = f"{name}: {text if len(text) <= width else text[:width] + ' …'}"
+        echo_line(redacted(line) if name == "__url__" else line)
 
 
 def _totals(found: Any) -> str:

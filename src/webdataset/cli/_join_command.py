@@ -16,11 +16,9 @@ from ._output import verb
 @_options.limits
 @click.option("-w", "--with", "others", multiple=True, required=True, help="Shards to add from; may be repeated.")
 @click.option("-f", "--field", "fields", multiple=True, help="Add only this field; may be repeated.")
-@click.option(
+@_options.choice(
     "--missing",
-    type=click.Choice(["error", "keep", "drop"]),
-    default="error",
-    show_default=True,
+    of="error keep drop",
     help="A sample whose key is not in the added shards: an error, keep it as it is, or leave it out.",
 )
 @click.option("--replace", is_flag=True, help="Replace fields that the samples have already.")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from webdataset.redact import printable, redacted
 
 from . import _options
-from ._output import as_jsonable, console, echo, verb
+from ._output import console, echo, echo_json, echo_line, verb
 
 
 @verb()
@@ -29,10 +27,10 @@ def command(inputs: tuple[str, ...], long: bool, keys: bool, count: int | None, 
 
     for listed in islice(list_samples(inputs, index=index), count):
         if console().as_json:
-            echo(json.dumps(as_jsonable(listed)), data=True)
+            echo_json(listed)
             continue
         if keys:
-            echo(printable(listed.key), data=True)
+            echo_line(listed.key)
             continue
         fields = " ".join(f"{printable(name)}:{size}" for name, size in listed.fields.items())
         offset = "" if listed.offset is None else listed.offset

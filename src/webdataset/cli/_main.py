@@ -10,53 +10,28 @@ import click
 
 from webdataset.lifetime import exit_on
 
-# verb → the module of this package that defines it as `command`.
-VERBS: dict[str, str] = {
-    "create": "_create_command",
-    "cat": "_cat_command",
-    "split": "_split_command",
-    "reshard": "_split_command",
-    "select": "_select_command",
-    "partition": "_partition_command",
-    "check": "_check_command",
-    "ls": "_ls_command",
-    "show": "_show_command",
-    "get": "_get_command",
-    "first": "_first_command",
-    "grep": "_grep_command",
-    "stats": "_stats_command",
-    "diff": "_diff_command",
-    "index": "_index_command",
-    "query": "_query_command",
-    "bench": "_bench_command",
-    "simulate": "_simulate_command",
-    "doctor": "_doctor_command",
-    "sort": "_sort_command",
-    "shuffle": "_shuffle_command",
-    "join": "_join_command",
-    "rename": "_rename_command",
-    "recode": "_recode_command",
-    "proc": "_proc_command",
-    "mix": "_mix_command",
-    "convert": "_convert_command",
-    "serve": "_serve_command",
-    "monitor": "_monitor_command",
-    "view": "_view_command",
-}
+# In the order of `wds --help`. The module `_VERB_command` of this package defines each of them as `command`.
+_VERBS = (
+    "create cat split reshard select partition check ls show get first grep stats diff index query bench simulate "
+    "doctor sort shuffle join rename recode proc mix convert serve monitor view"
+)
+VERBS = _VERBS.split()
+_OTHER_NAMES = {"reshard": "split"}
 
 
 class Verbs(click.Group):
     """A group whose commands are imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All verbs, in the order of the table."""
-        return list(VERBS)
+        """All verbs, in their order."""
+        return VERBS
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a verb."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"{__package__}.{VERBS[cmd_name]}").command
+        module = importlib.import_module(f"._{_OTHER_NAMES.get(cmd_name, cmd_name)}_command", __package__)
+        command: click.Command = module.command
         return command
 
     def resolve_command(

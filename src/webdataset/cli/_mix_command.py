@@ -14,11 +14,9 @@ from ._output import verb
 @_options.inputs
 @_options.writing
 @_options.limits
-@click.option(
+@_options.choice(
     "--stop",
-    type=click.Choice(["first", "all", "never"]),
-    default="first",
-    show_default=True,
+    of="first all never",
     help="End with the first input that ends, with all of them, or never: each begins again.",
 )
 @click.option("--random", is_flag=True, help="Draw at random by the weights; otherwise every stretch has exact shares.")

@@ -53,20 +53,19 @@ def _all(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-class Order(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer versions only
-    """What `WebDataset(order=...)` takes: a word, or how many shards are mixed at a time.
+def order(text: str) -> str | int:
+    """What `WebDataset(order=...)` takes: a word, which the dataset may refuse, or how many shards are mixed at a time.
 
-    >>> Order().convert("8", None, None), Order().convert("random", None, None)
+    >>> order("8"), order("random")
     (8, 'random')
     """
+    return int(text) if text.isdigit() else text
 
-    name = "order"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
-        """Numbers become ints; the dataset refuses other words."""
-        del param, ctx
-        text = str(value)
-        return int(text) if text.isdigit() else text
+def choice(*names: str, of: str, help: str) -> Decorator:  # noqa: A002 - as click calls it
+    """An option whose value is one of some words; the first is the default."""
+    words = of.split()
+    return click.option(*names, type=click.Choice(words), default=words[0], show_default=True, help=help)
 
 
 COUNT = click.IntRange(min=1)
@@ -119,19 +118,11 @@ sizes: Decorator = _all(
 )
 engine: Decorator = _all(
     click.option("-j", "--jobs", "workers", type=COUNT, default=1, show_default=True, help="Worker processes."),
-    click.option(
-        "--engine",
-        type=click.Choice(["local", "dask", "ray"]),
-        default="local",
-        show_default=True,
-        help="Where shards are processed.",
-    ),
+    choice("--engine", of="local dask ray", help="Where shards are processed."),
     click.option("--address", help="Address of a running Dask scheduler or Ray cluster."),
-    click.option(
+    choice(
         "--errors",
-        type=click.Choice(["stop", "skip", "quarantine"]),
-        default="stop",
-        show_default=True,
+        of="stop skip quarantine",
         help="What to do with a shard that fails: stop; skip it, and try again in the next run; or quarantine it, and"
         " leave it out of the next run.",
     ),
@@ -148,8 +139,7 @@ def write_bytes(data: bytes, output: str, *, force: bool) -> None:
     from webdataset.tools import existing, refuse_existing
 
     refuse_existing(existing([output]), force=force)
-    with stores.open_write(output) as stream:
-        stream.write(data)
+    stores.write_bytes(output, data)
 
 
 def run(tool: Callable[..., Any], given: dict[str, Any], *arguments: Any, unit: str = "samples") -> Any:

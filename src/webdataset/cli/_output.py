@@ -87,6 +87,16 @@ def echo(text: object, *, nl: bool = True, err: bool = False, data: bool = False
     click.echo(printable(str(text) if data else redacted(str(text)), keep="\n\t"), nl=nl, err=err)
 
 
+def echo_line(text: object) -> None:
+    """Print what samples contain as one line: line breaks and tabs in it are escaped as well."""
+    echo(printable(str(text)), data=True)
+
+
+def echo_json(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    echo(json.dumps(as_jsonable(value)), data=True)
+
+
 def console() -> Console:
     """The console of the verb that runs now."""
     found = click.get_current_context().obj

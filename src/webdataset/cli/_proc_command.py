@@ -17,11 +17,9 @@ from ._output import verb
 @click.option("-c", "--command", "shell", metavar="COMMAND", help="A shell command; fields are files sample.FIELD.")
 @click.option("--python", "function", metavar="MODULE:FUNCTION", help="A function from a sample to a sample.")
 @click.option("--per-shard", is_flag=True, help="Run the command once for each shard, with all its files.")
-@click.option(
+@_options.choice(
     "--failed",
-    type=click.Choice(["stop", "skip", "keep"]),
-    default="stop",
-    show_default=True,
+    of="stop skip keep",
     help="A sample that fails: stop, skip it, or keep it as it is; the last two are reported.",
 )
 @click.option("--timeout", type=float, help="Seconds for each command.")

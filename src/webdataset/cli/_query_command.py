@@ -10,11 +10,9 @@ from typing import Any
 
 import click
 
-from webdataset.redact import printable
-
 from . import _options
-from ._half_blocks import table
-from ._output import console, echo, verb
+from ._output import console, echo, echo_line, verb
+from ._text_graphics import table
 
 
 @verb()
@@ -41,7 +39,7 @@ def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, 
             console().say(f"written to {parquet}")
         elif keys:
             for key in answer.keys():  # noqa: SIM118 - a method, not a dict's
-                echo(printable(key), data=True)
+                echo_line(key)
         elif console().as_json:
             for row in answer.rows():
                 cells = {name: _plain(value) for name, value in zip(answer.columns, row, strict=True)}

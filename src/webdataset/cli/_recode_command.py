@@ -20,12 +20,8 @@ from ._output import verb
 @click.option("--crop", type=_options.COUNT, help="Cut the centre to a square.")
 @click.option("--format", "format", help="New format: jpg, png, webp, raw (ppm), npy.")
 @click.option("--quality", type=click.IntRange(1, 100), help="Quality of jpg, webp and avif.")
-@click.option(
-    "--failed",
-    type=click.Choice(["stop", "skip", "keep"]),
-    default="stop",
-    show_default=True,
-    help="An image that cannot be decoded: stop, skip its sample, or keep it as it is.",
+@_options.choice(
+    "--failed", of="stop skip keep", help="An image that cannot be decoded: stop, skip its sample, or keep it as it is."
 )
 @_options.engine
 def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:

@@ -26,7 +26,7 @@ from ._output import console, verb
 @click.option("-b", "--batch", type=_options.COUNT, help="Of shards: samples in a batch.")
 @click.option("--decode", help="Of shards: how images are decoded, such as rgb; '' decodes all but images.")
 @click.option("--fields", help="Of shards: what a sample is made of, such as 'jpg cls'.")
-@click.option("--order", type=_options.Order(), help="Of shards: random, quasi-random, or shards mixed at a time.")
+@click.option("--order", type=_options.order, help="Of shards: random, quasi-random, or shards mixed at a time.")
 @_options.seed
 def command(pipeline: tuple[str, ...], *, new_keys: str | None, urls: tuple[str, ...], **options: Any) -> None:
     """Make the items of an indexed PIPELINE for trainers that connect with wds.connect.

@@ -13,8 +13,8 @@ from webdataset.describe import counted
 from webdataset.redact import printable, redacted
 
 from . import _options
-from ._half_blocks import half_blocks
-from ._output import as_jsonable, console, echo, verb
+from ._output import console, echo, echo_json, echo_line, verb
+from ._text_graphics import half_blocks
 
 if TYPE_CHECKING:
     from webdataset.tools import ShownField, ShownSample
@@ -27,12 +27,10 @@ _LONGEST = 2000
 @click.option("-n", "-c", "--count", type=click.IntRange(0), help="So many samples; 1 by default, all in a table.")
 @click.option("-k", "--key", "keys", multiple=True, help="This sample, instead of the first.")
 @click.option("-f", "--fields", help="Only these fields: 'jpg txt'; in a table 'a;b' is the first that is there.")
-@click.option(
+@_options.choice(
     "--format",
     "form",
-    type=click.Choice(["text", "tsv", "jsonl"]),
-    default="text",
-    show_default=True,
+    of="text tsv jsonl",
     help="text is for people; tsv and jsonl are tables with a row for each sample.",
 )
 @click.option("--header/--no-header", default=True, show_default=True, help="Begin a tsv table with the names.")
@@ -74,7 +72,8 @@ def print_samples(
 
     for shown in show_samples(inputs, count=count, keys=keys, fields=fields, width=width):
         if console().as_json:
-            echo(json.dumps(_without_pixels(shown)), data=True)
+            shown_fields = [{"name": field.name, "size": field.size, "text": field.text} for field in shown.fields]
+            echo_json({"key": shown.key, "shard": shown.shard, "fields": shown_fields})
         else:
             _print(shown, draw=draw)
 
@@ -115,9 +114,9 @@ def print_table(
 
 
 def _print(shown: ShownSample, *, draw: bool) -> None:
-    echo(printable(f"{shown.key}  ({redacted(shown.shard)})"), data=True)
+    echo_line(f"{shown.key}  ({redacted(shown.shard)})")
     for field in shown.fields:
-        echo(printable(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}"), data=True)
+        echo_line(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}")
         if draw and field.picture is not None:
             click.echo(half_blocks(field.picture), color=True)
 
@@ -125,8 +124,3 @@ def _print(shown: ShownSample, *, draw: bool) -> None:
 def _one_line(field: ShownField) -> str:
     text = " ".join(field.text.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
-
-
-def _without_pixels(shown: ShownSample) -> object:
-    fields = [{"name": field.name, "size": field.size, "text": field.text} for field in shown.fields]
-    return as_jsonable({"key": shown.key, "shard": shown.shard, "fields": fields})

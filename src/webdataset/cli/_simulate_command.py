@@ -9,8 +9,8 @@ import click
 from webdataset.describe import counted
 
 from . import _options
-from ._half_blocks import table
 from ._output import console, echo, verb
+from ._text_graphics import table
 
 if TYPE_CHECKING:
     from webdataset.tools import Simulation

@@ -16,13 +16,7 @@ from ._output import verb
 @_options.sizes
 @click.option("-b", "--by", default="key", show_default=True, help="Sort key, an expression: cls, json.score.")
 @click.option("-r", "--reverse", is_flag=True, help="The largest first.")
-@click.option(
-    "--missing",
-    type=click.Choice(["error", "first", "last"]),
-    default="error",
-    show_default=True,
-    help="Samples without a value.",
-)
+@_options.choice("--missing", of="error first last", help="Samples without a value.")
 @click.option("--memory", type=_options.Bytes(), default="512MB", show_default=True, help="Samples held at a time.")
 @click.option("--tmpdir", "folder", help="Where temporary files go.")
 @_options.engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -27,24 +28,18 @@ def command(inputs: tuple[str, ...], output: str, *, post: str | None, **options
     """
     from webdataset.tools import split
 
-    options["post"] = PostCommand(post) if post else None
+    options["post"] = partial(run_after, post) if post else None
     _options.run_and_show(split, options, inputs, output)
 
 
-class PostCommand:
-    """A shell command that is run after each shard; every `%s` in it is the shard's address."""
+def run_after(command: str, url: str) -> None:
+    """Run a shell command after a shard, whose address is every `%s` in it; an error if it fails."""
+    import shlex
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    from webdataset.errors import CommandFailed, Where
+    from webdataset.lifetime import run_shell
 
-    def __call__(self, url: str) -> None:
-        """Run it; an error if it fails."""
-        import shlex
-
-        from webdataset.errors import CommandFailed, Where
-        from webdataset.lifetime import run_shell
-
-        text = self._text.replace("%s", shlex.quote(url))
-        status = run_shell(text, stdout=2)
-        if status:
-            raise CommandFailed(f"{text!r} ended with status {status}", Where(shard=url), hint="the shard is kept")
+    text = command.replace("%s", shlex.quote(url))
+    status = run_shell(text, stdout=2)
+    if status:
+        raise CommandFailed(f"{text!r} ended with status {status}", Where(shard=url), hint="the shard is kept")

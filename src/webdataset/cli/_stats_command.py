@@ -10,8 +10,8 @@ from webdataset.describe import counted
 from webdataset.redact import printable
 
 from . import _options
-from ._half_blocks import bar, table
 from ._output import console, echo, verb
+from ._text_graphics import bar, table
 
 if TYPE_CHECKING:
     from webdataset.tools import DatasetStats, Distribution
@@ -57,7 +57,7 @@ def _draw(sizes: Distribution) -> None:
     bins = sizes.histogram()
     most = max((count for _, _, count in bins), default=0)
     for low, high, count in bins:
-        echo(f"{low:>13,} – {high:<13,} {bar(count, most):<40} {count:,}")
+        echo(f"{low:>13,} – {high:<13,} {bar(count, most, 40):<40} {count:,}")
 
 
 def _as_dict(stats: DatasetStats) -> dict[str, Any]:

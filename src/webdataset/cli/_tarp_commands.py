@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import click
 
 from . import _options
 from ._output import Verb
-from ._split_command import PostCommand
+from ._split_command import run_after
 from ._tarproc_commands import sort_expression
 
 _inputs = click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 _output = click.option("-o", "--output", required=True, help="Where to write; - is standard output.")
 _fields = click.option("-f", "--field", "fields", help="Fields to keep: 'jpg,png cls', 'new:old'.")
-_slice = click.option("--slice", "stretch", help="A stretch of the samples, lo:hi:step, as Python slices a list.")
+_slice = click.option("--slice", help="A stretch of the samples, lo:hi:step, as Python slices a list.")
 _rekey = click.option("-R", "--rekey", type=click.Choice(["#"]), help="Number the keys.")
 
 
@@ -40,22 +43,13 @@ def create(recipe: str, output: str) -> None:
 @_rekey
 @click.option("-s", "--shuffle", type=click.IntRange(0), default=0, help="Shuffle in a buffer of so many samples.")
 @click.option("-l", "--load", is_flag=True, help="The input is a text file that lists inputs.")
-def cat(
-    inputs: tuple[str, ...],
-    output: str,
-    fields: str | None,
-    stretch: str | None,
-    rekey: str | None,
-    shuffle: int,
-    load: bool,
-) -> None:
+def cat(inputs: tuple[str, ...], output: str, *, rekey: str | None, load: bool, **options: Any) -> None:
     """Concatenate shards: `wds cat`."""
     from webdataset.tools import cat as run
     from webdataset.tools import read_list
 
     urls = [url for name in inputs for url in read_list(name)] if load else inputs
-    options = {"fields": fields, "slice": stretch, "shuffle": shuffle, "rekey": "{:09d}" if rekey else None}
-    _options.run_and_show(run, options, urls, output)
+    _options.run_and_show(run, {**options, "rekey": "{:09d}" if rekey else None}, urls, output)
 
 
 @tarp.command(cls=Verb)
@@ -64,12 +58,11 @@ def cat(
 @click.option("-c", "--count", type=click.IntRange(2), default=1_000_000, show_default=True)
 @click.option("-s", "--size", type=_options.Bytes(), default="1e9", show_default=True)
 @click.option("-p", "--post", metavar="COMMAND", help="Run after each shard; every %s is its name.")
-def split(inputs: tuple[str, ...], output: str, count: int, size: int, post: str | None) -> None:
+def split(inputs: tuple[str, ...], output: str, *, post: str | None, **options: Any) -> None:
     """Split samples into shards: `wds split`."""
     from webdataset.tools import split as run
 
-    options = {"count": count, "size": size, "post": PostCommand(post) if post else None}
-    _options.run_and_show(run, options, inputs, output)
+    _options.run_and_show(run, {**options, "post": partial(run_after, post) if post else None}, inputs, output)
 
 
 @tarp.command(cls=Verb)

@@ -16,6 +16,7 @@ which order samples are read, or ranks.
 * `_verify_shards`   the bytes of a whole shard, compared with its description as they pass
 * `_check_index`     does this index describe this shard?
 * `_fetch_ranges`    byte ranges of a shard, from a local file or over the network
+* `_seekable_range`  byte ranges as a file
 * `_shard_reader`    single samples of a shard
 * `_recent_indexes`  the most recently used indexes
 * `_indexed_shards`  a map-style dataset over indexed shards
@@ -33,6 +34,7 @@ from ._index_location import dali_name, has_index, index_url, load_count, load_i
 from ._indexed_shards import IndexedShards, SampleLocation
 from ._member_names import sample_and_field
 from ._recent_indexes import RecentIndexes
+from ._seekable_range import ReadsRanges, SeekableRange
 from ._shard_index import Extent, Keys, ShardIndex
 from ._shard_reader import ShardReader, read_by_shard
 from ._store_index import GrowingIndex, StoreIndexes
@@ -46,8 +48,10 @@ __all__ = [
     "IndexedShards",
     "Keys",
     "Range",
+    "ReadsRanges",
     "RecentIndexes",
     "SampleLocation",
+    "SeekableRange",
     "ShardEntry",
     "ShardIndex",
     "ShardReader",

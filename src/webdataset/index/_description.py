@@ -203,8 +203,7 @@ def _as_folder(base: str) -> str:
 
 
 def _load(name: str) -> Any:
-    with stores.open_read(name) as stream:
-        data = stream.read()
+    data = stores.read_bytes(name)
     try:
         return json.loads(data)
     except ValueError as error:

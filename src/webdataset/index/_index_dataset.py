@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from webdataset import stores
-from webdataset.errors import StoreError
 
 from ._build_index import build_index
 from ._description import Description, ShardEntry
@@ -56,11 +55,4 @@ def _index_one(url: str, *, place: str | None, store: bool) -> ShardEntry:
         index = build_index(url, checksum=checksum)
     if store:
         save_index(index, url, place)
-    return ShardEntry(url, len(index), filesize=_size(url), md5sum=checksum.hexdigest())
-
-
-def _size(url: str) -> int | None:
-    try:
-        return stores.stat(url).size
-    except StoreError:
-        return None  # commands and some servers do not say
+    return ShardEntry(url, len(index), filesize=stores.size_of(url), md5sum=checksum.hexdigest())

@@ -35,7 +35,7 @@ from ._beton_fields import (
     row_type,
 )
 from ._byte_ranges import RangeFile
-from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, reason
+from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, raise_undecodable
 
 _ROWS = 4096  # rows of the table that are read at once
 
@@ -133,7 +133,7 @@ class _BetonFile(RangeFile):
                 record[each.name] = self._value(each, cell)
             except Exception as error:  # any decoder, on any bytes
                 at = self._rows_at + number * self._row.itemsize
-                raise bad_record(f"field {each.name}: {reason(error)}", self._url, number, at) from error
+                raise_undecodable(error, f"field {each.name}", self._url, number, at)
         return record
 
     def _value(self, each: BetonField, cell: Any) -> Any:

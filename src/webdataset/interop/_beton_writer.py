@@ -59,10 +59,9 @@ class BetonSink(RecordSink):
             if not self._fields:
                 self._fields = [self._field(name, value) for name, value in values.items()]
                 self._row = row_type(self._fields)
-            cells, blocks = self._encode(values)
-            self._place(cells, blocks)
+            size = self._place(self._encode(values))
         self._count += 1
-        return sum(map(len, blocks))
+        return size
 
     def close(self) -> None:
         """Put the file together and publish it."""
@@ -100,30 +99,24 @@ class BetonSink(RecordSink):
         with located(field=name):
             return field_for(name, value)
 
-    def _encode(self, values: Record) -> tuple[list[Any], list[bytes]]:
-        """The cells of a row, with addresses counted from the sample's own first byte, and what lies there."""
+    def _encode(self, values: Record) -> list[tuple[Any, bytes | None]]:
+        """For each field what stands in the table beside an address, and what lies in a page at that address."""
         if values.keys() != {each.name for each in self._fields}:
             first = sorted(each.name for each in self._fields)
             raise EncodingError(
                 f"the fields are {sorted(values)}, and {first} in the first sample",
                 hint="a beton has no missing values: name the fields that all samples have in the mapping",
             )
-        cells: list[Any] = []
-        blocks: list[bytes] = []
-        at = 0
+        encoded = []
         for each in self._fields:
             with located(field=each.name):
-                cell, block = self._cell(each, values[each.name], at)
-            cells.append(cell)
-            if block is not None:
-                blocks.append(block)
-                at += len(block)
-        return cells, blocks
+                encoded.append(self._encode_field(each, values[each.name]))
+        return encoded
 
-    def _cell(self, each: BetonField, value: Any, at: int) -> tuple[Any, bytes | None]:
+    def _encode_field(self, each: BetonField, value: Any) -> tuple[Any, bytes | None]:
         if each.kind == FieldType.IMAGE:
-            mode, width, height, data = self._image.encode(value, self._random.random())
-            return (mode, width, height, at), data
+            *shape, data = self._image.encode(value, self._random.random())
+            return shape, data
         found = field_for(each.name, value)
         if (found.kind, found.dtype, found.shape) != (each.kind, each.dtype, each.shape):
             raise EncodingError(f"a value is {found}, and {each} in the first sample")
@@ -132,12 +125,12 @@ class BetonSink(RecordSink):
         if each.kind in SIZED:
             data = value.encode() if isinstance(value, str) and each.kind == FieldType.BYTES else value
             data = json.dumps(value).encode() + b"\0" if each.kind == FieldType.JSON else data
-            return (at, len(data)), data
-        return at, np.ascontiguousarray(value).astype(each.dtype, copy=False).tobytes()
+            return None, data
+        return None, np.ascontiguousarray(value).astype(each.dtype, copy=False).tobytes()
 
-    def _place(self, cells: list[Any], blocks: list[bytes]) -> None:
-        """Put a sample into the page at work, or into the next one."""
-        size = sum(map(len, blocks))
+    def _place(self, encoded: list[tuple[Any, bytes | None]]) -> int:
+        """Put a sample into the page at work, or into the next one; how many bytes it takes there."""
+        size = sum(len(block) for _, block in encoded if block is not None)
         if size > self._page:
             raise EncodingError(
                 f"the sample has {size} bytes, more than a page of {self._page}", hint="take a larger page_size"
@@ -146,15 +139,17 @@ class BetonSink(RecordSink):
         if size > room and room:
             _fill(self._pages, room)
             self._position += room
-        start = self._position
         row = np.zeros(1, self._row)
-        for name, each, cell in zip(self._row.names or (), self._fields, cells, strict=True):
-            row[name] = _moved(each, cell, start)
-        self._rows.write(row.tobytes())
-        for block in blocks:
+        for name, each, (beside, block) in zip(self._row.names or (), self._fields, encoded, strict=True):
+            if block is None:
+                row[name] = beside
+                continue
+            row[name] = _cell(each, beside, self._position, len(block))
             self._allocations.write(np.array([self._count, self._position, len(block)], "<u8").tobytes())
             self._pages.write(block)
             self._position += len(block)
+        self._rows.write(row.tobytes())
+        return size
 
     def _copy_shifted(self, rows: IO[bytes], first: int) -> None:
         """Copy the table of samples, with addresses in the file instead of in the pages."""
@@ -189,12 +184,11 @@ def _number(each: BetonField, value: Any) -> Any:
     return value
 
 
-def _moved(each: BetonField, cell: Any, start: int) -> Any:
-    if each.kind in NUMBERS:
-        return cell
+def _cell(each: BetonField, beside: Any, at: int, size: int) -> Any:
+    """What the table has of a field whose value lies in a page."""
     if each.kind == FieldType.IMAGE:
-        return (*cell[:3], cell[3] + start)
-    return (cell[0] + start, cell[1]) if each.kind in SIZED else cell + start
+        return (*beside, at)
+    return (at, size) if each.kind in SIZED else at
 
 
 def _fill(target: Any, size: int) -> None:

@@ -7,15 +7,15 @@ import io
 import os
 import tempfile
 from abc import abstractmethod
-from pathlib import Path
 from typing import IO, Any, Self
 
 from webdataset import config, stores
 from webdataset.decompress import COMPRESSIONS, Unpacked
-from webdataset.errors import SpecError, StoreError, TruncatedShard, Where, located
+from webdataset.errors import SpecError, TruncatedShard, Where, located
+from webdataset.index import SeekableRange, open_bytes
 from webdataset.optional import require
 
-from ._record_format import IndexedFile
+from ._record_format import IndexedFile, closing_on_error
 
 _PIECE = 1 << 20
 _NAMES = {"gz": "gzip", "bz2": "bzip2", "zstd": "zstd", "zst": "zstd"}
@@ -41,15 +41,8 @@ class ByteRanges:
 
     def __init__(self, url: str, compression: str | None = None) -> None:
         self.url = url
-        self._file: IO[bytes] | None = None
-        self.path = stores.is_local(url) if compression is None else None  # for libraries that open files themselves
-        if compression is not None:
-            self._file = _unpacked(url, compression)
-        elif self.path is not None:
-            stores.open_read(url).close()  # a missing file is the store's error, with its words
-            with stores.system_errors(url):
-                self._file = Path(self.path).open("rb")  # noqa: SIM115 - closed in close()
-        self.size = self._find_size()
+        self._data = open_bytes(url) if compression is None else _UnpackedBytes(url, compression)
+        self.path, self.size = self._data.path, self._data.size  # a path is for libraries that open files themselves
 
     def read(self, start: int, length: int) -> bytes:
         """Exactly these bytes; an error if the object is shorter."""
@@ -59,16 +52,7 @@ class ByteRanges:
                 Where(shard=self.url, offset=min(max(start, 0), self.size)),
                 hint="the file was cut, or is not what its name says: copy it again",
             )
-        if self._file is None:
-            return stores.read_range(self.url, start, length) if length else b""
-        with stores.system_errors(self.url):
-            data = os.pread(self._file.fileno(), length, start)
-            while len(data) < length:  # one system call reads at most 2 GiB
-                more = os.pread(self._file.fileno(), length - len(data), start + len(data))
-                if not more:
-                    raise TruncatedShard("the file became shorter", Where(shard=self.url, offset=start + len(data)))
-                data += more
-        return data
+        return self._data.read(start, length) if length else b""
 
     def checksum(self, algorithm: str) -> str:
         """The checksum of all bytes, in hexadecimal digits."""
@@ -79,35 +63,17 @@ class ByteRanges:
 
     def stream(self) -> IO[bytes]:
         """A seekable file object, for libraries that want one. It closes this object when it is closed."""
-        return io.BufferedReader(_Seekable(self), _PIECE)
+        return io.BufferedReader(_Stream(self), _PIECE)
 
     def close(self) -> None:
         """Release the file."""
-        if self._file is not None:
-            self._file.close()
+        self._data.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _find_size(self) -> int:
-        if self._file is not None:
-            try:
-                with stores.system_errors(self.url):
-                    return os.fstat(self._file.fileno()).st_size
-            except BaseException:
-                self.close()
-                raise
-        size = stores.stat(self.url).size
-        if size is None:
-            raise StoreError(
-                "the size of this object is not known, so it cannot be read out of order",
-                Where(shard=self.url),
-                hint="copy it to a file first",
-            )
-        return size
 
 
 class RangeFile(IndexedFile):
@@ -116,11 +82,8 @@ class RangeFile(IndexedFile):
     def __init__(self, url: str, compression: str | None = None) -> None:
         self._url = url
         self._data = ByteRanges(url, compression)
-        try:
+        with closing_on_error(self._data):
             self._read_header()
-        except BaseException:
-            self._data.close()
-            raise
 
     @abstractmethod
     def _read_header(self) -> None:
@@ -131,47 +94,49 @@ class RangeFile(IndexedFile):
         self._data.close()
 
 
-class _Seekable(io.RawIOBase):
+class _Stream(SeekableRange):
+    """All bytes as a file, which closes what it reads from."""
+
     def __init__(self, data: ByteRanges) -> None:
+        super().__init__(data, 0, data.size)
         self._data = data
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._data.size}[whence]
-        return self._position
-
-    def readinto(self, buffer: Any, /) -> int:
-        length = max(0, min(len(buffer), self._data.size - self._position))
-        buffer[:length] = self._data.read(self._position, length) if length else b""
-        self._position += length
-        return length
 
     def close(self) -> None:
         self._data.close()
         super().close()
 
 
-def _unpacked(url: str, compression: str) -> IO[bytes]:
-    kind = _COMPRESSIONS.get(compression.partition(":")[0])  # after it comes the level
-    if kind is None:
-        raise SpecError(f"the compression {compression!r} is not known", hint="gz, bz2 and zstd can be read")
-    with stores.system_errors(tempfile.gettempdir()), located(shard=url), stores.open_read(url) as stream:
-        target = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `ByteRanges`
-        try:
-            unpacked = Unpacked(stream, kind, limit=config.read("WDS_DECOMPRESS_LIMIT"))
-            while piece := unpacked.read(_PIECE):
-                target.write(piece)
-            target.flush()
-        except BaseException:
-            target.close()
-            raise
-    return target
+class _UnpackedBytes:
+    """A compressed object, unpacked into a temporary file."""
+
+    path = None
+
+    def __init__(self, url: str, compression: str) -> None:
+        kind = _COMPRESSIONS.get(compression.partition(":")[0])  # after it comes the level
+        if kind is None:
+            raise SpecError(f"the compression {compression!r} is not known", hint="gz, bz2 and zstd can be read")
+        with stores.system_errors(tempfile.gettempdir()), located(shard=url), stores.open_read(url) as stream:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+            try:
+                unpacked = Unpacked(stream, kind, limit=config.read("WDS_DECOMPRESS_LIMIT"))
+                while piece := unpacked.read(_PIECE):
+                    self._file.write(piece)
+                self._file.flush()
+                self.size = self._file.tell()
+            except BaseException:
+                self.close()
+                raise
+
+    def read(self, start: int, length: int) -> bytes:
+        descriptor = self._file.fileno()
+        with stores.system_errors(tempfile.gettempdir()):
+            data = os.pread(descriptor, length, start)
+            while len(data) < length:  # Linux reads at most 2 GB at once
+                data += os.pread(descriptor, length - len(data), start + len(data))
+        return data
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _new_hash(algorithm: str) -> Any:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset import shards, stores
+from webdataset import stores
 from webdataset.codecs import unpickle_loads
 from webdataset.errors import FormatError, UnsafeContent, Where, add_where
 
 from ._field_mapping import KEY, key_text
-from ._record_format import Format, IndexedFile, Part, Record, RecordFile
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile, training_parts
 
 _BATCH = re.compile(r"(data_batch_\d+|test_batch|train|test)$")
 _SIDE = 32
@@ -33,11 +33,7 @@ class Cifar(Format):
 
     def parts(self, source: Any) -> list[Part]:
         """The batches; of a directory those for training."""
-        urls = shards.expand(source)
-        if len(urls) == 1 and not _BATCH.search(urls[0]):
-            found = [url for url in stores.list_urls(f"{urls[0].rstrip('/')}/*") if _BATCH.search(url)]
-            urls = [url for url in found if not url.rpartition("/")[2].startswith("test")] or found
-        return [Part(url) for url in urls]
+        return training_parts(source, _BATCH.search, "test")
 
     def open(self, part: Part) -> RecordFile:
         """Read one batch."""
@@ -47,8 +43,7 @@ class Cifar(Format):
 class _Batch(IndexedFile):
     def __init__(self, url: str) -> None:
         self._url = url
-        with stores.open_read(url) as stream:
-            data = stream.read()
+        data = stores.read_bytes(url)
         try:
             batch = unpickle_loads(data, encoding="latin-1")  # written by Python 2
         except UnsafeContent as error:

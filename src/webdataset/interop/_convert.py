@@ -8,10 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from webdataset import stores
 from webdataset.errors import SpecError
-from webdataset.index import Description, ShardEntry, seen_from, write_description
-from webdataset.tools import DEFAULTS, Failures, Options, Report, existing, refuse_existing, run_tasks, series_members
+from webdataset.index import Description, ShardEntry
+from webdataset.tools import (
+    DEFAULTS,
+    Options,
+    Report,
+    collect_failures,
+    existing,
+    refuse_existing,
+    run_tasks,
+    series_members,
+    store_description,
+)
 from webdataset.writers import EarlierRun
 
 from ._convert_files import Conversion, ConvertTask, stored_checksum, write_stream
@@ -151,12 +160,12 @@ def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options:
     refuse_existing([*found, *existing([options.description])], force=options.force)
     if options.dry_run:
         return Report(outputs=(target,))
-    failures = Failures(options.errors)
     sink = RollingSink(
         conversion.writer, target, maxcount=options.count or _MOST_SAMPLES, maxsize=options.size or _MOST_BYTES
     )
     earlier = EarlierRun(target, 0) if is_series(target) else None
-    write_stream(conversion, parts, sink, handler=failures.handler, advance=options.advance)
+    with collect_failures() as failures:
+        write_stream(conversion, parts, sink, options)
     if earlier is not None:
         earlier.refuse_or_remove(len(sink.files), None, overwrite=options.force)
     if options.description is not None:
@@ -166,7 +175,7 @@ def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options:
         samples_out=sink.total,
         bytes_out=sink.size,
         done=len(sink.files),
-        failed=tuple(failures.found),
+        failed=tuple(failures),
         outputs=tuple(sink.files),
     )
 
@@ -175,6 +184,5 @@ def _describe(description: str, sink: RollingSink) -> None:
     entries = []
     for url, count in zip(sink.files, sink.counts, strict=True):
         size, checksum = stored_checksum(url)
-        entries.append(ShardEntry(seen_from(description, url), count, size, checksum or None))
-    with stores.open_write(description) as stream:
-        stream.write(write_description(Description(entries)))
+        entries.append(ShardEntry(url, count, size, checksum or None))
+    store_description(Description(entries), description)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from webdataset import stores
-from webdataset.handlers import Handler, reraise_exception
-from webdataset.tools import MISSING, ShardResult, version_of
+from webdataset.handlers import Handler
+from webdataset.tools import MISSING, Options, ShardResult, failure_handler, version_of
 
 from ._field_mapping import KEY, FieldMapping
 from ._record_format import Format, Part, Record, Schema
@@ -76,29 +76,18 @@ class ConvertTask:
         return ShardResult(self.input, self.output, sink.total, sink.total, sink.size, filesize, checksum, version)
 
 
-def write_stream(
-    conversion: Conversion,
-    parts: Sequence[Part],
-    sink: RollingSink,
-    *,
-    handler: Handler = reraise_exception,
-    advance: Callable[[int], None] | None = None,
-) -> None:
+def write_stream(conversion: Conversion, parts: Sequence[Part], sink: RollingSink, options: Options) -> None:
     """Write the samples of all input files, one file after the other.
 
-    Args:
-        conversion: from what to what.
-        parts: the input files.
-        sink: where the samples go.
-        handler: asked when an input file cannot be read; the rest of the file is left out if it does not raise.
-        advance: called with 1 after each input file.
+    The rest of a file that cannot be read is left out, unless `options.errors` is "stop".
     """
+    handler = failure_handler(options.errors)
     with sink:
         for number, part in enumerate(parts):
             for sample in _readable(conversion.samples(number, part), handler):
                 sink.write(sample)
-            if advance is not None:
-                advance(1)
+            if options.advance is not None:
+                options.advance(1)
 
 
 def _readable(samples: Iterator[Record], handler: Handler) -> Iterator[Record]:

@@ -19,7 +19,7 @@ from ._guess_mapping import guess_mapping
 from ._parquet import rows_of
 from ._record_dataset import TypedPipeline
 from ._record_format import Record
-from ._sample_of_record import LOOK_AT, counter_key, refuse_unknown
+from ._sample_of_record import LOOK_AT, counter_key, with_known_key
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +58,12 @@ class ReadHuggingFace(Resumable):
     def run(self, items: Iterator[Any], at: _InRows, /) -> Iterator[Record]:
         """Go on with the next row."""
         numbered = self._rows(at) if hasattr(self.dataset, "__len__") else self._stream(at)
-        for number, row in numbered:
-            yield (
-                {"__key__": counter_key(0, number, 1), **row}
-                if self.mapping is None
-                else self.mapping.sample(row, counter_key(0, number, 1))
-            )
+        return (self.sample(number, row) for number, row in numbered)
+
+    def sample(self, number: int, row: Record) -> Record:
+        """The sample of a row."""
+        key = counter_key(0, number, 1)
+        return {"__key__": key, **row} if self.mapping is None else self.mapping.sample(row, key)
 
     def _rows(self, at: _InRows) -> Iterator[tuple[int, Record]]:
         part, parts = at.world.part
@@ -132,8 +132,7 @@ class HuggingFaceDataset(TypedPipeline):
         row = next(_table_rows(self.rows.dataset[number : number + 1]), None)
         if row is None:
             raise IndexError(f"row {number} of {len(self)}")
-        key = counter_key(0, number, 1)
-        return {"__key__": key, **row} if self.mapping is None else self.mapping.sample(row, key)
+        return self.rows.sample(number, row)
 
 
 def from_hf(
@@ -178,8 +177,7 @@ def from_hf(
         logger.info("no mapping was given, this one is used: %s", fields)
     else:
         fields = FieldMapping.of(mapping)
-    fields = fields.with_key(key)
-    refuse_unknown(fields, rows.column_names, type(dataset).__name__)
+    fields = with_known_key(fields, key, rows.column_names, type(dataset).__name__)
     return HuggingFaceDataset(ReadHuggingFace(rows, fields))
 
 

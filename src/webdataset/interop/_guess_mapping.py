@@ -111,7 +111,10 @@ def _short_names(guesses: dict[str, tuple[str, bool]]) -> dict[str, str]:
 def _extension(values: list[Any], *, is_image: bool, texts: bool) -> str:
     first = values[0]
     if all(isinstance(value, bytes) for value in values):
-        return _magic(values[0]) or ("txt" if texts and all(map(_is_text, values)) else "bin")
+        found = _magic(first)
+        if found == "npy" and not all(map(_is_npy, values)):  # a field of this name is decoded on the way back
+            found = None
+        return found or ("txt" if texts and all(map(_is_text, values)) else "bin")
     if all(isinstance(value, str) for value in values):
         return "txt"
     if all(_is_whole(value) for value in values):
@@ -133,6 +136,14 @@ def _magic(data: bytes) -> str | None:
     if data[4:8] == b"ftyp":
         return "mp4"
     return next((extension for magic, extension in _MAGIC if data.startswith(magic)), None)
+
+
+def _is_npy(value: bytes) -> bool:
+    try:
+        decoders["npy"](value)
+    except Exception:  # whatever NumPy raises about bytes that are no array
+        return False
+    return True
 
 
 def _is_text(value: bytes) -> bool:

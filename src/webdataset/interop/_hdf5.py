@@ -14,7 +14,17 @@ from webdataset.errors import FormatError, UnsafeContent, Where, located
 from webdataset.optional import require
 
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained
+from ._record_format import (
+    Format,
+    Part,
+    Record,
+    RecordFile,
+    Schema,
+    bad_record,
+    closing_on_error,
+    explained,
+    recognized,
+)
 
 _AT_A_TIME = 4 << 20
 
@@ -42,17 +52,11 @@ class _HDF5File(RecordFile):
         h5py = require("h5py", extra="hdf5", why="to read HDF5")
         self._url = url
         self._stream = ByteRanges(url).stream()
-        try:
+        with recognized(self._stream, url, "an HDF5 file", OSError):
             self._file = h5py.File(self._stream, "r")
-        except OSError as error:
-            self._stream.close()
-            raise FormatError(f"not an HDF5 file: {error}", Where(shard=url), hint="copy it again") from error
-        try:
+        with closing_on_error(self):
             self._datasets = self._find(wanted, h5py)
             self._text = {name for name, data in self._datasets.items() if h5py.check_string_dtype(data.dtype)}
-        except BaseException:
-            self.close()
-            raise
 
     def _find(self, wanted: tuple[str, ...] | None, h5py: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}

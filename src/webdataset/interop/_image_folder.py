@@ -77,8 +77,7 @@ class _Folder(IndexedFile):
 
     def record(self, number: int) -> Record:
         file = self._files[number]
-        with stores.open_read(f"{self._root}/{file}") as stream:
-            data = stream.read()
+        data = stores.read_bytes(f"{self._root}/{file}")
         key, extension = _key(file), extension_of(file)
         folder = file.partition("/")[0]
         unique = f"{key}_{extension}" if key in self._twice else key

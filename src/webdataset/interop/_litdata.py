@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from webdataset.codecs import unpickle_loads
-from webdataset.errors import FormatError, UnsafeContent, Where, add_where
+from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges, RangeFile
 from ._mds import inner_url, read_index
 from ._mds_values import decode_pixels
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained, reason
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained, raise_undecodable, reason
 
 _ARRAYS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -116,11 +116,8 @@ class _Chunk(RangeFile):
                 if at + size > len(data):
                     raise FormatError("it ends after the item")
                 leaves.append(_decode(kind, data[at : at + size]))
-            except UnsafeContent as error:
-                add_where(error, shard=self._url, offset=begin + at)
-                raise
             except Exception as error:  # any decoder, on any bytes
-                raise bad_record(f"a leaf of type {kind}: {reason(error)}", self._url, number, begin + at) from error
+                raise_undecodable(error, f"a leaf of type {kind}", self._url, number, begin + at)
             at += size
         return self._record(leaves, number)
 

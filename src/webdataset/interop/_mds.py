@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from webdataset import stores
-from webdataset.errors import FormatError, UnsafeContent, Where, add_where
+from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges, RangeFile
 from ._mds_values import decode_value
@@ -27,7 +27,7 @@ from ._record_format import (
     Schema,
     bad_record,
     explained,
-    reason,
+    raise_undecodable,
 )
 
 
@@ -77,8 +77,7 @@ def read_index(source: Any) -> tuple[str, dict[str, Any]]:
     """(directory, content) of a dataset's `index.json`."""
     root = str(source).removesuffix("index.json").rstrip("/")
     url = f"{root}/index.json"
-    with stores.open_read(url) as stream:
-        text = stream.read()
+    text = stores.read_bytes(url)
     with explained("the index", url):
         return root, dict(json.loads(text))
 
@@ -106,7 +105,8 @@ class _MDSShard(RangeFile):
         details = part.details or {}
         packed = details.get("zip_data")
         if check and packed:
-            _check(part.url, packed)
+            with ByteRanges(part.url) as data:
+                _compare(data, packed, part.url)
         self._expected = details["raw_data"] if check and details else None
         super().__init__(part.url, details["compression"] if packed else None)
 
@@ -148,18 +148,10 @@ class _MDSShard(RangeFile):
                 raise bad_record(f"the column {name} ends after the sample", self._url, number, begin + at)
             try:
                 record[name] = decode_value(encoding, data[at : at + size])
-            except UnsafeContent as error:
-                add_where(error, shard=self._url, offset=begin + at)
-                raise
             except Exception as error:  # any decoder, on any bytes
-                raise bad_record(f"column {name}: {reason(error)}", self._url, number, begin + at) from error
+                raise_undecodable(error, f"column {name}", self._url, number, begin + at)
             at += size
         return record
-
-
-def _check(url: str, stored: dict[str, Any]) -> None:
-    with ByteRanges(url) as data:
-        _compare(data, stored, url)
 
 
 def _compare(data: ByteRanges, stored: dict[str, Any], url: str) -> None:

@@ -56,8 +56,8 @@ class MDSSink(RecordSink):
         """Publish the last shard, then the index."""
         if self._samples:
             self._publish_shard()
-        with stores.open_write(f"{self._root}/index.json") as stream:
-            stream.write(json.dumps({"shards": self._shards, "version": 2}, sort_keys=True).encode())
+        index = json.dumps({"shards": self._shards, "version": 2}, sort_keys=True)
+        stores.write_bytes(f"{self._root}/index.json", index.encode())
         if self._staged is not None:
             self._staged.publish()
 

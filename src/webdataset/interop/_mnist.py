@@ -11,11 +11,10 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from webdataset import shards, stores
-from webdataset.errors import FormatError, ShardNotFound, Where
+from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, IndexedFile, Part, Record, RecordFile
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile, closing_on_error, training_parts
 
 _TYPES: Final = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
@@ -32,11 +31,7 @@ class MNIST(Format):
 
     def parts(self, source: Any) -> list[Part]:
         """The files of images; of a directory those for training."""
-        urls = shards.expand(source)
-        if len(urls) == 1 and "images" not in urls[0].rpartition("/")[2]:
-            found = [url for url in stores.list_urls(f"{urls[0].rstrip('/')}/*") if "images" in url.rpartition("/")[2]]
-            urls = [url for url in found if not url.rpartition("/")[2].startswith("t10k")] or found
-        return [Part(url) for url in urls]
+        return training_parts(source, lambda url: "images" in url.rpartition("/")[2], "t10k")
 
     def open(self, part: Part) -> RecordFile:
         """Open a file of images and its labels."""
@@ -47,17 +42,13 @@ class _Pair(IndexedFile):
     def __init__(self, url: str) -> None:
         self._images = _IdxFile(url)
         self._labels: _IdxFile | None = None
-        try:
+        with closing_on_error(self):
             folder, slash, base = url.rpartition("/")
             name = base.replace("images", "labels").replace("idx3", "idx1")
             self._labels = _IdxFile(f"{folder}{slash}{name}") if name != base else None
-        except ShardNotFound:
-            self._images.close()
-            raise
-        if self._labels is not None and len(self._labels) != len(self._images):
-            count = len(self._labels)
-            self.close()
-            raise FormatError(f"there are {len(self._images)} images and {count} labels", Where(shard=url))
+            if self._labels is not None and len(self._labels) != len(self._images):
+                what = f"there are {len(self._images)} images and {len(self._labels)} labels"
+                raise FormatError(what, Where(shard=url))
 
     def __len__(self) -> int:
         return len(self._images)
@@ -77,7 +68,7 @@ class _Pair(IndexedFile):
 class _IdxFile:
     def __init__(self, url: str) -> None:
         self._data = ByteRanges(url, "gz" if url.endswith(".gz") else None)
-        try:
+        with closing_on_error(self._data):
             zeros, kind, dimensions = struct.unpack(">HBB", self._data.read(0, 4))
             if zeros or kind not in _TYPES or not dimensions:
                 raise FormatError("not an idx file", Where(shard=url, offset=0), hint="it begins with 00 00")
@@ -92,17 +83,12 @@ class _IdxFile:
                     Where(shard=url, offset=min(expected, self._data.size)),
                     hint="copy it again",
                 )
-        except BaseException:
-            self._data.close()
-            raise
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
     def row(self, number: int) -> Any:
         """One item along the first dimension."""
-        if not 0 <= number < len(self):
-            raise IndexError(f"item {number} of {len(self)}")
         data = np.frombuffer(self._data.read(self._start + number * self._size, self._size), self._dtype)
         return data.reshape(self.shape[1:]).astype(self._dtype.newbyteorder("="), copy=False)
 

@@ -19,7 +19,7 @@ from webdataset.codecs import check_size
 from webdataset.errors import FormatError, TruncatedShard, UnsafeContent, Where, located
 
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, recognized
 
 _MOST_PER_BYTE = 1100  # of deflate, which is how arrays are packed
 
@@ -84,23 +84,16 @@ class _NpzFile(RecordFile):
         self._url = url
         self._data = ByteRanges(url)
         self._stream = self._data.stream()
-        try:
+        with recognized(self._stream, url, "an npz archive", zipfile.BadZipFile):
             self._zip = None if self._stream.read(6) == b"\x93NUMPY" else zipfile.ZipFile(self._stream)
             with ExitStack() as opened:
                 arrays = self._arrays(opened)
             self._shapes = {array.name: (array.shape, array.dtype) for array in arrays}
-        except zipfile.BadZipFile as error:
-            self._stream.close()
-            raise FormatError(f"not an npz archive: {error}", Where(shard=url), hint="copy it again") from error
-        except BaseException:
-            self._stream.close()
-            raise
-        lengths = {name: shape[0] for name, (shape, _) in self._shapes.items()}
-        if len(set(lengths.values())) != 1:
-            self._stream.close()
-            raise FormatError(
-                f"the arrays do not have equally many rows: {lengths}", Where(shard=url), hint="one row per sample"
-            )
+            lengths = {name: shape[0] for name, (shape, _) in self._shapes.items()}
+            if len(set(lengths.values())) != 1:
+                raise FormatError(
+                    f"the arrays do not have equally many rows: {lengths}", Where(shard=url), hint="one row per sample"
+                )
 
     def _arrays(self, opened: ExitStack) -> list[_Array]:
         if self._zip is None:

@@ -18,7 +18,7 @@ from webdataset.errors import FormatError, Where, located
 
 from ._byte_ranges import ByteRanges
 from ._parquet_writer import ArrowSink, ipc_writer, parquet_writer, require_pyarrow
-from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record
+from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, recognized
 
 _AT_A_TIME = 1 << 20  # bytes of rows that are made at once, about; more would leave the heap after each batch
 _MOST_ROWS = 4096
@@ -73,11 +73,9 @@ class _ParquetFile(RecordFile):
         self._url, self._columns = url, columns
         data = ByteRanges(url)
         self._stream = data.stream()
-        try:  # a local file is read by pyarrow itself, with two copies less
+        with recognized(self._stream, url, "a parquet file", pa.ArrowInvalid):
+            # A local file is read by pyarrow itself, with two copies less.
             self._file = pa.parquet.ParquetFile(data.path or self._stream, buffer_size=_PAGES, pre_buffer=False)
-        except pa.ArrowInvalid as error:
-            self._stream.close()
-            raise FormatError(f"not a parquet file: {error}", Where(shard=url), hint="copy it again") from error
         self._invalid = (pa.ArrowInvalid, OSError)
         _refuse_twice(self, self._file.schema_arrow.names, url)
 
@@ -133,12 +131,9 @@ class _ArrowFile(RecordFile):
         self._stream = ByteRanges(url).stream()
         magic = self._stream.read(6)
         self._stream.seek(0)
-        try:
+        with recognized(self._stream, url, "an Arrow file", pa.ArrowInvalid):
             self._random = pa.ipc.open_file(self._stream) if magic == b"ARROW1" else None
             self._reader = self._random or pa.ipc.open_stream(self._stream)
-        except pa.ArrowInvalid as error:
-            self._stream.close()
-            raise FormatError(f"not an Arrow file: {error}", Where(shard=url), hint="copy it again") from error
         self._pa = pa
         _refuse_twice(self, self._reader.schema.names, url)
 
@@ -160,13 +155,11 @@ class _ArrowFile(RecordFile):
         number = 0
         try:
             if self._random is not None:
-                for index in range(self._random.num_record_batches):
-                    batch = self._random.get_batch(index)
-                    yield batch
-                    number += batch.num_rows
-                return
-            self._stream.seek(0)
-            for batch in self._pa.ipc.open_stream(self._stream):
+                batches = map(self._random.get_batch, range(self._random.num_record_batches))
+            else:
+                self._stream.seek(0)
+                batches = self._pa.ipc.open_stream(self._stream)
+            for batch in batches:
                 yield batch
                 number += batch.num_rows
         except (self._pa.ArrowInvalid, OSError) as error:

@@ -104,6 +104,7 @@ class ArrowSink(RecordSink):
 
     def _find_schema(self, rows: list[Record]) -> Any:
         names = dict.fromkeys(name for row in rows for name in row)
+        media = self._pa.struct({"bytes": self._pa.binary(), "path": self._pa.string()})
         features: dict[str, Any] = {}
         fields = []
         for name in names:
@@ -111,11 +112,7 @@ class ArrowSink(RecordSink):
             kind = _media_kind(name) if all(isinstance(value, bytes | None) for value in values) else None
             if kind is not None:
                 features[name] = {"_type": kind}
-
-                media = self._pa.struct({"bytes": self._pa.binary(), "path": self._pa.string()})
-                fields.append(self._pa.field(name, media))
-                continue
-            fields.append(self._pa.field(name, self._type(name, values)))
+            fields.append(self._pa.field(name, self._type(name, values) if kind is None else media))
         metadata = None
         if features:
             others = {field.name: _feature(field.type, self._pa) for field in fields if field.name not in features}

@@ -24,7 +24,7 @@ from webdataset.flow import (
 from webdataset.handlers import Handler, reraise_exception
 
 from ._field_mapping import FieldMapping
-from ._record_format import Format, Part, Record, RecordFile, Schema
+from ._record_format import Format, Part, Record, RecordFile, Schema, closing_on_error
 from ._sample_of_record import check_schema, counter_key, sample_of
 
 
@@ -85,11 +85,8 @@ class ReadRecords(Source):
         """Open one file of the dataset."""
         number = self._numbers.get(url)
         file = self.format.open(Part(url) if number is None else self.parts[number])
-        try:
+        with closing_on_error(file):
             check_schema(file.schema, self.schema, url, self.parts[0].url)
-        except BaseException:
-            file.close()
-            raise
         return file
 
     @cached_property

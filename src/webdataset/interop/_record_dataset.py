@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Self
 
 from webdataset import shards
@@ -51,12 +52,12 @@ class RecordDataset(TypedPipeline):
         return self.stage_of_records.mapping
 
     def __len__(self) -> int:
-        return self.size if self.size is not None else sum(self._lengths())
+        return self.size if self.size is not None else sum(self._lengths)
 
     def __getitem__(self, number: int) -> Record:
         """The sample with this number, before any stage that was added."""
         wanted = number
-        for part, length in zip(self.stage_of_records.parts, self._lengths(), strict=True):
+        for part, length in zip(self.stage_of_records.parts, self._lengths, strict=True):
             if 0 <= wanted < length:
                 file = self._last.open(self.stage_of_records, part.url)
                 return self.stage_of_records.sample(part.url, wanted, file[wanted])
@@ -71,15 +72,13 @@ class RecordDataset(TypedPipeline):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_last": _LastOpened()}
 
+    @cached_property
     def _lengths(self) -> list[int]:
-        known: list[int] | None = getattr(self, "_known_lengths", None)
-        if known is None:
-            known = []
-            for part in self.stage_of_records.parts:
-                with self.stage_of_records.format.open(part) as file:
-                    known.append(len(file))
-            self._known_lengths = known
-        return known
+        lengths = []
+        for part in self.stage_of_records.parts:
+            with self.stage_of_records.format.open(part) as file:
+                lengths.append(len(file))
+        return lengths
 
 
 class _LastOpened:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Protocol, Self
 
-from webdataset import shards
-from webdataset.errors import FormatError, SpecError, WebDatasetError, Where
+from webdataset import shards, stores
+from webdataset.errors import FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
 from webdataset.stores import close_or_abort
 
 Record = dict[str, Any]
@@ -87,7 +87,7 @@ class IndexedFile(RecordFile):
         return self.record(number)
 
 
-class RecordSink(ABC):
+class RecordSink(Protocol):
     """Samples in, one published file or directory out: whole after `close()`, or not at all."""
 
     @abstractmethod
@@ -105,7 +105,8 @@ class RecordSink(ABC):
     def __enter__(self) -> Self:
         return self
 
-    __exit__ = close_or_abort
+    def __exit__(self, kind: object, /, *failure: object) -> None:
+        close_or_abort(self, kind, *failure)
 
 
 class Format(ABC):
@@ -135,6 +136,15 @@ class Format(ABC):
         raise SpecError(f"{self.name} cannot be written", Where(shard=url), hint="choose another format to write")
 
 
+def training_parts(source: Any, is_one: Callable[[str], object], tests: str) -> list[Part]:
+    """The files that are named, or those of a directory: without those that begin with `tests`, if there are others."""
+    urls = shards.expand(source)
+    if len(urls) == 1 and not is_one(urls[0]):
+        found = [url for url in stores.list_urls(f"{urls[0].rstrip('/')}/*") if is_one(url)]
+        urls = [url for url in found if not url.rpartition("/")[2].startswith(tests)] or found
+    return [Part(url) for url in urls]
+
+
 def reason(error: Exception) -> str:
     """What an error says, without the place that the caller knows better.
 
@@ -161,6 +171,41 @@ def explained(what: str, url: str, number: int | None = None) -> Iterator[None]:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, EOFError, struct.error) as error:
         raise bad_record(f"{what} is damaged: {reason(error)}", url, number, hint="copy it again") from error
+
+
+@contextmanager
+def closing_on_error(opened: Any) -> Iterator[None]:
+    """Close what is open if the block raises; otherwise it stays open."""
+    try:
+        yield
+    except BaseException:
+        opened.close()
+        raise
+
+
+@contextmanager
+def recognized(opened: Any, url: str, kind: str, *errors: type[Exception]) -> Iterator[None]:
+    """Close a file that cannot be opened as one of its kind; `errors` are those that say that it is none.
+
+    >>> import io, zipfile
+    >>> with recognized(io.BytesIO(), "a.zip", "a zip archive", zipfile.BadZipFile):
+    ...     zipfile.ZipFile(io.BytesIO(b"hello"))
+    Traceback (most recent call last):
+    webdataset.errors.FormatError: not a zip archive: File is not a zip file – a.zip – copy it again
+    """
+    with closing_on_error(opened):
+        try:
+            yield
+        except errors as error:
+            raise FormatError(f"not {kind}: {error}", Where(shard=url), hint="copy it again") from error
+
+
+def raise_undecodable(error: Exception, what: str, url: str, number: int, offset: int) -> NoReturn:
+    """Whatever a decoder raised becomes an error that names the record; what is refused as unsafe stays that."""
+    if isinstance(error, UnsafeContent):
+        add_where(error, shard=url, offset=offset)
+        raise error
+    raise bad_record(f"{what}: {reason(error)}", url, number, offset) from error
 
 
 def bad_record(

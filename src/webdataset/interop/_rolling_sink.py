@@ -58,7 +58,7 @@ class RollingSink(RecordSink):
     def write(self, sample: Record) -> int:
         """Write one sample; returns about how many bytes it takes."""
         if self._rolls and (self._count >= self._maxcount or self._size >= self._maxsize):
-            self._finish()
+            self.close()
         with stores.system_errors(self._url()):
             if self._sink is None:
                 self._count = self._size = 0
@@ -70,10 +70,6 @@ class RollingSink(RecordSink):
         self.total += 1
         return size
 
-    def close(self) -> None:
-        """Publish the file at work."""
-        self._finish()
-
     def abort(self) -> None:
         """Throw the file at work away."""
         sink, self._sink = self._sink, None
@@ -84,7 +80,8 @@ class RollingSink(RecordSink):
         """The address of the file at work."""
         return self._target % len(self.files) if self._rolls else self._target
 
-    def _finish(self) -> None:
+    def close(self) -> None:
+        """Publish the file at work."""
         if self._sink is None:
             return
         try:

@@ -39,21 +39,18 @@ def find_mapping(
 ) -> FieldMapping:
     """The mapping that was asked for, or a guess from the first records. `schema` is that of the first file."""
     if mapping is not None:
-        fields = FieldMapping.of(mapping).with_key(key)
-        refuse_unknown(fields, schema, parts[0].url)
-        return fields
-    with located(shard=parts[0].url):
-        guess = guess_mapping(
-            _first(kind, parts), by_extension=by_extension and not kind.by_extension, repeated=kind.repeated
-        )
-    logger.info("no mapping was given, this one is used: %s", guess)
-    fields = guess.with_key(key)
-    refuse_unknown(fields, schema, parts[0].url)
-    return fields
+        fields = FieldMapping.of(mapping)
+    else:
+        by_extension = by_extension and not kind.by_extension
+        with located(shard=parts[0].url):
+            fields = guess_mapping(_first(kind, parts), by_extension=by_extension, repeated=kind.repeated)
+        logger.info("no mapping was given, this one is used: %s", fields)
+    return with_known_key(fields, key, schema, parts[0].url)
 
 
-def refuse_unknown(fields: FieldMapping, names: Iterable[str] | None, url: str) -> None:
-    """Refuse a mapping of a name that no record has, where all `names` are known."""
+def with_known_key(fields: FieldMapping, key: str | None, names: Iterable[str] | None, url: str) -> FieldMapping:
+    """The mapping with the key taken from a field. One of a name that no record has is refused, where all are known."""
+    fields = fields.with_key(key)
     known = None if names is None else sorted(names)
     unknown = [pair.source for pair in fields.pairs if known is not None and pair.source not in known]
     if unknown:
@@ -62,6 +59,7 @@ def refuse_unknown(fields: FieldMapping, names: Iterable[str] | None, url: str) 
             Where(shard=url),
             hint=f"there are {', '.join(known or ())}",
         )
+    return fields
 
 
 def _first(kind: Format, parts: list[Part]) -> list[Record]:

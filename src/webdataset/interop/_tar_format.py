@@ -40,7 +40,7 @@ class Tar(Format):
 
     def create(self, url: str) -> RecordSink:
         """Begin to write one shard."""
-        return _TarSink(TarWriter(url, index=self.index or None, **{"encoder": encode_values, **self.options}))
+        return TarWriter(url, index=self.index or None, **{"encoder": encode_values, **self.options})
 
 
 def encode_values(sample: Record) -> Record:
@@ -90,17 +90,3 @@ class _TarFile(RecordFile):
     def close(self) -> None:
         if self._opened is not None:
             self._opened.close()
-
-
-class _TarSink(RecordSink):
-    def __init__(self, writer: TarWriter) -> None:
-        self._writer = writer
-
-    def write(self, sample: Record) -> int:
-        return self._writer.write(sample)
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def abort(self) -> None:
-        self._writer.abort()

@@ -40,11 +40,10 @@ def scan_tfrecord(url: str) -> np.ndarray[Any, Any]:
             length = _checked_length(header, url, len(extents), at, crc)
             if seek is not None:
                 seek(at + length + FRAMING - 1)
-                last = len(stream.read(1))
-                missing = 0 if last else 1
+                whole = len(stream.read(1)) == 1
             else:
-                missing = length + 4 - _skip(stream, length + 4)
-            if missing:
+                whole = _skip(stream, length + 4) == length + 4
+            if not whole:
                 raise _cut(url, len(extents), at)
             extents.append((at, length + FRAMING))
             at += length + FRAMING

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from webdataset import stores
-from webdataset.errors import FormatError, ShardNotFound, StaleIndex, StoreError, Where
+from webdataset.errors import FormatError, ShardNotFound, StaleIndex, Where
 
 from ._tfrecord_frames import scan_tfrecord
 
@@ -27,8 +27,7 @@ def write_tfrecord_index(url: str, index: str | None = None) -> str:
     b'0 30\n30 30\n'
     """
     target = index if index is not None else _stem(url) + _SUFFIXES[0]
-    with stores.open_write(target) as stream:
-        stream.write(index_text(scan_tfrecord(url)))
+    stores.write_bytes(target, index_text(scan_tfrecord(url)))
     return target
 
 
@@ -45,12 +44,12 @@ def load_tfrecord_index(url: str, index: str | None) -> np.ndarray[Any, Any] | N
     """The index of a file, checked against its size; None if there is none and none was named."""
     if index is not None:
         name = index.replace("*", _stem(url).rpartition("/")[2])
-        return _checked(_read(name), url, name)
+        return _checked(name, url)
     if stores.is_local(url) is None:  # asking a remote store for files that are rarely there costs two round trips
         return None
     for name in (*(_stem(url) + suffix for suffix in _SUFFIXES), *(url + suffix for suffix in _SUFFIXES)):
         try:
-            return _checked(_read(name), url, name)
+            return _checked(name, url)
         except ShardNotFound:
             continue
     return None
@@ -61,13 +60,9 @@ def _stem(url: str) -> str:
     return folder + slash + (base.rpartition(".")[0] or base)
 
 
-def _read(name: str) -> bytes:
-    with stores.open_read(name) as stream:
-        data: bytes = stream.read()
-    return data
-
-
-def _checked(text: bytes, url: str, name: str) -> np.ndarray[Any, Any]:
+def _checked(name: str, url: str) -> np.ndarray[Any, Any]:
+    """The index that is stored under a name, if it is one of the file at `url`."""
+    text = stores.read_bytes(name)
     try:
         extents = np.array([[int(word) for word in line.split()] for line in text.splitlines()], np.int64)
         extents = extents.reshape(-1, 2)
@@ -75,7 +70,7 @@ def _checked(text: bytes, url: str, name: str) -> np.ndarray[Any, Any]:
         raise FormatError("not the index of a TFRecord file", Where(shard=name), hint="delete it") from error
     ends = extents.sum(axis=1)
     starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
-    size = _size(url)
+    size = stores.size_of(url)
     if (extents[:, 0] != starts).any() or (size is not None and (ends[-1] if len(ends) else 0) != size):
         raise StaleIndex(
             f"the index describes another file: it ends at byte {ends[-1] if len(ends) else 0}, the file at {size}",
@@ -83,10 +78,3 @@ def _checked(text: bytes, url: str, name: str) -> np.ndarray[Any, Any]:
             hint="delete it, or build it again with wds.interop.write_tfrecord_index",
         )
     return extents
-
-
-def _size(url: str) -> int | None:
-    try:
-        return stores.stat(url).size
-    except StoreError:
-        return None

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webdataset.codecs import read_member
-from webdataset.errors import DuplicateField, FormatError, SplitSample, Where, located
+from webdataset.errors import DuplicateField, SplitSample, Where, located
 from webdataset.names import is_meta, split_name
 
 from ._byte_ranges import ByteRanges
 from ._field_mapping import KEY
-from ._record_format import Format, IndexedFile, Part, Record, RecordFile, bad_record
+from ._record_format import Format, IndexedFile, Part, Record, RecordFile, bad_record, recognized
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,9 @@ class _ZipFile(IndexedFile):
     def __init__(self, url: str) -> None:
         self._url = url
         self._stream = ByteRanges(url).stream()
-        try:
+        with recognized(self._stream, url, "a zip archive", zipfile.BadZipFile):
             self._zip = zipfile.ZipFile(self._stream)
             self._samples = self._grouped()
-        except zipfile.BadZipFile as error:
-            self._stream.close()
-            raise FormatError(f"not a zip archive: {error}", Where(shard=url), hint="copy it again") from error
-        except BaseException:
-            self._stream.close()
-            raise
 
     def _grouped(self) -> list[tuple[str, dict[str, zipfile.ZipInfo]]]:
         samples: list[tuple[str, dict[str, zipfile.ZipInfo]]] = []

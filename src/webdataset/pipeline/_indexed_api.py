@@ -158,8 +158,7 @@ class Plannable(DataPipeline):
         if plot is not None:
             from webdataset import stores
 
-            with stores.open_write(plot) as stream:
-                stream.write(report.svg().encode())
+            stores.write_bytes(plot, report.svg().encode())
         return report
 
     def _next_epoch(self) -> int:

@@ -9,7 +9,7 @@ import platform
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -52,10 +52,6 @@ class Offer:
         """Equal for workers that make the same items."""
         same = {**self.to_json(), "threads": 0, "code": sorted(self.code.items())}
         return hashlib.blake2b(repr(sorted(same.items())).encode(), digest_size=16).hexdigest()
-
-    def with_identity(self, identity: Identity) -> Self:
-        """The same with the pipeline of other batches."""
-        return replace(self, identity=identity)
 
     def difference(self, other: Offer) -> str | None:
         """What another worker does differently, in words; None if it makes the same items."""

@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -177,9 +178,8 @@ class Worker:
         if kind == b"make":
             return self._accept(trainer, number, Request.from_json(header))
         if kind == b"hello":
-            batch = header.get("batch") or 1
             offer = self._maker.offer
-            shown = offer.with_identity(self._maker.identity(int(batch)))
+            shown = replace(offer, identity=self._maker.identity(int(header.get("batch") or 1)))
             return pack(b"offer", {**shown.to_json(), "digest": offer.digest, "number": number})
         if kind == b"ping":
             return pack(b"pong", {"number": number, "held": list(self._held.get(trainer, ())), "stats": self.stats()})

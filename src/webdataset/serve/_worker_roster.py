@@ -214,20 +214,18 @@ class Roster(ABC):
                 break
             if deadline.is_over() or (waited and all(worker.is_refusing for worker in open_ones)):
                 raise self._no_answer()
-        ready = self._ready()
-        if not ready:
+        offers = [(worker, worker.offer) for worker in self._ready() if worker.offer is not None]
+        if not offers:
             raise self._no_answer()
-        for other in ready[1:]:
-            if other.digest != ready[0].digest:
-                assert ready[0].offer is not None
-                assert other.offer is not None
-                difference = ready[0].offer.difference(other.offer) or "their options differ"
+        first, offer = offers[0]
+        for other, offered in offers:
+            if other.digest != first.digest:
+                difference = offer.difference(offered) or "their options differ"
                 raise StateError(
-                    f"the worker {other.address} differs from {ready[0].address}: {difference}",
+                    f"the worker {other.address} differs from {first.address}: {difference}",
                     hint="start all workers with the same arguments, code and packages",
                 )
-        assert ready[0].offer is not None
-        return ready[0].offer, ready[0].digest
+        return offer, first.digest
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """What each worker counted, or why it does not answer."""

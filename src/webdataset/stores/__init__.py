@@ -6,7 +6,7 @@ This package knows connections, commands, ranges, retries and credentials. It do
 The end of every stream is verified. A failure is retried, or raised as one typed error with shard and offset. What is
 written appears at its address complete or not at all.
 
-    _open               open_read, open_write, read_range, stat, list_urls, is_local, gopen
+    _open               open_read, open_write, read_bytes, write_bytes, read_range, stat, list_urls, is_local, gopen
     _trust              who may open what: one table, secure mode
     _registry           which store serves which scheme; users add theirs to `schemes`
     _address            schemes and local paths
@@ -45,7 +45,19 @@ from ._local_files import LocalStore, process_lives, sweep_folder, system_errors
 from ._lock_file import lock_file, remove_lock
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
-from ._open import gopen, is_local, list_urls, open_read, open_write, permitted, read_range, stat
+from ._open import (
+    gopen,
+    is_local,
+    list_urls,
+    open_read,
+    open_write,
+    permitted,
+    read_bytes,
+    read_range,
+    size_of,
+    stat,
+    write_bytes,
+)
 from ._pipe import Pipe, PipeStore
 from ._read_ahead import ReadAhead
 from ._registry import schemes, store_for
@@ -95,15 +107,18 @@ __all__ = [
     "permitted",
     "process_lives",
     "rates",
+    "read_bytes",
     "read_range",
     "redacted",
     "remove_lock",
     "rewrite_url",
     "scheme_of",
     "schemes",
+    "size_of",
     "skip",
     "stat",
     "store_for",
     "sweep_folder",
     "system_errors",
+    "write_bytes",
 ]

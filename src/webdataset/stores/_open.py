@@ -8,7 +8,7 @@ from typing import Any
 
 from webdataset import config
 from webdataset.address import Address, Birth, is_from_data
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, StoreError
 from webdataset.redact import redacted
 
 from ._address import local_file, local_path, refuse_malformed, text
@@ -58,6 +58,24 @@ def open_write(url: str | os.PathLike[str]) -> Any:
         return store.open_write(name)
 
 
+def read_bytes(url: str | os.PathLike[str]) -> bytes:
+    """Everything that is stored at `url`."""
+    with open_read(url) as stream:
+        data: bytes = stream.read()
+    return data
+
+
+def write_bytes(url: str | os.PathLike[str], data: bytes) -> None:
+    """Store `data` at `url`.
+
+    >>> write_bytes("memory://open/e.tar", b"hello")
+    >>> read_bytes("memory://open/e.tar")
+    b'hello'
+    """
+    with open_write(url) as stream:
+        stream.write(data)
+
+
 def read_range(
     url: str | os.PathLike[str], start: int, length: int, *, version: str | None = None, trusted: bool = True
 ) -> bytes:
@@ -86,6 +104,14 @@ def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:
     name, store = _resolve(url, trusted=trusted)
     with system_errors(name):
         return store.stat(name)
+
+
+def size_of(url: str | os.PathLike[str]) -> int | None:
+    """How many bytes are stored at `url`; None where nothing is, or where that is not known: commands, some servers."""
+    try:
+        return stat(url).size
+    except StoreError:
+        return None
 
 
 def list_urls(pattern: str | os.PathLike[str]) -> list[str]:

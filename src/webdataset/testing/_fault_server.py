@@ -170,16 +170,13 @@ def _headers(
 
 
 def _answer_trouble(handler: BaseHTTPRequestHandler, trouble: str) -> None:
-    if trouble == "gone":
-        _refuse(handler, 404)
-    elif trouble == "loop":
-        _refuse(handler, 302, {"Location": handler.path})
-    elif trouble == "redirect":
-        _refuse(handler, 307, {"Location": f"{handler.path}?again"})
-    elif trouble == "429":
-        _refuse(handler, 429, {"Retry-After": "0"})
-    else:
-        _refuse(handler, int(trouble))
+    answers: dict[str, tuple[int, dict[str, str]]] = {
+        "gone": (404, {}),
+        "loop": (302, {"Location": handler.path}),
+        "redirect": (307, {"Location": f"{handler.path}?again"}),
+        "429": (429, {"Retry-After": "0"}),
+    }
+    _refuse(handler, *(answers.get(trouble) or (int(trouble), {})))
 
 
 def _refuse(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str] | None = None) -> None:

@@ -62,131 +62,92 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._bench import Bench, Pace, bench
-    from ._cat import cat
-    from ._check import CheckReport, check
-    from ._create import FORMATS, Making, create
-    from ._dataset_stats import DatasetStats, Distribution, dataset_stats
-    from ._diff import Change, Difference, diff
-    from ._doctor import Diagnosis, State, doctor
-    from ._expression import Expression
-    from ._findings import Finding, Kind, Severity, Target
-    from ._get_field import PICTURES, Got, first_field, get_field
-    from ._grep import Match, grep
-    from ._index_files import Indexed, IndexInfo, create_index, index_info, indexed_sample, update_index
-    from ._join import join
-    from ._list_samples import Listed, list_samples
-    from ._map_shards import map_shards
-    from ._mix_inputs import MixSource, mix, parse_mix_source, read_mix_sources
-    from ._partition import Parts, partition, read_lists
-    from ._proc import proc
-    from ._query import Answer, query
-    from ._read_inputs import expand_inputs, read_list
-    from ._recode import recode
-    from ._rename_fields import rename
-    from ._repair import Repair, repair
-    from ._repair_plan import Action, Deed
-    from ._report import Failure, Report
-    from ._run_tasks import run_tasks
-    from ._select_samples import select
-    from ._shard_report import CheckOptions, ShardReport
-    from ._shard_task import ShardResult
-    from ._shares import Shares, parse_shares
-    from ._show_samples import ShownField, ShownSample, field_rows, show_samples
-    from ._simulate import ReaderShare, Simulation, simulate
-    from ._sort import shuffle, sort
-    from ._split import split
-    from ._stored_versions import MISSING, version_of
-    from ._target import existing, refuse_existing, series_members
-    from ._transform import Failures
-    from ._verb_options import DEFAULTS, Options
-
-__all__ = [
-    "DEFAULTS",
-    "FORMATS",
-    "MISSING",
-    "PICTURES",
-    "Action",
-    "Answer",
-    "Bench",
-    "Change",
-    "CheckOptions",
-    "CheckReport",
-    "DatasetStats",
-    "Deed",
-    "Diagnosis",
-    "Difference",
-    "Distribution",
-    "Expression",
-    "Failure",
-    "Failures",
-    "Finding",
-    "Got",
-    "IndexInfo",
-    "Indexed",
-    "Kind",
-    "Listed",
-    "Making",
-    "Match",
-    "MixSource",
-    "Options",
-    "Pace",
-    "Parts",
-    "ReaderShare",
-    "Repair",
-    "Report",
-    "Severity",
-    "ShardReport",
-    "ShardResult",
-    "Shares",
-    "ShownField",
-    "ShownSample",
-    "Simulation",
-    "State",
-    "Target",
-    "bench",
-    "cat",
-    "check",
-    "create",
-    "create_index",
-    "dataset_stats",
-    "diff",
-    "doctor",
-    "existing",
-    "expand_inputs",
-    "field_rows",
-    "first_field",
-    "get_field",
-    "grep",
-    "index_info",
-    "indexed_sample",
-    "join",
-    "list_samples",
-    "map_shards",
-    "mix",
-    "parse_mix_source",
-    "parse_shares",
-    "partition",
-    "proc",
-    "query",
-    "read_list",
-    "read_lists",
-    "read_mix_sources",
-    "recode",
-    "refuse_existing",
-    "rename",
-    "repair",
-    "run_tasks",
-    "select",
-    "series_members",
-    "show_samples",
-    "shuffle",
-    "simulate",
-    "sort",
-    "split",
-    "update_index",
-    "version_of",
-]
+    from ._bench import Bench as Bench
+    from ._bench import Pace as Pace
+    from ._bench import bench as bench
+    from ._cat import cat as cat
+    from ._check import CheckReport as CheckReport
+    from ._check import check as check
+    from ._create import FORMATS as FORMATS
+    from ._create import Making as Making
+    from ._create import create as create
+    from ._dataset_stats import DatasetStats as DatasetStats
+    from ._dataset_stats import Distribution as Distribution
+    from ._dataset_stats import dataset_stats as dataset_stats
+    from ._diff import Change as Change
+    from ._diff import Difference as Difference
+    from ._diff import diff as diff
+    from ._doctor import Diagnosis as Diagnosis
+    from ._doctor import State as State
+    from ._doctor import doctor as doctor
+    from ._expression import Expression as Expression
+    from ._findings import Finding as Finding
+    from ._findings import Kind as Kind
+    from ._findings import Severity as Severity
+    from ._findings import Target as Target
+    from ._get_field import PICTURES as PICTURES
+    from ._get_field import Got as Got
+    from ._get_field import first_field as first_field
+    from ._get_field import get_field as get_field
+    from ._grep import Match as Match
+    from ._grep import grep as grep
+    from ._index_files import Indexed as Indexed
+    from ._index_files import IndexInfo as IndexInfo
+    from ._index_files import create_index as create_index
+    from ._index_files import index_info as index_info
+    from ._index_files import indexed_sample as indexed_sample
+    from ._index_files import update_index as update_index
+    from ._join import join as join
+    from ._list_samples import Listed as Listed
+    from ._list_samples import list_samples as list_samples
+    from ._map_shards import map_shards as map_shards
+    from ._mix_inputs import MixSource as MixSource
+    from ._mix_inputs import mix as mix
+    from ._mix_inputs import parse_mix_source as parse_mix_source
+    from ._mix_inputs import read_mix_sources as read_mix_sources
+    from ._partition import Parts as Parts
+    from ._partition import partition as partition
+    from ._partition import read_lists as read_lists
+    from ._proc import proc as proc
+    from ._query import Answer as Answer
+    from ._query import query as query
+    from ._read_inputs import expand_inputs as expand_inputs
+    from ._read_inputs import read_list as read_list
+    from ._recode import recode as recode
+    from ._rename_fields import rename as rename
+    from ._repair import Repair as Repair
+    from ._repair import repair as repair
+    from ._repair_plan import Action as Action
+    from ._repair_plan import Deed as Deed
+    from ._report import Failure as Failure
+    from ._report import Report as Report
+    from ._report import collect_failures as collect_failures
+    from ._report import failure_handler as failure_handler
+    from ._run_tasks import run_tasks as run_tasks
+    from ._select_samples import select as select
+    from ._shard_report import CheckOptions as CheckOptions
+    from ._shard_report import ShardReport as ShardReport
+    from ._shard_task import ShardResult as ShardResult
+    from ._shares import Shares as Shares
+    from ._shares import parse_shares as parse_shares
+    from ._show_samples import ShownField as ShownField
+    from ._show_samples import ShownSample as ShownSample
+    from ._show_samples import field_rows as field_rows
+    from ._show_samples import show_samples as show_samples
+    from ._simulate import ReaderShare as ReaderShare
+    from ._simulate import Simulation as Simulation
+    from ._simulate import simulate as simulate
+    from ._sort import shuffle as shuffle
+    from ._sort import sort as sort
+    from ._split import split as split
+    from ._stored_versions import MISSING as MISSING
+    from ._stored_versions import version_of as version_of
+    from ._target import existing as existing
+    from ._target import refuse_existing as refuse_existing
+    from ._target import series_members as series_members
+    from ._target import store_description as store_description
+    from ._verb_options import DEFAULTS as DEFAULTS
+    from ._verb_options import Options as Options
 
 # Where each name lives. A command needs one verb, and loading all of them takes 0.1 s.
 _HOME = {
@@ -214,7 +175,7 @@ _HOME = {
     "_rename_fields": "rename",
     "_repair": "Repair repair",
     "_repair_plan": "Action Deed",
-    "_report": "Failure Report",
+    "_report": "Failure Report collect_failures failure_handler",
     "_run_tasks": "run_tasks",
     "_select_samples": "select",
     "_shard_report": "CheckOptions ShardReport",
@@ -225,11 +186,12 @@ _HOME = {
     "_sort": "shuffle sort",
     "_split": "split",
     "_stored_versions": "MISSING version_of",
-    "_target": "existing refuse_existing series_members",
-    "_transform": "Failures",
+    "_target": "existing refuse_existing series_members store_description",
     "_verb_options": "DEFAULTS Options",
 }
 _LAZY = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from webdataset.loader import Stats, WebLoader
@@ -13,8 +15,7 @@ from webdataset.pipeline import WebDataset
 from webdataset.samples import OWN_FIELDS
 
 from ._read_inputs import Inputs, expand_inputs
-
-Advance = Callable[[int], None]
+from ._verb_options import Advance, advancing
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,9 @@ def bench(
         advance: called with the number of samples.
     """
     urls = expand_inputs(inputs)
-    limit = _Limit(seconds, samples, advance)
-    reading = _pace(_dataset(urls), 0, limit)
-    decoding = (
-        None if decode is None else _pace(_dataset(urls).map(_sized).decode(*decode, partial=True), workers, limit)
-    )
+    pace = partial(_pace, seconds=seconds, samples=samples, advance=advance)
+    reading = pace(_dataset(urls), 0)
+    decoding = None if decode is None else pace(_dataset(urls).map(_sized).decode(*decode, partial=True), workers)
     return Bench(len(urls), reading, decoding, workers)
 
 
@@ -116,25 +115,15 @@ def _size(sample: dict[str, Any]) -> int:
     return sum(len(value) for name, value in sample.items() if name not in OWN_FIELDS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    seconds: float
-    samples: int | None
-    advance: Advance | None
-
-    def keeps_going(self, number: int, began: float) -> bool:
-        if self.advance is not None and number:
-            self.advance(1)
-        return (self.samples is None or number < self.samples) and time.perf_counter() - began < self.seconds
-
-
-def _pace(dataset: Any, workers: int, limit: _Limit) -> Pace:
+def _pace(dataset: Any, workers: int, *, seconds: float, samples: int | None, advance: Advance | None) -> Pace:
     loader = WebLoader(dataset, batch_size=None, num_workers=workers, workers="threads", collate_fn=_unchanged)
     began, size, taken = time.perf_counter(), 0, 0
     items: Any = iter(loader)
     with dataset, closing(items):
-        while limit.keeps_going(taken, began) and (sample := next(items, None)) is not None:
+        for sample in advancing(islice(items, samples), advance):
             size += sample["__size__"] if "__size__" in sample else _size(sample)
             taken += 1
+            if time.perf_counter() - began >= seconds:
+                break
         stats: Stats = loader.stats()
     return Pace(taken, size, time.perf_counter() - began, stats.bottleneck, stats.advice, str(stats))

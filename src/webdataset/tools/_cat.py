@@ -4,120 +4,89 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 
-from webdataset.errors import FormatError, SpecError, Where
+from webdataset.errors import FormatError, SpecError
 from webdataset.flow import Stage
 from webdataset.stages import shuffle as shuffle_stage
+from webdataset.stages import slice as slice_stage
 
-from ._read_inputs import Inputs, Sample
+from ._read_inputs import Inputs, Sample, where_of
 from ._report import Report
 from ._target import PerShard, parse_target
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
 
 
-@dataclass(frozen=True)
-class Rekey:
-    """Give samples new keys: consecutive numbers in a format.
+def numbered_keys(format: str) -> Stage:  # noqa: A002 - the word of `str.format`
+    """A stage that gives samples new keys: consecutive numbers in a format.
 
-    >>> [sample["__key__"] for sample in Rekey("{:03d}")(iter([{"__key__": "x"}, {"__key__": "y"}]))]
+    >>> [sample["__key__"] for sample in numbered_keys("{:03d}")(iter([{"__key__": "x"}, {"__key__": "y"}]))]
     ['000', '001']
     """
-
-    format: str = "{:09d}"
-
-    def __post_init__(self) -> None:
-        try:
-            distinct = self.format.format(0) != self.format.format(1)
-        except (ValueError, IndexError, KeyError) as error:
-            raise SpecError(f"{self.format!r} cannot number keys: {error}", hint="write '{:09d}'") from error
-        if not distinct:
-            raise SpecError(f"{self.format!r} has no place for a number", hint="write '{:09d}'")
-
-    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """The same samples: this is a stage."""
-        for number, sample in enumerate(samples):
-            yield {**sample, "__key__": self.format.format(number)}
+    try:
+        distinct = format.format(0) != format.format(1)
+    except (ValueError, IndexError, KeyError) as error:
+        raise SpecError(f"{format!r} cannot number keys: {error}", hint="write '{:09d}'") from error
+    if not distinct:
+        raise SpecError(f"{format!r} has no place for a number", hint="write '{:09d}'")
+    return partial(_number_keys, format)
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """A stretch of the samples, as `lo:hi:step` selects it from a list; `n` alone is one sample.
+def _number_keys(format: str, samples: Iterator[Sample]) -> Iterator[Sample]:  # noqa: A002
+    for number, sample in enumerate(samples):
+        yield {**sample, "__key__": format.format(number)}
 
-    >>> list(Stretch("1:6:2")(iter("abcdefg"))), list(Stretch("2")(iter("abc")))
+
+def stretch(text: str) -> Stage:
+    """A stage that hands on a stretch of the samples, as `lo:hi:step` selects it from a list; `n` alone is one sample.
+
+    >>> list(stretch("1:6:2")(iter("abcdefg"))), list(stretch("2")(iter("abc")))
     (['b', 'd', 'f'], ['c'])
     """
-
-    text: str
-
-    def __post_init__(self) -> None:
-        self.bounds()
-
-    def bounds(self) -> tuple[int, int | None, int]:
-        """First, end and step."""
-        try:
-            numbers = [int(word) if word else None for word in self.text.split(":")]
-            if len(numbers) > 3 or any(number is not None and number < 0 for number in numbers):
-                raise ValueError(self.text)
-        except ValueError as error:
-            raise SpecError(f"{self.text!r} is not a slice", hint="write lo:hi or lo:hi:step") from error
-        if len(numbers) == 1:
-            first = numbers[0] or 0
-            return first, first + 1, 1
-        step = numbers[2] if len(numbers) == 3 else None
-        return numbers[0] or 0, numbers[1], step or 1
-
-    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """The samples of the stretch: this is a stage."""
-        return islice(samples, *self.bounds())
+    try:
+        numbers = [int(word) if word else None for word in text.split(":")]
+        first = numbers[0] or 0
+        return slice_stage(*numbers) if len(numbers) > 1 else slice_stage(first, first + 1)
+    except ValueError as error:  # of `int`, or what the stage refuses
+        raise SpecError(f"{text!r} is not a slice", hint="write lo:hi or lo:hi:step") from error
 
 
-@dataclass(frozen=True)
-class FieldChoice:
-    """Keep fields: `name`, `a,b` (the first that is there, under its own name), `new:old1,old2` (renamed).
+def chosen_fields(text: str) -> Stage:
+    """A stage that keeps fields: `name`, `a,b` (the first that is there), `new:old1,old2` (under another name).
 
-    >>> choice = FieldChoice("image:jpg,png cls")
-    >>> list(choice(iter([{"__key__": "a", "png": b"...", "cls": b"3", "txt": b"x"}])))
+    >>> keep = chosen_fields("image:jpg,png cls")
+    >>> list(keep(iter([{"__key__": "a", "png": b"...", "cls": b"3", "txt": b"x"}])))
     [{'__key__': 'a', 'image': b'...', 'cls': b'3'}]
 
     A sample without a field that is asked for is an error.
     """
+    words = []
+    for word in text.split():
+        new, colon, old = word.rpartition(":")
+        names = old.split(",")
+        if (colon and not new) or not all(names) or any(name.startswith("_") for name in (new, *names)):
+            raise SpecError(f"{word!r} does not choose a field", hint="write jpg, 'jpg,png' or 'image:jpg,png'")
+        words.append((new, names))
+    if not words:
+        raise SpecError("no field is chosen", hint="name at least one field")
+    return partial(_choose_fields, words)
 
-    text: str
 
-    def __post_init__(self) -> None:
-        self.parsed()
-
-    def parsed(self) -> list[tuple[str | None, list[str]]]:
-        """(new name or None, old names) of each word."""
-        words = []
-        for word in self.text.split():
-            new, colon, old = word.rpartition(":")
-            names = old.split(",")
-            if (colon and not new) or not all(names) or any(name.startswith("_") for name in (new, *names)):
-                raise SpecError(f"{word!r} does not choose a field", hint="write jpg, 'jpg,png' or 'image:jpg,png'")
-            words.append((new or None, names))
-        if not words:
-            raise SpecError("no field is chosen", hint="name at least one field")
-        return words
-
-    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """The samples with these fields: this is a stage."""
-        words = self.parsed()
-        for sample in samples:
-            chosen: Sample = {"__key__": sample["__key__"]}
-            for new, names in words:
-                found = next((name for name in names if name in sample), None)
-                if found is None:
-                    raise FormatError(
-                        f"the sample has none of the fields {', '.join(names)}",
-                        Where(key=sample["__key__"], shard=sample.get("__url__")),
-                        hint="select the samples that have it first: wds select --field",
-                    )
-                chosen[new or found] = sample[found]
-            yield chosen
+def _choose_fields(words: list[tuple[str, list[str]]], samples: Iterator[Sample]) -> Iterator[Sample]:
+    """`words` are pairs of a new name, which may be empty, and old names."""
+    for sample in samples:
+        chosen: Sample = {"__key__": sample["__key__"]}
+        for new, names in words:
+            found = next((name for name in names if name in sample), None)
+            if found is None:
+                raise FormatError(
+                    f"the sample has none of the fields {', '.join(names)}",
+                    where_of(sample),
+                    hint="select the samples that have it first: wds select --field",
+                )
+            chosen[new or found] = sample[found]
+        yield chosen
 
 
 def cat(
@@ -141,7 +110,7 @@ def cat(
         inputs: shards.
         output: one archive, or a series.
         options: how to write.
-        fields: which fields to keep, and under which names: see `FieldChoice`.
+        fields: which fields to keep, and under which names: see `chosen_fields`.
         shuffle: shuffle in a buffer of so many samples; `wds shuffle` is the full permutation.
         slice: a stretch of the combined samples, `lo:hi:step`.
         rekey: number the keys in this format, `{:09d}`.
@@ -153,11 +122,11 @@ def cat(
         )
     stages: list[Stage] = []
     if slice is not None:
-        stages.append(Stretch(slice))
+        stages.append(stretch(slice))
     if fields is not None:
-        stages.append(FieldChoice(fields))
+        stages.append(chosen_fields(fields))
     if shuffle:
         stages.append(shuffle_stage(shuffle))
     if rekey is not None:
-        stages.append(Rekey(rekey))
+        stages.append(numbered_keys(rekey))
     return transform(stages, inputs, output, options, job=f"cat {fields} {shuffle} {slice} {rekey}")

@@ -16,7 +16,7 @@ from ._engines import open_engine
 from ._findings import Finding, Findings, Kind, Severity, Target
 from ._hugging_face_types import HF_SAMPLES, type_faults
 from ._key_table import KeyTable
-from ._read_inputs import Inputs, expand_inputs
+from ._read_inputs import Inputs, expand_inputs, input_specs
 from ._shard_report import CheckOptions, Place, ShardReport, common_fields
 
 # A field that this share of the samples have, and not all, is missing from the others.
@@ -84,7 +84,7 @@ def check(
     """
     options = options or CheckOptions()
     dataset = _Dataset(options)
-    entries = list(dataset.distinct(_entries(inputs)))
+    entries = dataset.distinct(_entries(inputs))
     with KeyTable() as keys, closing(_reports(entries, options, max(1, jobs))) as reports:
         for number, report in enumerate(reports):
             dataset.add(report)
@@ -92,41 +92,36 @@ def check(
                 keys.add(number, report.keys, report.offsets)
             if on_shard is not None:
                 on_shard(report)
-        dataset.compare_keys(keys, [entry.url for entry in entries])
+        dataset.compare_keys(keys, list(entries))
     return dataset.finish()
 
 
-def _entries(inputs: Inputs) -> Iterator[ShardEntry | str]:
-    given: Sequence[Any] = [inputs] if isinstance(inputs, str) or not isinstance(inputs, Sequence) else inputs
-    for spec in given:
-        if str(spec).endswith(".json"):
-            yield from read_description(str(spec)).shards
+# Shards to check, and what a description says about each.
+_Entries = dict[str, ShardEntry | None]
+
+
+def _entries(inputs: Inputs) -> Iterator[tuple[str, ShardEntry | None]]:
+    for spec in input_specs(inputs):
+        if spec.endswith(".json"):
+            yield from ((entry.url, entry) for entry in read_description(spec).shards)
         else:
-            yield from expand_inputs([spec])
+            yield from ((url, None) for url in expand_inputs([spec]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """A shard to check, and what a description says about it."""
-
-    url: str
-    entry: ShardEntry | None
-
-
-def _reports(tasks: Sequence[_Task], options: CheckOptions, jobs: int) -> Generator[ShardReport, None, None]:
+def _reports(tasks: _Entries, options: CheckOptions, jobs: int) -> Generator[ShardReport, None, None]:
     """The reports of all shards, in order; few are waited for at a time."""
     processes = min(jobs, len(tasks))
     if processes < 2:
         options = replace(options, threads=jobs)
-        yield from (check_shard(task.url, options, task.entry) for task in tasks)
+        yield from (check_shard(url, options, entry) for url, entry in tasks.items())
         return
     options = replace(options, threads=max(1, jobs // processes))
-    waiting = iter(tasks)
+    waiting = iter(tasks.items())
     with open_engine(None, processes) as engine:
         running: deque[Any] = deque()
         while True:
             more = islice(waiting, 2 * processes - len(running))
-            running.extend(engine.submit(check_shard, task.url, options, task.entry) for task in more)
+            running.extend(engine.submit(check_shard, url, options, entry) for url, entry in more)
             if not running:
                 return
             yield running.popleft().result()
@@ -146,25 +141,21 @@ class _Dataset:
     damaged: list[str] = field(default_factory=list)
     own: Findings = field(default_factory=Findings)
     field_sets: dict[frozenset[str], tuple[int, tuple[str, Place]]] = field(default_factory=dict)
-    first_fields: list[frozenset[str]] | None = None
-    first_url: str | None = None
+    first: ShardReport | None = None
     types: dict[tuple[str, ...], dict[str, tuple[str, Place]]] = field(default_factory=dict)
-    first_types: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     not_checked: set[str | None] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.own = Findings(None, self.options.targets)
 
-    def distinct(self, entries: Iterable[ShardEntry | str]) -> Iterator[_Task]:
+    def distinct(self, entries: Iterable[tuple[str, ShardEntry | None]]) -> _Entries:
         """Every shard once."""
-        seen: set[str] = set()
-        for entry in entries:
-            url = entry if isinstance(entry, str) else entry.url
-            if url in seen:
+        found: _Entries = {}
+        for url, entry in entries:
+            if url in found:
                 self.own.add(Kind.LISTED_TWICE, "the shard is listed twice", shard=url)
-                continue
-            seen.add(url)
-            yield _Task(url, None if isinstance(entry, str) else entry)
+            found.setdefault(url, entry)
+        return found
 
     def add(self, report: ShardReport) -> None:
         """One more shard."""
@@ -179,9 +170,7 @@ class _Dataset:
             before, first = self.field_sets.get(names, (0, (report.url, place)))
             if before or len(self.field_sets) < _MOST_SETS:
                 self.field_sets[names] = (before + count, first)
-        if self.first_fields is None:
-            self.first_fields, self.first_url = report.first_fields, report.url
-            self.first_types = report.first_types
+        self.first = self.first or report
         for path, kinds in report.types.items():
             known = self.types.setdefault(path, {})
             for kind, place in kinds.items():
@@ -189,25 +178,23 @@ class _Dataset:
 
     def compare_keys(self, keys: KeyTable, urls: Sequence[str]) -> None:
         """One finding for each two shards that share keys."""
-        pairs: dict[tuple[int, int], list[Any]] = {}
+        counts: Counter[tuple[int, int]] = Counter()
+        places: dict[tuple[int, int], Place] = {}
         for duplicate in keys.duplicates():
-            pair = duplicate.first.shard, duplicate.again.shard
-            if pair in pairs:
-                pairs[pair][0] += 1
-            else:
-                pairs[pair] = [1, duplicate]
-        for (first, again), (count, duplicate) in sorted(pairs.items(), key=lambda item: item[0]):
+            pair = duplicate.first, duplicate.again
+            counts[pair] += 1
+            places.setdefault(pair, Place(duplicate.key, duplicate.offset))
+        for (first, again), count in sorted(counts.items()):
             more = f", and {count - 1:,} more keys of this shard" if count > 1 else ""
             what = f"this key{more} {'are' if count > 1 else 'is'} in {urls[first]} too"
-            place = Place(duplicate.key, duplicate.again.offset)
-            self._add_at(Kind.DUPLICATE_KEY, what, urls[again], place, times=count)
+            self._add_at(Kind.DUPLICATE_KEY, what, urls[again], places[first, again], times=count)
 
     def finish(self) -> CheckReport:
         """All that was found."""
         if self.options.fields is None:
             self._find_unusual_fields()
-        if Target.HUGGING_FACE in self.options.targets:
-            self._find_hugging_face_faults()
+        if Target.HUGGING_FACE in self.options.targets and self.first is not None:
+            self._find_hugging_face_faults(self.first)
         self._take(self.own)
         return CheckReport(
             self.shards,
@@ -237,20 +224,19 @@ class _Dataset:
                 what = f"{count:,} of {total:,} samples have the fields {' '.join(sorted(names))} and no {name!r}"
                 self._add_at(Kind.UNUSUAL_FIELDS, what, url, place, field=name, times=count)
 
-    def _find_hugging_face_faults(self) -> None:
-        first = self.first_fields or []
-        if len(set(first)) > 1:
-            sets = "; ".join(" ".join(sorted(names)) for names in dict.fromkeys(first))
+    def _find_hugging_face_faults(self, first: ShardReport) -> None:
+        if len(set(first.first_fields)) > 1:
+            sets = "; ".join(" ".join(sorted(names)) for names in dict.fromkeys(first.first_fields))
             what = f"the first {HF_SAMPLES} samples have different fields ({sets}), so load_dataset refuses the shards"
-            self.own.add(Kind.HF_FIELDS, what, shard=self.first_url)
-        known = frozenset().union(*first)
+            self.own.add(Kind.HF_FIELDS, what, shard=first.url)
+        known = frozenset().union(*first.first_fields)
         for names, (count, (url, place)) in self.field_sets.items():
             for name in sorted(names - known):
                 what = (
                     f"{count:,} samples have this field, none of the first {HF_SAMPLES} has it: it is dropped silently"
                 )
                 self._add_at(Kind.HF_EXTRA_FIELD, what, url, place, field=name, times=count)
-        for kind, what, (url, place) in type_faults(self.first_types, self.types):
+        for kind, what, (url, place) in type_faults(first.first_types, self.types):
             self._add_at(kind, what, url, place)
 
     def _add_at(self, kind: Kind, what: str, url: str, place: Place, **more: Any) -> None:

@@ -15,14 +15,8 @@ from ._findings import Findings, Kind
 # Samples that wait to be decoded, for each thread.
 _WAITING = 4
 
-_PICTURES: dict[str, tuple[bytes, ...]] = {
-    "jpeg": (b"\xff\xd8\xff",),
-    "png": (b"\x89PNG",),
-    "gif": (b"GIF8",),
-    "bmp": (b"BM",),
-    "webp": (b"RIFF",),
-}
-_EXTENSIONS = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "gif": "gif", "webp": "webp", "bmp": "bmp"}
+_PICTURES = {"jpeg": b"\xff\xd8\xff", "png": b"\x89PNG", "gif": b"GIF8", "bmp": b"BM", "webp": b"RIFF"}
+_EXTENSIONS = {"jpg": "jpeg", **{kind: kind for kind in _PICTURES}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ def field_decoder() -> Decoder:
 
 def _wrong_extension(field: str, data: bytes) -> list[Fault]:
     said = _EXTENSIONS.get(field.rpartition(".")[2])
-    found = next((kind for kind, starts in _PICTURES.items() if data.startswith(starts)), None)
+    found = next((kind for kind, start in _PICTURES.items() if data.startswith(start)), None)
     if said is None or found is None or said == found:
         return []
     return [Fault(Kind.WRONG_EXTENSION, f"the field is a {found.upper()} file", field)]
@@ -88,12 +82,12 @@ class DecodeChecker:
         while len(self._running) > self._most:
             self._take()
 
-    def close(self, *, wait: bool = True) -> None:
-        """Wait for what is still running, or drop it."""
-        while wait and self._running:
+    def close(self) -> None:
+        """Wait for what is still running."""
+        while self._running:
             self._take()
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.shutdown()
 
     def _take(self) -> None:
         key, offsets, result = self._running.popleft()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.index import build_index, load_count
 
 from ._scratch import fetch, scratch_folder
+from ._target import is_stream
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def shard_counts(urls: Sequence[str], shards: int | None) -> Iterator[tuple[list
     if shards < 1:
         raise SpecError(f"expected at least one shard, got {shards}")
     with scratch_folder() as folder:
-        kept = [_kept(url, folder / f"{number}.tar") for number, url in enumerate(urls)]
+        kept = [fetch(url, folder / f"{n}.tar") if is_stream(url) else url for n, url in enumerate(urls)]
         total = sum(count_samples(url) for url in kept)
         if total < shards:
             raise SpecError(f"{total} samples cannot fill {shards} shards", hint=f"ask for at most {total}")
@@ -47,13 +47,5 @@ def even_counts(total: int, parts: int) -> list[int]:
 
 def count_samples(url: str) -> int:
     """The number of samples of a shard: from its index if there is one, else by reading its headers."""
-    path = stores.is_local(url)
-    if path is None:
-        count = load_count(url)
-        if count is not None:
-            return count
-    return len(build_index(url))
-
-
-def _kept(url: str, path: Path) -> str:
-    return fetch(url, path) if url == "-" or url.startswith("pipe:") else url
+    count = load_count(url) if stores.is_local(url) is None else None
+    return len(build_index(url)) if count is None else count

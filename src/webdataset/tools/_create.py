@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from webdataset import stores
@@ -17,13 +18,13 @@ from webdataset.shards import is_shard_name
 
 from ._count_samples import even_counts
 from ._entries import Entry
-from ._file_tree import Files, read_folder, read_image_folder, read_tar, read_zip
+from ._file_tree import read_folder, read_image_folder, read_tar, read_zip
 from ._manifest import DEFAULT_KEY, read_manifest
 from ._partition import Parts, write_parts
-from ._read_inputs import Sample
+from ._read_inputs import Inputs, Sample, input_specs
 from ._recipe import read_recipe
 from ._report import Failure, Report
-from ._target import existing, make_folder, parse_stream, refuse_existing
+from ._target import existing, is_stream, make_folder, parse_stream, refuse_existing
 from ._verb_options import DEFAULTS, Options
 from ._write_samples import description_of, write_samples
 
@@ -63,10 +64,7 @@ class Making:
 
 
 def create(
-    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    output: str | os.PathLike[str],
-    options: Options = DEFAULTS,
-    making: Making | None = None,
+    inputs: Inputs, output: str | os.PathLike[str], options: Options = DEFAULTS, making: Making | None = None
 ) -> Report:
     r"""Write a new dataset.
 
@@ -82,20 +80,20 @@ def create(
         making: what the dataset is made of.
     """
     making = making or Making()
-    names = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     with ExitStack() as stack:
         gathered = _Gathered()
-        for name in names:
-            gathered.add(os.fspath(name), making, stack)
-        entries = gathered.entries if gathered.lazy and not making.shuffle else list(gathered.entries)
+        for name in input_specs(inputs):
+            gathered.add(name, making, stack)
+        entries: Iterable[Entry] = _distinct(gathered.entries)
         failed: list[Failure] = []
-        if isinstance(entries, list):
-            _check_keys(entries)
+        if not gathered.lazy or making.shuffle:
+            listed = list(entries)
+            if not listed:
+                hint = "a sample is a file with an extension, or a line of a table"
+                raise SpecError("the inputs hold no samples", hint=hint)
             if gathered.named:
-                entries = _present(entries, making.missing, failed)
-        if making.shuffle:
-            assert isinstance(entries, list)
-            entries = _shuffled(entries, options.seed)
+                listed = _present(listed, making.missing, failed)
+            entries = _shuffled(listed, options.seed) if making.shuffle else listed
         labels = None if gathered.classes is None else _classes_beside(os.fspath(output))
         refuse_existing(existing([labels]), force=options.force)
         report = _write(entries, os.fspath(output), options, making)
@@ -119,35 +117,32 @@ class _Gathered:
     entries: Iterable[Entry] = ()
     ignored: list[str] = field(default_factory=list)
     classes: list[str] | None = None
-    lazy: bool = False  # rows that hold their data are not all kept in memory
+    lazy: bool = True  # all are rows that hold their data: these are not all kept in memory
     named: bool = False  # files were named by a person or a program, so they may be missing
 
     def add(self, url: str, making: Making, stack: ExitStack) -> None:
         """The samples of one more input."""
         kind = making.format or find_format(url)
         self.named |= kind in {"recipe", "tsv", "csv", "jsonl", "parquet"}
+        self.lazy &= kind == "parquet"
         if kind == "recipe":
-            self._extend(read_recipe(url, making.folder, making.separator))
+            self._add(read_recipe(url, making.folder, making.separator))
         elif kind in {"tsv", "csv", "jsonl", "parquet"}:
-            self.lazy = kind == "parquet"
-            self._extend(read_manifest(url, kind, key=making.key, folder=making.folder, columns=making.columns))
+            self._add(read_manifest(url, kind, key=making.key, folder=making.folder, columns=making.columns))
         elif kind == "imagefolder":
             if self.classes is not None:
                 raise SpecError("two image folders would number their classes differently", hint="give one")
             files, self.classes = read_image_folder(url)
-            self._add_files(files)
+            self._add(files.entries, files.ignored)
         else:
-            self._add_files(
+            files = (
                 read_folder(url) if kind == "tree" else read_zip(url, stack) if kind == "zip" else read_tar(url, stack)
             )
+            self._add(files.entries, files.ignored)
 
-    def _add_files(self, files: Files) -> None:
-        self._extend(files.entries)
-        self.ignored += files.ignored
-
-    def _extend(self, entries: Iterable[Entry]) -> None:
-        before = self.entries
-        self.entries = entries if before == () else (entry for part in (before, entries) for entry in part)
+    def _add(self, entries: Iterable[Entry], ignored: Sequence[str] = ()) -> None:
+        self.entries = chain(self.entries, entries)
+        self.ignored += ignored
 
 
 def find_format(url: str) -> str:
@@ -156,16 +151,15 @@ def find_format(url: str) -> str:
     >>> find_format("list.csv"), find_format("a.tar.gz"), find_format("recipe.txt"), find_format("/tmp")
     ('csv', 'tar', 'recipe', 'tree')
     """
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if path is not None and os.path.isdir(path):
         return "tree"
     suffix = Path(url.partition("?")[0] if "://" in url else url).suffix.lower()
     return _BY_SUFFIX.get(suffix) or ("tar" if is_shard_name(url) else "recipe")
 
 
-def _check_keys(entries: Sequence[Entry]) -> None:
-    if not entries:
-        raise SpecError("the inputs hold no samples", hint="a sample is a file with an extension, or a line of a table")
+def _distinct(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The same samples; a key that comes again is an error."""
     seen: dict[str, str] = {}
     for entry in entries:
         if seen.setdefault(entry.key, entry.place) != entry.place:
@@ -174,6 +168,7 @@ def _check_keys(entries: Sequence[Entry]) -> None:
                 Where(shard=entry.place),
                 hint="rename one of them, or create two datasets",
             )
+        yield entry
 
 
 def _present(entries: list[Entry], policy: str, failed: list[Failure]) -> list[Entry]:
@@ -202,7 +197,7 @@ def _samples(entries: Iterable[Entry]) -> Iterator[Sample]:
 
 def _write(entries: Iterable[Entry], output: str, options: Options, making: Making) -> Report:
     if making.parts is not None:
-        reports = write_parts(_samples(entries), output, making.parts, making.parts.names, options)
+        reports = write_parts(_samples(entries), output, making.parts, options)
         return _sum(list(reports.values()))
     target = parse_stream(output)
     counts = None
@@ -226,11 +221,10 @@ def _sum(reports: Sequence[Report]) -> Report:
 
 def _classes_beside(output: str) -> str | None:
     """Where the names of the classes go."""
-    return None if output == "-" or output.startswith("pipe:") else f"{output[: output.rfind('/') + 1]}classes.json"
+    return None if is_stream(output) else f"{output[: output.rfind('/') + 1]}classes.json"
 
 
 def _write_classes(classes: Sequence[str], url: str) -> None:
     """Store the names of the classes, in the order of their numbers."""
     make_folder(url)
-    with stores.open_write(url) as stream:
-        stream.write(json.dumps(list(classes), indent=0).encode() + b"\n")
+    stores.write_bytes(url, json.dumps(list(classes), indent=0).encode() + b"\n")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ._list_samples import list_samples
 from ._read_inputs import Inputs, expand_inputs
+from ._verb_options import Advance, advancing
 
 
 @dataclass(slots=True)
@@ -70,9 +70,7 @@ _MOST_SETS = 1000
 _OTHERS = "(others)"
 
 
-def dataset_stats(
-    inputs: Inputs, *, index: str | None = None, advance: Callable[[int], None] | None = None
-) -> DatasetStats:
+def dataset_stats(inputs: Inputs, *, index: str | None = None, advance: Advance | None = None) -> DatasetStats:
     """Count samples, fields and bytes; payloads are not read where headers or an index tell.
 
     >>> from webdataset.testing import make_shard
@@ -82,7 +80,7 @@ def dataset_stats(
     (5, 4)
     """
     stats = DatasetStats()
-    for url in expand_inputs(inputs):
+    for url in advancing(expand_inputs(inputs), advance):
         count = 0
         for listed in list_samples([url], index=index):
             count += 1
@@ -94,7 +92,5 @@ def dataset_stats(
             stats.field_sets[known] = stats.field_sets.get(known, 0) + 1
         stats.shards += 1
         stats.per_shard.add(count)
-        if advance is not None:
-            advance(1)
     stats.field_sets = dict(sorted(stats.field_sets.items(), key=lambda item: -item[1]))
     return stats

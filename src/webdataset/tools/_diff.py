@@ -6,7 +6,7 @@ Digests of all fields are kept in a temporary file, so datasets of any size can 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +15,7 @@ from webdataset.samples import OWN_FIELDS
 from ._key_table import DigestTable
 from ._list_samples import list_samples
 from ._read_inputs import Inputs, expand_inputs, read_samples
+from ._verb_options import Advance, advancing
 
 
 class Change(StrEnum):
@@ -42,11 +43,7 @@ class Difference:
 
 
 def diff(
-    left: Inputs,
-    right: Inputs,
-    *,
-    sizes_only: bool = False,
-    advance: Callable[[int], None] | None = None,
+    left: Inputs, right: Inputs, *, sizes_only: bool = False, advance: Advance | None = None
 ) -> Iterator[Difference]:
     """Every difference between two datasets, in no particular order.
 
@@ -66,10 +63,8 @@ def diff(
     """
     with DigestTable() as table:
         for side, inputs in enumerate((left, right)):
-            for key, fields in (_sizes if sizes_only else _digests)(inputs):
+            for key, fields in advancing((_sizes if sizes_only else _digests)(inputs), advance):
                 table.add(side, key, fields)
-                if advance is not None:
-                    advance(1)
         for key, first, second in table.differences():
             yield from _compared(key, first, second)
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -59,30 +60,15 @@ def doctor(addresses: Sequence[str] = ()) -> list[Diagnosis]:
     Args:
         addresses: shards, folders or buckets to ask, with the credentials that are configured.
     """
-    return [
-        *_machine(),
-        *_packages(),
-        *_settings(),
-        *_credentials(),
-        *(_ask(address) for address in addresses),
-    ]
+    return [*_machine(), *_packages(), *_settings(), *_credentials(), *map(_ask, addresses)]
 
 
 def _machine() -> Iterator[Diagnosis]:
     yield Diagnosis("python", State.INFO, f"{platform.python_version()} on {platform.platform()}, {sys.executable}")
-    yield Diagnosis(
-        "processors",
-        State.INFO,
-        f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()}",
-    )
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield Diagnosis("processors", State.INFO, f"{processors}")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    enough = files >= _ENOUGH_FILES
-    yield Diagnosis(
-        "open files",
-        State.GOOD if enough else State.POOR,
-        f"at most {files:,}",
-        "" if enough else "raise it: ulimit -n 65536",
-    )
+    yield _amount("open files", f"at most {files:,}", "raise it: ulimit -n 65536", enough=files >= _ENOUGH_FILES)
     yield _shared_memory()
     yield _temporary_folder()
     yield _gnu_tar()
@@ -93,9 +79,12 @@ def _shared_memory() -> Diagnosis:
         free = shutil.disk_usage("/dev/shm").free  # noqa: S108 - it is looked at, nothing is written
     except OSError:
         return Diagnosis("shared memory", State.INFO, "there is no /dev/shm")
-    enough = free >= _ENOUGH_SHARED
-    remedy = "" if enough else "worker processes hand batches over through it: docker run --shm-size=8g"
-    return Diagnosis("shared memory", State.GOOD if enough else State.POOR, f"{free / 1e9:.1f} GB are free", remedy)
+    remedy = "worker processes hand batches over through it: docker run --shm-size=8g"
+    return _amount("shared memory", f"{free / 1e9:.1f} GB are free", remedy, enough=free >= _ENOUGH_SHARED)
+
+
+def _amount(name: str, what: str, remedy: str, *, enough: bool) -> Diagnosis:
+    return Diagnosis(name, State.GOOD, what) if enough else Diagnosis(name, State.POOR, what, remedy)
 
 
 def _temporary_folder() -> Diagnosis:
@@ -166,9 +155,8 @@ def _credentials() -> Iterator[Diagnosis]:
     if config.netrc_path() is not None:
         yield Diagnosis("netrc", State.INFO, str(config.netrc_path()))
     token = config.hub_token()
-    if token is None or config.read("HF_HUB_OFFLINE"):
-        return
-    yield _ask_hub(token)
+    if token is not None and not config.read("HF_HUB_OFFLINE"):
+        yield _ask_hub(token)
 
 
 def _ask_hub(token: str) -> Diagnosis:
@@ -186,10 +174,9 @@ def _ask_hub(token: str) -> Diagnosis:
     if answer.status >= 400:
         what = f"{url} answers with status {answer.status}"
         return Diagnosis("Hugging Face token", State.BAD, what, "make a new token and set HF_TOKEN")
-    try:
-        name = answer.json().get("name", "an account without a name")
-    except ValueError:
-        name = "an account without a name"
+    name = "an account without a name"
+    with suppress(ValueError):
+        name = answer.json().get("name", name)
     return Diagnosis("Hugging Face token", State.GOOD, f"is that of {name}")
 
 

@@ -24,6 +24,10 @@ _PATIENCE = 10.0
 _MANY = 1000
 
 
+def _nothing() -> None:
+    """There is nothing to give back."""
+
+
 class Submits(Protocol):
     """Anything with the `submit` of `concurrent.futures`."""
 
@@ -33,15 +37,14 @@ class Submits(Protocol):
 
 
 class Engine:
-    """An executor, and how many tasks it is given at a time.
+    """An executor, how many tasks it is given at a time, and what gives back what was started for it.
 
     >>> Engine(InThisProcess(), 1).submit(abs, -2).result()
     2
     """
 
-    def __init__(self, executor: Submits, width: int = _MANY) -> None:
-        self._executor = executor
-        self.width = width
+    def __init__(self, executor: Submits, width: int = _MANY, close: Callable[[], object] = _nothing) -> None:
+        self._executor, self.width, self.close = executor, width, close
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Begin `fn(*args)` on a worker."""
@@ -56,9 +59,6 @@ class Engine:
 
     def cancel(self) -> None:
         """Stop what runs: the user interrupted."""
-
-    def close(self) -> None:
-        """Give back what this engine started."""
 
 
 class InThisProcess:
@@ -80,7 +80,7 @@ class LocalProcesses(Engine):
 
     def __init__(self, workers: int) -> None:
         self._pool = _new_pool(workers)
-        super().__init__(self._pool, workers)
+        super().__init__(self._pool, workers, self._end)
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Begin `fn(*args)` on a worker."""
@@ -88,7 +88,7 @@ class LocalProcesses(Engine):
 
     def restart(self) -> bool:
         """Begin with new processes."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._end()
         self._executor = self._pool = _new_pool(self.width)
         return True
 
@@ -97,7 +97,7 @@ class LocalProcesses(Engine):
         for process in list((self._pool._processes or {}).values()):
             process.terminate()
 
-    def close(self) -> None:
+    def _end(self) -> None:
         """End the workers, after what they are doing."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -165,48 +165,37 @@ def _engine(executor: Any, workers: int, address: str | None) -> Engine:
     if executor is None or executor == "local":
         return LocalProcesses(workers) if workers > 1 else Engine(InThisProcess(), 1)
     if executor == "dask":
-        return _Dask(workers, address)
+        return _dask(workers, address)
     if executor == "ray":
-        return _Ray(workers, address)
+        return _ray(workers, address)
     if callable(getattr(executor, "submit", None)):
         return Engine(executor)
     raise SpecError(f"{executor!r} is not an engine", hint=f"take {', '.join(ENGINES)}, or an object with submit()")
 
 
-class _Dask(Engine):
+def _dask(workers: int, address: str | None) -> Engine:
     """A Dask cluster: a running one, or one that is started here."""
+    distributed = require("distributed", extra="dask", why="for the Dask engine")
+    start = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+    client = distributed.Client(set_as_default=False, **({"address": address} if address else start))
+    cluster = client.cluster
 
-    def __init__(self, workers: int, address: str | None) -> None:
-        distributed = require("distributed", extra="dask", why="for the Dask engine")
-        start = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
-        options = {"address": address} if address else start
-        self._client = distributed.Client(set_as_default=False, **options)
-        super().__init__(self._client.get_executor(pure=False))
-
-    def close(self) -> None:
-        """Close the connection, and the cluster if it was started here."""
-        cluster = self._client.cluster
-        self._client.close()
+    def close() -> None:
+        client.close()
         if cluster is not None:
             cluster.close()
 
+    return Engine(client.get_executor(pure=False), close=close)
 
-class _Ray(Engine):
+
+def _ray(workers: int, address: str | None) -> Engine:
     """Ray: a running cluster, or one that is started here. A session that the program began is used and kept."""
-
-    def __init__(self, workers: int, address: str | None) -> None:
-        ray = require("ray", extra="ray", why="for the Ray engine")
-        self._ray = ray
-        self._ours = not ray.is_initialized()
-        if self._ours:
-            options = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
-            ray.init(log_to_driver=False, configure_logging=False, **options)
-        super().__init__(_RayTasks(ray))
-
-    def close(self) -> None:
-        """End the session, if it was begun here."""
-        if self._ours:
-            self._ray.shutdown()
+    ray = require("ray", extra="ray", why="for the Ray engine")
+    ours = not ray.is_initialized()
+    if ours:
+        options = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+        ray.init(log_to_driver=False, configure_logging=False, **options)
+    return Engine(_RayTasks(ray), close=ray.shutdown if ours else _nothing)
 
 
 class _RayTasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -9,12 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import FormatError, ShardNotFound, WebDatasetError, Where, add_where
+from webdataset.errors import FormatError, ShardNotFound, Where, located
 
 from ._read_inputs import Sample
-
-# Most files of samples are smaller, and then one read is all there is.
-_PORTION = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +23,8 @@ class LocalFile:
 
     def __call__(self) -> bytes:
         """The file's content."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)  # half the system calls of a file object
-        try:
-            data = os.read(descriptor, _PORTION)
-            if len(data) < _PORTION:
-                return data
-            parts = [data]
-            while data := os.read(descriptor, 16 * _PORTION):
-                parts.append(data)
-            return b"".join(parts)
-        finally:
-            os.close(descriptor)
+        with io.FileIO(self.path) as file:  # without a buffer: all of it is read at once
+            return file.readall()
 
     def exists(self) -> bool:
         """Whether it is there."""
@@ -50,9 +39,7 @@ class StoredFile:
 
     def __call__(self) -> bytes:
         """What is stored there."""
-        with stores.open_read(self.url) as stream:
-            data: bytes = stream.read()
-        return data
+        return stores.read_bytes(self.url)
 
 
 # Where the bytes of a field come from: they are known, or a function reads them.
@@ -81,7 +68,8 @@ class Entry:
         found: Sample = {"__key__": self.key}
         for field, source in self.fields.items():
             try:
-                found[field] = source if isinstance(source, bytes) else source()
+                with located(key=self.key, field=field, member=self.place):
+                    found[field] = source if isinstance(source, bytes) else source()
             except FileNotFoundError as error:
                 path = source.path if isinstance(source, LocalFile) else getattr(source, "url", "")
                 raise ShardNotFound(
@@ -89,9 +77,6 @@ class Entry:
                     Where(shard=self.place),
                     hint="correct the name, or leave such samples out with --missing skip",
                 ) from error
-            except WebDatasetError as error:
-                add_where(error, key=self.key, field=field, member=self.place)
-                raise
         return found
 
     def missing(self) -> str | None:

@@ -14,7 +14,7 @@ import ast
 import fnmatch
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -22,6 +22,7 @@ from typing import Any, Final
 from webdataset.errors import SpecError, Where
 from webdataset.flow import digest
 
+_OWN_NAMES = {"key": "__key__", "__key__": "__key__", "shard": "__url__", "__url__": "__url__"}
 _LONGEST = 2000
 _MOST_NODES = 500
 
@@ -89,6 +90,13 @@ class _Scope:
         return self._decoded[field]
 
 
+# Extensions of fields that hold JSON, whole numbers, text; and of all that a person can read as it is.
+JSON = frozenset({"json", "jsn"})
+NUMBERS = frozenset({"cls", "cls2", "index", "inx", "id"})
+TEXTS = frozenset({"txt", "text", "transcript"})
+READABLE = JSON | NUMBERS | TEXTS | {"jsonl", "csv", "tsv", "yaml", "yml"}
+
+
 def decode_plain(field: str, data: Any) -> Any:
     """The value of a field that is JSON, text or a number; other fields stay bytes.
 
@@ -98,11 +106,11 @@ def decode_plain(field: str, data: Any) -> Any:
     if not isinstance(data, bytes):
         return data
     kind = field.rpartition(".")[2].lower()
-    if kind in {"json", "jsn"}:
+    if kind in JSON:
         return json.loads(data)
-    if kind in {"cls", "cls2", "index", "inx", "id"}:
+    if kind in NUMBERS:
         return int(data)
-    return data.decode() if kind in {"txt", "text", "transcript"} else data
+    return data.decode() if kind in TEXTS else data
 
 
 def _compile(source: str) -> Evaluate:
@@ -185,18 +193,20 @@ def _text(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-def _length(value: Any) -> int | None:
-    return None if value is None else len(value)
+def _if_given(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that is None for what is not there."""
+    return lambda value: None if value is None else function(value)
 
 
+_length = _if_given(len)
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
     "bool": bool,
     "contains": _contains,
     "endswith": _text(str.endswith),
-    "float": lambda value: None if value is None else float(value),
+    "float": _if_given(float),
     "hash": lambda value: digest(str(value)) / 2**64,
-    "int": lambda value: None if value is None else int(value),
+    "int": _if_given(int),
     "len": _length,
     "lower": _text(str.lower),
     "matches": _text(fnmatch.fnmatchcase),
@@ -217,11 +227,11 @@ class _Compiler:
         self._source = source
 
     def compile(self, node: ast.AST) -> Evaluate:
-        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        name = type(node).__name__.lower()
+        method: Callable[[ast.AST], Evaluate] | None = getattr(self, f"_{name}", None)
         if method is None:
-            raise self._refused(type(node).__name__.lower())
-        found: Evaluate = method(node)
-        return found
+            raise self._refused(name)
+        return method(node)
 
     def _refused(self, what: str) -> SpecError:
         return SpecError(
@@ -252,12 +262,10 @@ class _Compiler:
 
     def _path(self, parts: list[str]) -> Evaluate:
         """A dotted name: the longest beginning that is a field, then entries of its JSON."""
-        if parts[0] in {"key", "__key__"}:
+        own = _OWN_NAMES.get(parts[0])
+        if own is not None:
             self._check_names(parts[1:])
-            return lambda scope: _look_up(scope.raw("__key__"), parts[1:])
-        if parts[0] in {"shard", "__url__"}:
-            self._check_names(parts[1:])
-            return lambda scope: _look_up(scope.raw("__url__"), parts[1:])
+            return lambda scope: _look_up(scope.raw(own), parts[1:])
         self._check_names(parts)
         prefixes = [(".".join(parts[:count]), parts[count:]) for count in range(len(parts), 0, -1)]
 
@@ -295,17 +303,18 @@ class _Compiler:
             return lambda scope: all(value(scope) for value in values)
         return lambda scope: any(value(scope) for value in values)
 
+    def _listed(self, table: Mapping[type, Callable[..., Any]], kind: type) -> Callable[..., Any]:
+        if kind not in table:
+            raise self._refused(kind.__name__.lower())
+        return table[kind]
+
     def _unaryop(self, node: ast.UnaryOp) -> Evaluate:
-        apply = _UNARY.get(type(node.op))
-        if apply is None:
-            raise self._refused(type(node.op).__name__.lower())
+        apply = self._listed(_UNARY, type(node.op))
         operand = self.compile(node.operand)
         return lambda scope: apply(operand(scope))
 
     def _binop(self, node: ast.BinOp) -> Evaluate:
-        apply = _BINARY.get(type(node.op))
-        if apply is None:
-            raise self._refused(type(node.op).__name__.lower())
+        apply = self._listed(_BINARY, type(node.op))
         left, right = self.compile(node.left), self.compile(node.right)
         return lambda scope: apply(left(scope), right(scope))
 

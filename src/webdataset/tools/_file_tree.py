@@ -36,11 +36,15 @@ def read_folder(folder: str) -> Files:
     Traceback (most recent call last):
     webdataset.errors.ShardNotFound: the folder was not found – /nowhere – check the name
     """
+    prefix = _prefix(folder)
+    return _grouped(((path.removeprefix(prefix), LocalFile(path)) for path in _walk(prefix)), folder)
+
+
+def _prefix(folder: str) -> str:
+    """What the paths of all files in a folder begin with."""
     if not os.path.isdir(folder):
         raise ShardNotFound("the folder was not found", Where(shard=folder), hint="check the name")
-    prefix = folder.rstrip("/") + "/"
-    paths = _walk(prefix)
-    return _grouped(((path[len(prefix) :], LocalFile(path)) for path in paths), folder)
+    return folder.rstrip("/") + "/"
 
 
 def read_image_folder(folder: str) -> tuple[Files, list[str]]:
@@ -50,9 +54,7 @@ def read_image_folder(folder: str) -> tuple[Files, list[str]]:
     since a key ends at the first dot. A sample has the number of its class as `cls`, and the files that are named like
     its image but for the extension.
     """
-    if not os.path.isdir(folder):
-        raise ShardNotFound("the folder was not found", Where(shard=folder), hint="check the name")
-    prefix = folder.rstrip("/") + "/"
+    prefix = _prefix(folder)
     named = sorted(os.path.splitext(path.removeprefix(prefix)) for path in _walk(prefix, links=True))  # noqa: PTH122 - both parts
     images = Counter(stem for stem, ending in named if _is_image(ending))
     classes = sorted({stem.partition("/")[0] for stem in images if "/" in stem})
@@ -60,8 +62,9 @@ def read_image_folder(folder: str) -> tuple[Files, list[str]]:
     ignored, owners = [], dict[str, str]()
     for stem, ending in named:
         if ending and stem in images and (_is_image(ending) or images[stem] == 1):
-            key = _image_key(stem if images[stem] == 1 else stem + ending, folder)
-            if owners.setdefault(key, stem + ending * (images[stem] > 1)) != stem + ending * (images[stem] > 1):
+            owner = stem if images[stem] == 1 else stem + ending
+            key = _image_key(owner, folder)
+            if owners.setdefault(key, owner) != owner:
                 raise FormatError(
                     f"{stem}{ending} and {owners[key]} would both have the key {key!r}",
                     Where(shard=folder),
@@ -117,15 +120,11 @@ def read_tar(url: str, stack: ExitStack) -> Files:
     with located(shard=url):
         if compressed:
             path = _unpacked(path, stack.enter_context(scratch_folder()) / "unpacked.tar")
-        for run in _runs(path):
-            for name, start, stop in zip(run.names, run.starts, run.stops, strict=True):
-                members.append((name, partial(stores.read_range, path, run.base + start, stop - start)))
+        with stores.open_read(path) as stream:
+            for run in tar.read_runs(stream):
+                for name, start, stop in zip(run.names, run.starts, run.stops, strict=True):
+                    members.append((name, partial(stores.read_range, path, run.base + start, stop - start)))
     return _grouped(members, url)
-
-
-def _runs(path: str) -> Iterator[tar.Run]:
-    with stores.open_read(path) as stream:
-        yield from tar.read_runs(stream)
 
 
 def _unpacked(path: str, copy: Path) -> str:
@@ -138,7 +137,7 @@ def _unpacked(path: str, copy: Path) -> str:
 
 
 def _local_copy(url: str, stack: ExitStack) -> str:
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if path is not None:
         if not os.path.isfile(path):
             raise ShardNotFound("there is no such file", Where(shard=path), hint="check the name and the directory")

@@ -131,12 +131,7 @@ class Kind(StrEnum):
     HF_EXTRA_FIELD = "hf-field-dropped", _W, f"give the first five samples all fields, {_FEATURES}", _HF
     HF_TYPE = "hf-type-changes", _W, f"store the same type in every sample, {_FEATURES}", _HF
     HF_PICKLE = "hf-pickle", _W, "store the field as json, npy or cbor", _HF
-    DALI_COMPRESSED = (
-        "dali-compressed",
-        _W,
-        _PLAIN_TAR,
-        _DALI,
-    )
+    DALI_COMPRESSED = "dali-compressed", _W, _PLAIN_TAR, _DALI
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from webdataset.samples import OWN_FIELDS
 
 from ._expression import Expression
 from ._read_inputs import Inputs, Sample, expand_inputs, read_samples
+from ._target import is_stream
 
 PICTURES = ("img", "image", "ppm", "pgm", "pbm", "jpeg", "jpg", "png")
 
@@ -66,7 +67,7 @@ def find_samples(
 ) -> Iterator[Sample]:
     """The samples with these keys, in the order of the keys."""
     urls = expand_inputs(inputs)
-    if "-" in urls or any(url.startswith("pipe:") for url in urls):
+    if any(map(is_stream, urls)):
         yield from _streamed(urls, keys)
         return
     with IndexedShards(

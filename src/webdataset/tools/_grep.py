@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from webdataset.errors import SpecError
 from webdataset.samples import OWN_FIELDS
 
+from ._expression import READABLE
 from ._read_inputs import Inputs, expand_inputs, read_samples
-
-_TEXT = frozenset(
-    {"txt", "text", "transcript", "json", "jsn", "jsonl", "cls", "cls2", "id", "csv", "tsv", "yaml", "yml"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ def grep(
                 yield Match(shard, key, "__key__", 1, key)
             continue
         for name, data in sample.items():
-            if name in OWN_FIELDS or not (name in fields if fields else name.rpartition(".")[2] in _TEXT):
+            if name in OWN_FIELDS or not (name in fields if fields else name.rpartition(".")[2] in READABLE):
                 continue
             for number, line in enumerate(data.decode("utf-8", "backslashreplace").splitlines(), 1):
                 if search(line):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from os import fspath
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import FormatError, SpecError, StaleIndex, StoreError
+from webdataset.errors import FormatError, SpecError, StaleIndex
 from webdataset.index import (
     Description,
     Extent,
@@ -23,14 +22,11 @@ from webdataset.index import (
     load_index,
     open_bytes,
     read_description,
-    seen_from,
-    write_description,
 )
 
-from ._read_inputs import Inputs, expand_inputs
-from ._target import existing, make_folder, refuse_existing
-
-Advance = Callable[[int], None]
+from ._read_inputs import Inputs, expand_inputs, input_specs
+from ._target import existing, refuse_existing, store_description
+from ._verb_options import Advance
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,7 @@ def create_index(
         if advance is not None:
             advance(len(part))
     if description is not None:
-        _store(Description(entries, name=name), description)
+        store_description(Description(entries, name=name), description)
     return _indexed(entries, urls if dali else [], description)
 
 
@@ -125,7 +121,7 @@ def update_index(
         looked = list(pool.map(look, entries))
     written = [entry.url for entry, changed in looked if changed]
     if known is not None and address is not None and written:
-        _store(replace(known, shards=[entry for entry, _ in looked]), address)
+        store_description(replace(known, shards=[entry for entry, _ in looked]), address)
     return _indexed([entry for entry, _ in looked], written, address)
 
 
@@ -158,7 +154,7 @@ def index_info(inputs: Inputs, *, place: str | None = None) -> IndexInfo:
         return IndexInfo(known.name, len(known.shards), known.nsamples, total, ())
     urls = expand_inputs(inputs)
     counts = {url: load_count(url, place) for url in urls}
-    size = sum(_size(url) or 0 for url in urls)
+    size = sum(stores.size_of(url) or 0 for url in urls)
     missing = tuple(url for url, count in counts.items() if count is None)
     return IndexInfo(None, len(urls), sum(count or 0 for count in counts.values()), size, missing)
 
@@ -188,7 +184,7 @@ def _fits(entry: ShardEntry, place: str | None, *, described: bool) -> ShardEntr
         return None
     if stored is None:
         return None
-    size = _size(entry.url)
+    size = stores.size_of(entry.url)
     if stores.is_local(entry.url) is not None:
         if index_difference(stored, build_index(entry.url)) is not None:
             return None
@@ -203,29 +199,14 @@ def _fits(entry: ShardEntry, place: str | None, *, described: bool) -> ShardEntr
     return entry if entry.nsamples == len(stored) and entry.filesize in {None, size} else None
 
 
-def _store(description: Description, address: str) -> None:
-    """Write a description, whose shards are named relative to it where that is possible."""
-    shards = [entry._replace(url=seen_from(address, entry.url)) for entry in description.shards]
-    make_folder(address)
-    with stores.open_write(address) as stream:
-        stream.write(write_description(replace(description, shards=shards)))
-
-
 def _indexed(entries: Sequence[ShardEntry], written: Sequence[str], description: str | None) -> Indexed:
     samples, size = sum(entry.nsamples for entry in entries), sum(entry.filesize or 0 for entry in entries)
     return Indexed(len(entries), samples, size, tuple(written), description)
 
 
 def _description_address(inputs: Inputs) -> str | None:
-    given = list(inputs) if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
-    return fspath(given[0]) if len(given) == 1 and fspath(given[0]).endswith(".json") else None
-
-
-def _size(url: str) -> int | None:
-    try:
-        return stores.stat(url).size
-    except StoreError:
-        return None
+    given = input_specs(inputs)
+    return given[0] if len(given) == 1 and given[0].endswith(".json") else None
 
 
 def index_difference(stored: ShardIndex, built: ShardIndex) -> str | None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.flow import digest
-from webdataset.index import Description, IndexedShards, ShardEntry, index_shards, seen_from, write_description
+from webdataset.index import Description, IndexedShards, ShardEntry, index_shards, seen_from
 from webdataset.plan import JOIN, join_stages
 
 from ._read_inputs import Inputs, expand_inputs
 from ._report import Report
-from ._target import existing, make_folder, refuse_existing
+from ._target import existing, refuse_existing, store_description
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
 
@@ -72,21 +71,19 @@ def _describe(
     refuse_existing(existing([output]), force=options.force)
     if options.dry_run:
         return Report(outputs=(output,))
-    base, other = (_described(shards, output, options) for shards in (urls, added))
-    part: dict[str, object] = {"shardlist": [_plain(entry) for entry in other], "missing": missing}
+    base, other = (_indexed(shards, options) for shards in (urls, added))
+    listed = [_plain(entry._replace(url=seen_from(output, entry.url))) for entry in other]
+    part: dict[str, object] = {"shardlist": listed, "missing": missing}
     part |= {"fields": list(fields)} if fields is not None else {}
     part |= {"replace": True} if replace else {}
-    make_folder(output)
     join_stages(IndexedShards([]), fields, missing)  # what cannot be joined is refused before it is written
-    with stores.open_write(output) as stream:
-        stream.write(write_description(Description(base, extra={JOIN: [part]})))
+    store_description(Description(base, extra={JOIN: [part]}), output)
     samples = sum(entry.nsamples for entry in base)
     return Report(samples_in=samples, samples_out=samples, done=0, outputs=(output,))
 
 
-def _described(urls: Sequence[str], output: str, options: Options) -> list[ShardEntry]:
-    found = index_shards(urls, store_index=options.index, workers=max(1, options.workers))
-    return [entry._replace(url=seen_from(output, entry.url)) for entry in found.shards]
+def _indexed(urls: Sequence[str], options: Options) -> Sequence[ShardEntry]:
+    return index_shards(urls, store_index=options.index, workers=max(1, options.workers)).shards
 
 
 def _plain(entry: ShardEntry) -> dict[str, object]:

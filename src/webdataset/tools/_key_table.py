@@ -65,19 +65,13 @@ def _disk_errors() -> Iterator[None]:
         raise StoreError(f"keys cannot be compared: {error}", hint="set TMPDIR to a folder with more space") from error
 
 
-class KeyPlace(NamedTuple):
-    """Where a key was: the number of its shard, and the byte."""
-
-    shard: int
-    offset: int
-
-
 class Duplicate(NamedTuple):
-    """A key that is in two shards."""
+    """A key that is in two shards: the number of the first, of the other, and the byte in that one."""
 
     key: str
-    first: KeyPlace
-    again: KeyPlace
+    first: int
+    again: int
+    offset: int
 
 
 class KeyTable(_Table):
@@ -87,7 +81,7 @@ class KeyTable(_Table):
     ...     table.add(0, ["a", "b"], [0, 1024])
     ...     table.add(1, ["b", "c"], [0, 1024])
     ...     list(table.duplicates())
-    [Duplicate(key='b', first=KeyPlace(shard=0, offset=1024), again=KeyPlace(shard=1, offset=0))]
+    [Duplicate(key='b', first=0, again=1, offset=0)]
     """
 
     def add(self, shard: int, keys: Sequence[str], offsets: Sequence[int]) -> None:
@@ -97,9 +91,9 @@ class KeyTable(_Table):
     def duplicates(self) -> Iterator[Duplicate]:
         """Every key that comes again, with the place where it came first."""
         for key, rows in self._groups(_REPEATED):
-            first, *others = (KeyPlace(*row) for row in rows)
-            for place in others:
-                yield Duplicate(key, first, place)
+            (first, _), *others = rows
+            for shard, offset in others:
+                yield Duplicate(key, first, shard, offset)
 
 
 Fields = dict[str, str]

@@ -53,18 +53,19 @@ def list_samples(inputs: Inputs, *, index: str | None = None) -> Iterator[Listed
     """
     for url in expand_inputs(inputs):
         found = shard_index(url, index)
-        yield from _streamed(url) if found is None else _indexed(url, found)
+        yield from _streamed(url) if found is None else list_indexed(url, found)
 
 
-def shard_index(url: str, place: str | None = None) -> ShardIndex | None:
+def shard_index(url: str, place: str | None) -> ShardIndex | None:
     """The index of a shard as far as it can be had without reading the payloads, else None."""
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if path is not None and os.path.isfile(path):
         return build_index(url)  # from the headers: as quick as an index that may be old
     return None if url == "-" or (place is None and url.startswith("pipe:")) else load_index(url, place)
 
 
-def _indexed(url: str, index: ShardIndex) -> Iterator[Listed]:
+def list_indexed(url: str, index: ShardIndex) -> Iterator[Listed]:
+    """The samples of a shard, as its index has them."""
     for number, extents in enumerate(index.rows()):
         fields = {extent.field.lower(): extent.size for extent in extents if extent.field.lower() not in OWN_FIELDS}
         yield Listed(url, number, index.key(number) or str(number), fields, extents[0].offset)

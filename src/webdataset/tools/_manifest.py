@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from webdataset import stores
@@ -47,17 +47,10 @@ def read_manifest(
         columns: the names of the columns of a TSV or CSV file without a header.
     """
     _check_key(key)
-    rows = {"tsv": _read_csv, "csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}[kind]
-    seen: dict[str, str] = {}
-    for record, (place, row) in enumerate(rows(url, kind, columns)):
-        entry = _entry(row, place, key.format(record=record), folder)
-        if seen.setdefault(entry.key, place) != place:
-            raise FormatError(
-                f"the key {entry.key!r} is used twice, first in {seen[entry.key]}",
-                Where(shard=place),
-                hint="make keys unique",
-            )
-        yield entry
+    reading = {"jsonl": _read_jsonl, "parquet": _read_parquet}.get(kind)
+    rows = reading(url) if reading is not None else _read_csv(url, kind, columns)
+    for record, (place, row) in enumerate(rows):
+        yield _entry(row, place, key.format(record=record), folder)
 
 
 def _check_key(key: str) -> None:
@@ -100,8 +93,7 @@ def _file(text: str, folder: str | None) -> Source:
 
 
 def _text(url: str) -> str:
-    with stores.open_read(url) as stream:
-        data: bytes = stream.read()
+    data = stores.read_bytes(url)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -131,7 +123,7 @@ def _read_csv(url: str, kind: str, columns: Sequence[str] | None) -> Iterator[tu
         raise FormatError(f"the table cannot be read: {error}", Where(shard=place), hint="correct the row") from error
 
 
-def _read_jsonl(url: str, _kind: str, _columns: Sequence[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_jsonl(url: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for number, line in enumerate(_text(url).split("\n"), 1):
         if not line.strip():
             continue
@@ -145,7 +137,7 @@ def _read_jsonl(url: str, _kind: str, _columns: Sequence[str] | None) -> Iterato
         yield place, row
 
 
-def _read_parquet(url: str, _kind: str, _columns: Sequence[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_parquet(url: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     pq = require("pyarrow.parquet", extra="parquet", why="to read Parquet files")
     pa = require("pyarrow", extra="parquet", why="to read Parquet files")
     path = stores.is_local(url)
@@ -154,19 +146,14 @@ def _read_parquet(url: str, _kind: str, _columns: Sequence[str] | None) -> Itera
     except pa.ArrowInvalid as error:
         raise FormatError(f"this is not a Parquet file: {error}", Where(shard=url)) from error
     with file:
-        number = 0
         with located(shard=url):
             for group in range(file.metadata.num_row_groups):
                 check_row_group(file.metadata.row_group(group))
-        for batch in file.iter_batches(batch_size=256):
-            for number, row in enumerate(_plain(batch.to_pylist()), number + 1):  # noqa: B020 - goes on counting
-                yield f"{url}, row {number}", row
+        rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
+        for number, row in enumerate(rows, 1):
+            yield f"{url}, row {number}", {name: _plain(value) for name, value in row.items()}
 
 
-def _plain(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Rows in which images, as Hugging Face stores them, are their bytes."""
-    for row in rows:
-        yield {
-            name: value["bytes"] if isinstance(value, dict) and set(value) == {"bytes", "path"} else value
-            for name, value in row.items()
-        }
+def _plain(value: Any) -> Any:
+    """An image, as Hugging Face stores it, as its bytes; other values as they are."""
+    return value["bytes"] if isinstance(value, dict) and set(value) == {"bytes", "path"} else value

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from webdataset import stores
@@ -16,7 +17,7 @@ from webdataset.pipeline import mix as mix_by_shares
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList
 
-from ._cat import Rekey
+from ._cat import numbered_keys
 from ._read_inputs import CountStage, Sample, expand_inputs
 from ._report import Report
 from ._target import parse_stream
@@ -56,8 +57,7 @@ def read_mix_sources(url: str) -> list[MixSource]:
     [MixSource(inputs='a.tar', weight=2.0)]
     """
     yaml = require("yaml", extra="formats", why="to read a YAML file")
-    with stores.open_read(url) as stream:
-        data = stream.read()
+    data = stores.read_bytes(url)
     try:
         spec = yaml.safe_load(data)
         return [MixSource(str(source["shards"]), float(source.get("weight", 1))) for source in spec["sources"]]
@@ -101,7 +101,7 @@ def mix(
     target, counter = parse_stream(output), CountStage()
     stream = counter(_mixed(sources, stop, options.seed, samples, random=random))
     if rekey is not None:
-        stream = Rekey(rekey)(stream)
+        stream = numbered_keys(rekey)(stream)
     return replace(write_samples(stream, target, options), samples_in=counter.count)
 
 
@@ -118,7 +118,4 @@ def _mixed(
     else:
         mixed = mix_by_shares(list(zip(datasets, weights, strict=True)), exhausted=_EXHAUSTED[stop])
     with closing(mixed):
-        for number, sample in enumerate(mixed):
-            if samples is not None and number >= samples:
-                return
-            yield sample
+        yield from islice(mixed, samples)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,14 +12,11 @@ from webdataset.errors import SpecError
 
 from ._expression import Expression
 from ._read_inputs import CountStage, Inputs, Sample, expand_inputs, read_list, read_samples
-from ._report import Report
+from ._report import Report, collect_failures, failure_handler
 from ._shares import Shares
 from ._target import Series, parse_target, refuse_outputs
-from ._transform import Failures
-from ._verb_options import DEFAULTS, Options
-from ._write_samples import SeriesWriter, advancing, description_of
-
-Route = Callable[[Sample], str | None]
+from ._verb_options import DEFAULTS, Options, advancing
+from ._write_samples import SeriesWriter, description_of
 
 
 @dataclass(frozen=True)
@@ -97,23 +94,19 @@ def partition(
         parts: which sample goes where.
         options: how to write.
     """
-    urls = expand_inputs(inputs)
-    source, failures = CountStage(), Failures(options.errors)
-    samples = read_samples(urls, [source], handler=failures.handler)
-    reports = write_parts(samples, os.fspath(output), parts, parts.names, options)
-    return {
-        name: replace(report, samples_in=source.count, failed=tuple(failures.found)) for name, report in reports.items()
-    }
+    source, handler = CountStage(), failure_handler(options.errors)
+    samples = read_samples(expand_inputs(inputs), [source], handler=handler)
+    with collect_failures() as failures:
+        reports = write_parts(samples, os.fspath(output), parts, options)
+    return {name: replace(report, samples_in=source.count, failed=tuple(failures)) for name, report in reports.items()}
 
 
-def write_parts(
-    samples: Iterable[Sample], output: str, route: Route, names: Iterable[str], options: Options
-) -> dict[str, Report]:
-    """Write samples to the series of the part that `route` names, each with its description `part.json`.
+def write_parts(samples: Iterable[Sample], output: str, parts: Parts, options: Options) -> dict[str, Report]:
+    """Write samples to the series of the parts they belong to, each with its description `part.json`.
 
     Samples of no part are left out.
     """
-    series = {name: _series(output, name) for name in names}
+    series = {name: _series(output, name) for name in parts.names}
     options_of = {name: replace(options, description=description_of(target)) for name, target in series.items()}
     for name, target in series.items():
         refuse_outputs(target, options_of[name])
@@ -123,8 +116,8 @@ def write_parts(
         sinks = {
             name: stack.enter_context(SeriesWriter(target.text, options_of[name])) for name, target in series.items()
         }
-        for sample in advancing(samples, options):
-            part = route(sample)
+        for sample in advancing(samples, options.advance):
+            part = parts(sample)
             if part is not None:
                 sinks[part].write(sample)
     return {name: sink.report() for name, sink in sinks.items()}

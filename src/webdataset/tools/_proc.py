@@ -11,27 +11,19 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import (
-    CommandFailed,
-    FormatError,
-    SpecError,
-    UnsafeContent,
-    WebDatasetError,
-    Where,
-    add_where,
-    located,
-)
+from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, Where, located
+from webdataset.flow import Stage
 from webdataset.lifetime import Guard, run_shell
 
 from ._file_tree import read_folder
 from ._read_inputs import Inputs, Sample
-from ._report import Report, check_policy, note_failure
+from ._report import Report, check_policy, settle_failure
 from ._scratch import scratch_folder, write_scratch
 from ._target import PerShard, parse_target
 from ._transform import transform
@@ -41,12 +33,19 @@ _BASE = "sample"
 _KEY = f"{_BASE}.__key__"
 
 
-@dataclass(frozen=True)
-class RunCommand:
+def run_on_samples(
+    samples: Iterator[Sample],
+    *,
+    command: str,
+    failed: str = "stop",
+    timeout: float | None = None,
+    threads: int = 1,
+    folder: str | None = None,
+) -> Iterator[Sample]:
     """A shell command on every sample; a stage.
 
-    >>> stage = RunCommand("tr a-z A-Z < sample.txt > new && mv new sample.txt")
-    >>> list(stage(iter([{"__key__": "1", "txt": b"hello"}])))
+    >>> samples = iter([{"__key__": "1", "txt": b"hello"}])
+    >>> list(run_on_samples(samples, command="tr a-z A-Z < sample.txt > new && mv new sample.txt"))
     [{'__key__': '1', 'txt': b'HELLO'}]
 
     The command runs in a temporary folder that holds the fields as `sample.FIELD` and the key as `sample.__key__`.
@@ -54,112 +53,67 @@ class RunCommand:
     `sample.__key__` renames the sample. Without any field the sample is left out. What the command prints goes to
     standard error.
 
-    Attributes:
+    Args:
+        samples: samples of bytes.
         command: a shell command, the user's own.
         failed: a command that fails: "stop", "skip" the sample, or "keep" it unchanged; the last two are reported.
         timeout: seconds after which a command is stopped and counts as failed.
         threads: how many commands run at a time; the order of the samples stays.
         folder: where temporary folders are made.
     """
+    running = _Running()
 
-    command: str
-    failed: str = "stop"
-    timeout: float | None = None
-    threads: int = 1
-    folder: str | None = None
-
-    def __post_init__(self) -> None:
-        check_policy(self.failed)
-
-    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """The samples that the command makes: this is a stage."""
-        running = _Running()
-        work = partial(self._processed, running)
-        for sample, made in _in_order(work, samples, self.threads, running.kill):
-            yield from _settled(sample, made, self.failed)
-
-    def _processed(self, running: _Running, sample: Sample) -> list[Sample]:
-        with scratch_folder(self.folder) as folder:
+    def work(sample: Sample) -> list[Sample]:
+        with scratch_folder(folder) as place:
             for field, data in sample.items():
                 if field[:1] != "_":
-                    write_scratch(folder / f"{_BASE}.{field}", data)
-            write_scratch(folder / _KEY, sample["__key__"].encode("utf-8", "surrogateescape"))
-            run_command(self.command, folder, self.timeout, running.new_guard())
-            with stores.system_errors(str(folder)):
-                return _collected(folder, sample)
+                    write_scratch(place / f"{_BASE}.{field}", data)
+            write_scratch(place / _KEY, sample["__key__"].encode("utf-8", "surrogateescape"))
+            run_command(command, place, timeout, running.new_guard())
+            with stores.system_errors(str(place)):
+                return _collected(place, sample)
+
+    for sample, made in _in_order(work, samples, threads, running.kill):
+        yield from settle_failure(sample, made, failed) if isinstance(made, Exception) else made
 
 
-@dataclass(frozen=True)
-class RunOnShard:
+def run_on_shard(
+    samples: Iterator[Sample], *, command: str, timeout: float | None, folder: str | None
+) -> Iterator[Sample]:
     """A shell command on all samples of a shard at once; a stage.
 
     The command runs in a temporary folder with all files of the shard under their names; afterwards all files in it
     are the new samples, sorted by key.
     """
-
-    command: str
-    timeout: float | None = None
-    folder: str | None = None
-
-    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """The samples that the command makes: this is a stage."""
-        with scratch_folder(self.folder) as folder:
-            for sample in samples:
-                for field, data in sample.items():
-                    if field[:1] != "_":
-                        path = inside(folder, f"{sample['__key__']}.{field}")
-                        path.parent.mkdir(parents=True, exist_ok=True)
-                        write_scratch(path, data)
-            run_command(self.command, folder, self.timeout)
-            for entry in read_folder(str(folder)).entries:
-                yield entry.sample()
+    with scratch_folder(folder) as place:
+        for sample in samples:
+            for field, data in sample.items():
+                if field[:1] != "_":
+                    path = inside(place, f"{sample['__key__']}.{field}")
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    write_scratch(path, data)
+        run_command(command, place, timeout)
+        for entry in read_folder(str(place)).entries:
+            yield entry.sample()
 
 
-@dataclass(frozen=True)
-class CallFunction:
+def call_function(samples: Iterator[Sample], *, name: str, failed: str) -> Iterator[Sample]:
     """A Python function on every sample; a stage.
 
-    Attributes:
+    Args:
+        samples: samples of bytes.
         name: `module:function`. The function gets a sample of bytes and returns a sample, several, or None for none;
             what it returns is encoded by extension.
         failed: an exception: "stop", "skip" the sample, or "keep" it unchanged; the last two are reported.
     """
-
-    name: str
-    failed: str = "stop"
-
-    def __post_init__(self) -> None:
-        check_policy(self.failed)
-        self.function()
-
-    def function(self) -> Callable[[Sample], Any]:
-        """The function itself."""
-        module, colon, name = self.name.partition(":")
-        if not colon:
-            raise SpecError(f"{self.name!r} does not name a function", hint="write module:function")
-        here = str(Path.cwd())
-        if here not in sys.path:
-            sys.path.insert(0, here)  # as `python -m` does
+    function = _load(name)
+    for sample in samples:
         try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise SpecError(f"{self.name!r} cannot be loaded: {error}", hint="check the module's name") from error
-        if not callable(found):
-            raise SpecError(f"{self.name!r} is not a function", hint="write module:function")
-        function: Callable[[Sample], Any] = found
-        return function
-
-    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """The samples that the function makes: this is a stage."""
-        function = self.function()
-        for sample in samples:
-            made: list[Sample] | Exception
-            try:
-                result = function(dict(sample))
-                made = [] if result is None else [result] if isinstance(result, dict) else list(result)
-            except Exception as error:
-                made = error
-            yield from _settled(sample, made, self.failed)
+            result = function(dict(sample))
+            made = [] if result is None else [result] if isinstance(result, dict) else list(result)
+        except Exception as error:
+            made = settle_failure(sample, error, failed)
+        yield from made
 
 
 class _Running:
@@ -187,16 +141,21 @@ class _Running:
                 guard.kill()
 
 
-def _settled(sample: Sample, made: list[Sample] | Exception, policy: str) -> list[Sample]:
-    """What became of a sample, or what the policy says if its work failed."""
-    if not isinstance(made, Exception):
-        return made
-    if isinstance(made, WebDatasetError):
-        add_where(made, key=sample["__key__"], shard=sample.get("__url__"))
-    if policy == "stop":
-        raise made
-    note_failure(sample["__key__"], made)
-    return [sample] if policy == "keep" else []
+def _load(text: str) -> Any:
+    """The function that `module:function` names."""
+    module, colon, name = text.partition(":")
+    if not colon:
+        raise SpecError(f"{text!r} does not name a function", hint="write module:function")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SpecError(f"{text!r} cannot be loaded: {error}", hint="check the module's name") from error
+    if not callable(found):
+        raise SpecError(f"{text!r} is not a function", hint="write module:function")
+    return found
 
 
 def _in_order(
@@ -298,8 +257,8 @@ def proc(
         inputs: shards.
         output: one archive, a series, or a folder: one output for each input, in parallel.
         options: how to write and run; `workers` of a single output are threads, the order stays.
-        command: a shell command: see `RunCommand`, or `RunOnShard` with `per_shard`.
-        function: `module:function`: see `CallFunction`.
+        command: a shell command: see `run_on_samples`, or `run_on_shard` with `per_shard`.
+        function: `module:function`: see `call_function`.
         per_shard: run the command once for each shard.
         failed: samples that fail: "stop", "skip" or "keep".
         timeout: seconds for each command.
@@ -307,17 +266,19 @@ def proc(
     """
     if (command is None) == (function is None):
         raise SpecError("expected either a command or a function", hint="give --command or --python")
+    check_policy(failed)
     by_shard = isinstance(parse_target(output), PerShard)
-    threads = 1 if by_shard else options.workers
-    stage: RunCommand | RunOnShard | CallFunction
+    stage: Stage
     if function is not None:
-        stage = CallFunction(function, failed)
+        _load(function)  # what cannot be loaded fails here
+        stage = partial(call_function, name=function, failed=failed)
     elif per_shard:
         if not by_shard:
             raise SpecError("a command per shard makes one output for each input", hint="write -o folder/")
-        stage = RunOnShard(str(command), timeout, folder)
+        stage = partial(run_on_shard, command=str(command), timeout=timeout, folder=folder)
     else:
-        stage = RunCommand(str(command), failed, timeout, threads, folder)
-    if not by_shard and function is None:
-        options = replace(options, workers=1)
+        stage = partial(run_on_samples, command=str(command), failed=failed, timeout=timeout, folder=folder)
+        if not by_shard:
+            stage = partial(stage, threads=options.workers)
+            options = replace(options, workers=1)
     return transform([stage], inputs, output, options, job=f"proc {command} {function} {per_shard} {failed}")

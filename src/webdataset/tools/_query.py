@@ -10,27 +10,27 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from webdataset import stores
 from webdataset.errors import SpecError
-from webdataset.index import ShardIndex, ShardReader
+from webdataset.index import ShardReader
 from webdataset.optional import require
 from webdataset.redact import redacted
 from webdataset.samples import read_shard
 
-from ._list_samples import Listed, shard_index
+from ._expression import JSON, NUMBERS, TEXTS
+from ._list_samples import Listed, list_indexed, shard_index
 from ._read_inputs import Inputs, expand_inputs
 from ._scratch import scratch_folder
 from ._target import existing, refuse_existing
+from ._verb_options import Advance, advancing
 
 _AT_A_TIME = 2000
-_JSON, _NUMBERS = frozenset({"json", "jsn"}), frozenset({"cls", "cls2", "index", "inx", "id"})
-_TEXT = frozenset({"txt", "text", "transcript"})
 _OWN = ("key", "shard", "number", "offset", "size", "sizes")
 _ALL_COLUMNS = re.compile(r"(?i)\bselect\s+(distinct\s+)?\*")
 
@@ -68,7 +68,7 @@ def query(
     index: str | None = None,
     parquet: str | None = None,
     force: bool = False,
-    advance: Callable[[int], None] | None = None,
+    advance: Advance | None = None,
 ) -> Iterator[Answer]:
     """Ask a question about a dataset in SQL.
 
@@ -88,24 +88,18 @@ def query(
     """
     duckdb = require("duckdb", extra="query", why="to answer queries")
     refuse_existing(existing([parquet]), force=force)
-    with scratch_folder() as folder:
-        connection, file = duckdb.connect(str(folder / "samples.duckdb")), folder / "answer.parquet"
+    with scratch_folder() as folder, closing(duckdb.connect(str(folder / "samples.duckdb"))) as connection:
+        table, file = _Samples(connection, sql), folder / "answer.parquet"
+        for url in advancing(expand_inputs(inputs), advance):
+            table.add_shard(url, index)
         try:
-            table = _Samples(connection, sql)
-            for url in expand_inputs(inputs):
-                table.add_shard(url, index)
-                if advance is not None:
-                    advance(1)
-            try:
-                cursor = connection.execute(sql if parquet is None else _copy(sql, str(file)))
-            except duckdb.Error as error:
-                raise SpecError(f"DuckDB says: {error}", hint=f"the columns are {' '.join(table.columns)}") from error
-            if parquet is not None:
-                with file.open("rb") as stream, stores.open_write(parquet) as target:
-                    shutil.copyfileobj(stream, target, 1 << 20)
-            yield Answer(tuple(column[0] for column in cursor.description or ()), cursor)
-        finally:
-            connection.close()
+            cursor = connection.execute(sql if parquet is None else _copy(sql, str(file)))
+        except duckdb.Error as error:
+            raise SpecError(f"DuckDB says: {error}", hint=f"the columns are {' '.join(table.columns)}") from error
+        if parquet is not None:
+            with file.open("rb") as stream, stores.open_write(parquet) as target:
+                shutil.copyfileobj(stream, target, 1 << 20)
+        yield Answer(tuple(column[0] for column in cursor.description or ()), cursor)
 
 
 class _Samples:
@@ -132,15 +126,11 @@ class _Samples:
         for name in index.fields:
             self._add_field(name.lower())
         fields = [name for name in self._fields if name in {field.lower() for field in index.fields}]
-        reader = ShardReader(url, index)
-        try:
-            for start in range(0, len(index), _AT_A_TIME):
-                numbers = range(start, min(start + _AT_A_TIME, len(index)))
-                listed = [_listed(url, number, index) for number in numbers]
-                values = reader.samples(list(numbers), fields) if fields else [{}] * len(numbers)
-                self._insert(listed, values)
-        finally:
-            reader.close()
+        rows = list_indexed(url, index)
+        with closing(ShardReader(url, index)) as reader:
+            while listed := list(islice(rows, _AT_A_TIME)):
+                numbers = [row.number for row in listed]
+                self._insert(listed, reader.samples(numbers, fields) if fields else [{}] * len(listed))
 
     def _add_streamed(self, url: str) -> None:
         """A shard without index, in a place that can be read from beginning to end only."""
@@ -157,10 +147,10 @@ class _Samples:
     def _add_field(self, name: str) -> None:
         """A column for a field that the query names."""
         kind = name.rpartition(".")[2]
-        known = kind in _JSON | _NUMBERS | _TEXT
+        known = kind in JSON | NUMBERS | TEXTS
         if name in self._fields or name in _OWN or not known or not (self._everything or _names(self._words, name)):
             return
-        self._fields[name] = "json" if kind in _JSON else "bigint" if kind in _NUMBERS else "varchar"
+        self._fields[name] = "json" if kind in JSON else "bigint" if kind in NUMBERS else "varchar"
         self._connection.execute(f'alter table samples add column "{_quoted(name)}" {self._fields[name]}')
 
     def _insert(self, listed: Sequence[Listed], values: Sequence[dict[str, Any]]) -> None:
@@ -181,12 +171,6 @@ class _Samples:
         self._connection.register("batch", batch)
         self._connection.execute(f"insert into samples select {', '.join(filter(None, (own, chosen)))} from batch")  # noqa: S608 - quoted
         self._connection.unregister("batch")
-
-
-def _listed(url: str, number: int, index: ShardIndex) -> Listed:
-    extents = index.extents(number)
-    fields = {extent.field.lower(): extent.size for extent in extents}
-    return Listed(url, number, index.key(number) or str(number), fields, extents[0].offset)
 
 
 def _decoded(data: Any) -> str | None:

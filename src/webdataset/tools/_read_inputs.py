@@ -26,6 +26,11 @@ Sample = dict[str, Any]
 Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
+def where_of(sample: Sample) -> Where:
+    """Where a sample is, for an error about it."""
+    return Where(key=sample["__key__"], shard=sample.get("__url__"))
+
+
 class CountStage:
     """Counts the samples that come in.
 
@@ -43,16 +48,20 @@ class CountStage:
             yield sample
 
 
+def input_specs(inputs: Inputs) -> list[str]:
+    """What a user gave as inputs, each as a text."""
+    given = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
+    return [os.fspath(spec) for spec in given]
+
+
 def expand_inputs(inputs: Inputs) -> list[str]:
     """The shards that the inputs stand for: braces, globs, folders ending in `/`, descriptions ending in `.json`.
 
     >>> expand_inputs(["a-{0..1}.tar", "-"])
     ['a-0.tar', 'a-1.tar', '-']
     """
-    given = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     found = []
-    for spec in given:
-        text = os.fspath(spec)
+    for text in input_specs(inputs):
         if _PLAIN.fullmatch(text):
             found.append(text)
         else:
@@ -83,8 +92,7 @@ def read_list(url: str) -> list[str]:
     >>> read_list("memory://doc-tools/list")
     ['a.tar', 'b.tar']
     """
-    with stores.open_read(url) as stream:
-        data: bytes = stream.read()
+    data = stores.read_bytes(url)
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as error:

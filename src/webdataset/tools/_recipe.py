@@ -33,9 +33,7 @@ def read_recipe(url: str, folder: str | None = None, separator: str | None = Non
 
 
 def _members(url: str, folder: str | None, separator: str | None) -> Iterator[tuple[str, str, Source, str]]:
-    with stores.open_read(url) as stream:
-        data: bytes = stream.read()
-    for number, raw in enumerate(data.splitlines(), 1):
+    for number, raw in enumerate(stores.read_bytes(url).splitlines(), 1):
         place = f"{url}, line {number}"
         line = _decoded(raw, place)
         if not line.strip() or line.lstrip().startswith("#"):
@@ -77,7 +75,7 @@ def _cut(line: str, separator: str | None, place: str) -> tuple[str, str]:
 def _source(text: str, folder: str | None) -> Source:
     if text.startswith("text:"):
         return text.removeprefix("text:").encode()
-    path = None if text == "-" else stores.is_local(text)
+    path = stores.is_local(text)
     if path is None:
         return StoredFile(text)
     return LocalFile(os.path.join(folder, path) if folder else path)  # noqa: PTH118 - an address

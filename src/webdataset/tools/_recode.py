@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from webdataset.codecs import IMAGE_EXTENSIONS, IMAGE_FORMATS, encode_field, imageencoder, open_image
-from webdataset.errors import DecodingError, MissingDependency, SpecError, WebDatasetError, add_where
+from webdataset.errors import DecodingError, MissingDependency, SpecError, WebDatasetError
 
 from ._read_inputs import Inputs, Sample
-from ._report import Report, check_policy, note_failure
+from ._report import Report, check_policy, settle_failure
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
 
@@ -67,14 +67,10 @@ class Recoding:
         """The samples with new images: this is a stage."""
         for sample in samples:
             try:
-                yield self._recoded(sample)
+                made = [self._recoded(sample)]
             except WebDatasetError as error:
-                add_where(error, key=sample["__key__"], shard=sample.get("__url__"))
-                if self.failed == "stop":
-                    raise
-                note_failure(sample["__key__"], error)
-                if self.failed == "keep":
-                    yield sample
+                made = settle_failure(sample, error, self.failed)
+            yield from made
 
     def _recoded(self, sample: Sample) -> Sample:
         made: Sample = {}

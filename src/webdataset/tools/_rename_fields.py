@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from webdataset.errors import FormatError, SpecError, Where
+from webdataset.errors import FormatError, SpecError
 from webdataset.flow import Stage
 
-from ._cat import Rekey
-from ._read_inputs import Inputs, Sample
+from ._cat import numbered_keys
+from ._read_inputs import Inputs, Sample, where_of
 from ._report import Report
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
@@ -54,7 +54,7 @@ class Renaming:
                 if new in renamed or (new != name and new in sample and new not in olds and new not in self.drop):
                     raise FormatError(
                         f"the field {name!r} cannot be renamed to {new!r}, which is there already",
-                        Where(key=sample["__key__"], shard=sample.get("__url__")),
+                        where_of(sample),
                         hint="drop one of them first",
                     )
                 renamed[new] = value
@@ -92,5 +92,5 @@ def rename(
     renaming = Renaming(dict(fields or {}), tuple(drop), key)
     stages: list[Stage] = [renaming]
     if rekey is not None:
-        stages.append(Rekey(rekey))
+        stages.append(numbered_keys(rekey))
     return transform(stages, inputs, output, options, job=f"rename {renaming} {rekey}")

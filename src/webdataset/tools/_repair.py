@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO
 
 from webdataset import stores, tar
+from webdataset.codecs import Decoder
 from webdataset.errors import EncodingError, SpecError, StoreError, Where
 from webdataset.index import has_index
 from webdataset.writers import TarWriter
@@ -25,6 +26,7 @@ from ._findings import Finding, Kind, Severity
 from ._repair_plan import Action, Deed, Draft, Plan, Planner, Stored
 from ._shard_report import CheckOptions
 from ._target import PerShard, existing, make_folder, parse_target, refuse_existing
+from ._verb_options import Advance, advancing
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def repair(
     options: CheckOptions | None = None,
     *,
     force: bool = False,
-    advance: Callable[[int], None] | None = None,
+    advance: Advance | None = None,
 ) -> list[Repair]:
     """Write damaged shards again.
 
@@ -79,14 +81,12 @@ def repair(
     written = [each for name in names for each in (name, quarantine_name(name))]
     refuse_existing(existing(written), force=force)
     repairs = []
-    for shard, name in zip(shards, names, strict=True):
+    for shard, name in advancing(zip(shards, names, strict=True), advance):
         try:
             repairs.append(repair_shard(shard, name, options or CheckOptions()))
         except StoreError as error:  # the others can be repaired all the same
             lost = Action(Deed.LOST, f"the shard cannot be read: {error.what}", shard)
             repairs.append(Repair(shard, None, None, 0, 0, (lost,)))
-        if advance is not None:
-            advance(1)
     return repairs
 
 
@@ -103,15 +103,14 @@ def repair_shard(url: str, output: str, options: CheckOptions) -> Repair:
     """Write one shard again, under another name."""
     with TemporaryFile() as payloads:
         plan = _read(url, options, payloads)
-        writing = _Writing(plan, payloads, options)
         make_folder(output)
-        saved = writing.write_samples(output, indexed=has_index(url) or has_index(output))
-        quarantine = writing.write_quarantine(quarantine_name(output))
+        indexed = has_index(url) or has_index(output)
+        saved, aside = _write_samples(plan, payloads, output, options, indexed=indexed)
+        quarantine = _write_quarantine(plan, payloads, quarantine_name(output), aside)
     report = check_shard(output, options) if saved else None
     remaining = [] if report is None else [f for f in report.findings.listed if f.severity is not Severity.NOTE]
-    return Repair(
-        url, output if saved else None, quarantine, saved, writing.aside, tuple(plan.actions), tuple(remaining)
-    )
+    written = output if saved else None
+    return Repair(url, written, quarantine, saved, len(aside), tuple(plan.actions), tuple(remaining))
 
 
 def _read(url: str, options: CheckOptions, payloads: IO[bytes]) -> Plan:
@@ -129,63 +128,53 @@ def _read(url: str, options: CheckOptions, payloads: IO[bytes]) -> Plan:
     return planner.finish()
 
 
-class _Writing:
-    """Writes what a plan says."""
+def _write_samples(
+    plan: Plan, payloads: IO[bytes], output: str, options: CheckOptions, *, indexed: bool
+) -> tuple[int, list[tuple[Draft, str]]]:
+    """Write the good samples; how many those are, and the others, with the reasons. Without any, nothing is written."""
+    decoder = field_decoder() if options.decode else None
+    aside: list[tuple[Draft, str]] = []
+    sink = TarWriter(output, encoder=False, keep_meta=True, index=indexed)
+    try:
+        for draft in plan.samples:
+            fields = {name: _payload(payloads, member) for name, member in draft.fields.items()}
+            reason = draft.reason or _undecodable(fields, decoder) or _written(sink, draft.key, fields)
+            if reason is not None:
+                aside.append((draft, reason))
+                plan.note(Deed.SET_ASIDE, reason, draft.key, draft.offset)
+    except BaseException:
+        sink.abort()
+        raise
+    if sink.count:
+        sink.close()
+    else:
+        sink.abort()
+    return sink.count, aside
 
-    def __init__(self, plan: Plan, payloads: IO[bytes], options: CheckOptions) -> None:
-        self._plan, self._payloads = plan, payloads
-        self._decoder = field_decoder() if options.decode else None
-        self._aside: list[tuple[Draft, str]] = []
 
-    @property
-    def aside(self) -> int:
-        """How many samples were set aside."""
-        return len(self._aside)
+def _write_quarantine(plan: Plan, payloads: IO[bytes], output: str, aside: list[tuple[Draft, str]]) -> str | None:
+    """Write everything that was set aside, and why; None if there is nothing."""
+    if not aside and not plan.aside:
+        return None
+    reasons = {draft.key: reason for draft, reason in aside}
+    members = [member for draft, _ in aside for member in draft.fields.values()]
+    with stores.open_write(output) as stream:
+        _write_member(stream, "__meta__/reasons.json", json.dumps(reasons, indent=2).encode())
+        for member in (*members, *plan.aside):
+            _write_member(stream, member.name, _payload(payloads, member))
+        stream.write(tar.END_OF_ARCHIVE)
+    return output
 
-    def write_samples(self, output: str, *, indexed: bool) -> int:
-        """Write the good samples; how many those are. Without any, nothing is written."""
-        sink = TarWriter(output, encoder=False, keep_meta=True, index=indexed)
-        try:
-            for draft in self._plan.samples:
-                fields = {name: self._payload(member) for name, member in draft.fields.items()}
-                reason = draft.reason or self._undecodable(fields)
-                if reason is None:
-                    reason = _written(sink, draft.key, fields)
-                if reason is not None:
-                    self._aside.append((draft, reason))
-                    self._plan.note(Deed.SET_ASIDE, reason, draft.key, draft.offset)
-        except BaseException:
-            sink.abort()
-            raise
-        if sink.count:
-            sink.close()
-        else:
-            sink.abort()
-        return sink.count
 
-    def write_quarantine(self, output: str) -> str | None:
-        """Write everything that was set aside, and why; None if there is nothing."""
-        if not self._aside and not self._plan.aside:
-            return None
-        reasons = {draft.key: reason for draft, reason in self._aside}
-        with stores.open_write(output) as stream:
-            _write_member(stream, "__meta__/reasons.json", json.dumps(reasons, indent=2).encode())
-            for draft, _ in self._aside:
-                for member in draft.fields.values():
-                    _write_member(stream, member.name, self._payload(member))
-            for member in self._plan.aside:
-                _write_member(stream, member.name, self._payload(member))
-            stream.write(tar.END_OF_ARCHIVE)
-        return output
+def _payload(payloads: IO[bytes], member: Stored) -> bytes:
+    payloads.seek(member.position)
+    return payloads.read(member.size)
 
-    def _payload(self, member: Stored) -> bytes:
-        self._payloads.seek(member.position)
-        return self._payloads.read(member.size)
 
-    def _undecodable(self, fields: dict[str, bytes]) -> str | None:
-        faults = [] if self._decoder is None else decode_faults(fields, self._decoder)
-        bad = [fault for fault in faults if fault.kind in {Kind.UNDECODABLE, Kind.UNSAFE}]
-        return f"the field {bad[0].field} cannot be decoded: {bad[0].what}" if bad else None
+def _undecodable(fields: dict[str, bytes], decoder: Decoder | None) -> str | None:
+    faults = [] if decoder is None else decode_faults(fields, decoder)
+    bad = [fault for fault in faults if fault.kind in {Kind.UNDECODABLE, Kind.UNSAFE}]
+    return f"the field {bad[0].field} cannot be decoded: {bad[0].what}" if bad else None
 
 
 def _written(sink: TarWriter, key: str, fields: dict[str, bytes]) -> str | None:

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Self
 
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, WebDatasetError, add_where
+from webdataset.handlers import Handler, reraise_exception
+
+from ._read_inputs import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,11 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.item}: {self.error}"
+
+    @classmethod
+    def of(cls, item: str, error: Exception) -> Self:
+        """The failure that an exception is, in one line."""
+        return cls(item, " ".join(str(error).split()) or type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,7 @@ class Report:
         return not self.failed
 
 
+ERRORS = ("stop", "skip", "quarantine")
 SAMPLE_ERRORS = ("stop", "skip", "keep")
 
 _found: ContextVar[list[Failure] | None] = ContextVar("failures", default=None)
@@ -84,7 +94,34 @@ def note_failure(item: str, error: Exception) -> None:
     """Put a failure into the report of whoever runs this stage."""
     failures = _found.get()
     if failures is not None:
-        failures.append(Failure(item, " ".join(str(error).split()) or type(error).__name__))
+        failures.append(Failure.of(item, error))
+
+
+def failure_handler(errors: str) -> Handler:
+    """What is done about an input that cannot be read: "stop" raises its error, all else notes it and goes on."""
+    check_errors(errors)
+    return reraise_exception if errors == "stop" else _note_unreadable
+
+
+def _note_unreadable(error: Exception) -> bool:
+    note_failure(error.where.shard or "input" if isinstance(error, WebDatasetError) else "input", error)
+    return True
+
+
+def check_errors(errors: str) -> None:
+    """Refuse what is no policy for shards that fail."""
+    if errors not in ERRORS:
+        raise SpecError(f"errors={errors!r} is not known", hint=f"take one of {', '.join(ERRORS)}")
+
+
+def settle_failure(sample: Sample, error: Exception, policy: str) -> list[Sample]:
+    """What is left of a sample whose processing failed, as the policy says: an error, nothing, or the sample itself."""
+    if isinstance(error, WebDatasetError):
+        add_where(error, key=sample["__key__"], shard=sample.get("__url__"))
+    if policy == "stop":
+        raise error
+    note_failure(sample["__key__"], error)
+    return [sample] if policy == "keep" else []
 
 
 def check_policy(policy: str) -> None:

@@ -18,18 +18,16 @@ from typing import Any, Protocol
 from webdataset import stores
 from webdataset.errors import SpecError, StoreError, WebDatasetError, Where, add_where
 from webdataset.flow import digest
-from webdataset.index import Description, ShardEntry, seen_from, write_description
+from webdataset.index import Description, ShardEntry
 from webdataset.redact import redacted
 
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
-from ._report import Failure, Report
+from ._report import Failure, Report, check_errors
 from ._shard_task import ShardResult
 from ._stored_versions import MISSING, Version, by_folder, versions_of
-from ._target import existing, make_folder, refuse_existing
+from ._target import existing, refuse_existing, store_description
 from ._verb_options import Options
-
-ERRORS = ("stop", "skip", "quarantine")
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +67,7 @@ def run_tasks(
         job: what the tasks do, in words that are the same in every run.
         pattern: what the name of the ledger follows from; by default the outputs.
     """
-    if options.errors not in ERRORS:
-        raise SpecError(f"errors={options.errors!r} is not known", hint=f"take one of {', '.join(ERRORS)}")
+    check_errors(options.errors)
     urls, names = [url for url, _ in pairs], [name for _, name in pairs]
     path = options.ledger or _beside(names, pattern)
     if options.dry_run:
@@ -176,16 +173,16 @@ class _Run:
     def _fail(self, task: Task, error: Exception) -> None:
         if isinstance(error, WebDatasetError):
             add_where(error, shard=task.input)
-        text = " ".join(str(error).split()) or type(error).__name__
-        _log.info("%s failed: %s", redacted(task.input), text)
+        failure = Failure.of(task.input, error)
+        _log.info("%s failed: %s", redacted(failure.item), failure.error)
         if self.errors == "stop":
             self.stopped = self.stopped or error
-        elif self.errors == "quarantine":
-            self.ledger.quarantine(task.input, text)
-            self.advance(1)
+            return
+        if self.errors == "quarantine":
+            self.ledger.quarantine(failure.item, failure.error)
         else:
-            self.failed.append(Failure(task.input, text))
-            self.advance(1)
+            self.failed.append(failure)
+        self.advance(1)
 
 
 def _run(task: Task) -> ShardResult:
@@ -256,13 +253,11 @@ def _still_fits(result: ShardResult, output: str, source: Version, made: Version
 
 def _describe(description: str, results: Sequence[ShardResult]) -> None:
     entries = [
-        ShardEntry(seen_from(description, result.output), result.samples_out, result.filesize, result.md5sum or None)
+        ShardEntry(result.output, result.samples_out, result.filesize, result.md5sum or None)
         for result in results
         if result.filesize != MISSING
     ]
-    make_folder(description)
-    with stores.open_write(description) as stream:
-        stream.write(write_description(Description(entries)))
+    store_description(Description(entries), description)
 
 
 def _ignore(_count: int) -> None:

@@ -9,16 +9,12 @@ from itertools import islice
 from typing import Any
 
 from webdataset.codecs import IMAGE_EXTENSIONS, decode_field
-from webdataset.errors import FormatError, WebDatasetError, Where
+from webdataset.errors import FormatError, WebDatasetError
 from webdataset.samples import OWN_FIELDS
 
-from ._expression import decode_plain
+from ._expression import READABLE, decode_plain
 from ._get_field import find_samples
-from ._read_inputs import Inputs, Sample, expand_inputs, read_samples
-
-_TEXT = frozenset(
-    {"txt", "text", "transcript", "json", "jsn", "jsonl", "cls", "cls2", "index", "id", "csv", "tsv", "yaml"}
-)
+from ._read_inputs import Inputs, Sample, expand_inputs, read_samples, where_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +80,19 @@ def _field(name: str, data: bytes, width: int) -> ShownField:
     kind = name.rpartition(".")[2]
     if kind in IMAGE_EXTENSIONS:
         return _picture(name, data, width)
-    if kind in _TEXT:
+    if kind in READABLE:
         return ShownField(name, len(data), data.decode("utf-8", "backslashreplace"))
     try:
         return ShownField(name, len(data), _words(decode_field(name, data)))
     except (WebDatasetError, ImportError) as error:
-        return ShownField(
-            name, len(data), f"{_words(data)} ({error.what if isinstance(error, WebDatasetError) else error})"
-        )
+        return ShownField(name, len(data), f"{_words(data)} ({getattr(error, 'what', error)})")
 
 
 def _picture(name: str, data: bytes, width: int) -> ShownField:
     try:
         pixels = decode_field(name, data, "rgb8")
     except (WebDatasetError, ImportError) as error:
-        return ShownField(name, len(data), error.what if isinstance(error, WebDatasetError) else str(error))
+        return ShownField(name, len(data), str(getattr(error, "what", error)))
     height, full = pixels.shape[:2]
     return ShownField(name, len(data), f"picture of {full} x {height}", _shrunk(pixels, width))
 
@@ -154,7 +148,7 @@ def _chosen(sample: Sample, fields: Sequence[str]) -> list[str]:
         if name is None:
             raise FormatError(
                 f"the sample has no field {choice!r}",
-                _where(sample),
+                where_of(sample),
                 hint="`wds select --field NAME` takes those that have it",
             )
         found.append(name)
@@ -165,9 +159,5 @@ def _plain(name: str, sample: Sample) -> Any:
     try:
         value = decode_plain(name, sample[name])
     except ValueError as error:
-        raise FormatError(f"the field {name!r} cannot be decoded: {error}", _where(sample)) from error
+        raise FormatError(f"the field {name!r} cannot be decoded: {error}", where_of(sample)) from error
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
-
-
-def _where(sample: Sample) -> Where:
-    return Where(key=sample["__key__"], shard=sample.get("__url__"))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from webdataset import world
+from webdataset.index import load_count
 from webdataset.order import Order, Steps
 from webdataset.plan import ShuffleReport, shuffle_report
 from webdataset.shards import ShareShards
@@ -13,6 +14,7 @@ from webdataset.world import World
 
 from ._list_samples import list_samples
 from ._read_inputs import Inputs, expand_inputs
+from ._target import is_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +142,8 @@ def _share(counts: Sequence[int], reader: World, batch: int) -> ReaderShare:
 
 
 def _counts(inputs: Inputs) -> list[int]:
-    from webdataset.index import load_count
-
     found = []
     for url in expand_inputs(inputs):
-        count = None if url == "-" or url.startswith("pipe:") else load_count(url)
+        count = None if is_stream(url) else load_count(url)
         found.append(sum(1 for _ in list_samples([url])) if count is None else count)
     return found

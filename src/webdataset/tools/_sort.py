@@ -7,16 +7,16 @@ import marshal
 import os
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import FormatError, SpecError, Where
+from webdataset.errors import FormatError, SpecError
 from webdataset.flow import digest
 
 from ._expression import Expression
-from ._read_inputs import Inputs, Sample
+from ._read_inputs import Inputs, Sample, where_of
 from ._report import Report
 from ._scratch import scratch_folder
 from ._transform import transform
@@ -25,72 +25,47 @@ from ._verb_options import DEFAULTS, Options
 MEMORY = 512_000_000
 
 
-@dataclass(frozen=True)
-class SortStage:
-    """All samples, sorted by an expression.
+def sort_samples(
+    samples: Iterator[Sample], *, by: str, reverse: bool, missing: str, memory: int, folder: str | None
+) -> Iterator[Sample]:
+    """All samples, sorted by an expression; a stage.
 
-    >>> stage = SortStage("cls")
-    >>> [s["__key__"] for s in stage(iter([{"__key__": "a", "cls": b"10"}, {"__key__": "b", "cls": b"9"}]))]
+    >>> samples = iter([{"__key__": "a", "cls": b"10"}, {"__key__": "b", "cls": b"9"}])
+    >>> options = {"reverse": False, "missing": "error", "memory": MEMORY, "folder": None}
+    >>> [sample["__key__"] for sample in sort_samples(samples, by="cls", **options)]
     ['b', 'a']
-
-    Attributes:
-        by: the sort key, an expression: `key`, `cls`, `json.score`, `int(txt)`.
-        reverse: the largest first.
-        missing: samples whose sort key is None: "error", or come "first" or "last".
-        memory: how many bytes of samples are held at a time.
-        folder: where temporary files go.
     """
-
-    by: str = "key"
-    reverse: bool = False
-    missing: str = "error"
-    memory: int = MEMORY
-    folder: str | None = None
-
-    def __post_init__(self) -> None:
-        Expression(self.by)
-        if self.missing not in {"error", "first", "last"}:
-            raise SpecError(f"missing={self.missing!r} is not known", hint="take error, first or last")
-
-    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """The samples in order: this is a stage."""
-        return external_sort(self._rows(samples), memory=self.memory, reverse=self.reverse, folder=self.folder)
-
-    def _rows(self, samples: Iterator[Sample]) -> Iterator[tuple[Any, Sample]]:
-        evaluate = Expression(self.by)
-        first = self.missing == "first"
-        for sample in samples:
-            value = evaluate(sample)
-            if value is None and self.missing == "error":
-                raise FormatError(
-                    f"the sample has no value for {self.by!r}",
-                    Where(key=sample["__key__"], shard=sample.get("__url__")),
-                    hint="put such samples first or last: --missing last",
-                )
-            # In reverse order everything turns round, but "first" stays first.
-            group = (1 if value is not None else 0 if first else 2) * (-1 if self.reverse else 1)
-            yield ((group,) if value is None else (group, value)), sample
+    rows = _rows(samples, by, missing, reverse=reverse)
+    return external_sort(rows, memory=memory, reverse=reverse, folder=folder)
 
 
-@dataclass(frozen=True)
-class ShuffleStage:
-    """All samples in a random order: each possible order is equally likely.
+def _rows(samples: Iterator[Sample], by: str, missing: str, *, reverse: bool) -> Iterator[tuple[Any, Sample]]:
+    evaluate = Expression(by)
+    for sample in samples:
+        value = evaluate(sample)
+        if value is None and missing == "error":
+            raise FormatError(
+                f"the sample has no value for {by!r}",
+                where_of(sample),
+                hint="put such samples first or last: --missing last",
+            )
+        # In reverse order everything turns round, but "first" stays first.
+        group = (1 if value is not None else 0 if missing == "first" else 2) * (-1 if reverse else 1)
+        yield ((group,) if value is None else (group, value)), sample
 
-    >>> stage = ShuffleStage(seed=1)
-    >>> [sample["__key__"] for sample in stage(iter([{"__key__": key} for key in "abcdef"]))]
+
+def shuffle_samples(
+    samples: Iterator[Sample], *, seed: int, memory: int = MEMORY, folder: str | None = None
+) -> Iterator[Sample]:
+    """All samples in a random order: each possible order is equally likely; a stage.
+
+    >>> [sample["__key__"] for sample in shuffle_samples(iter([{"__key__": key} for key in "abcdef"]), seed=1)]
     ['d', 'e', 'b', 'a', 'c', 'f']
 
     The samples are sorted by a random number each, which seed and position decide.
     """
-
-    seed: int = 0
-    memory: int = MEMORY
-    folder: str | None = None
-
-    def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """The samples in a random order: this is a stage."""
-        rows = ((digest("shuffle", self.seed, number), sample) for number, sample in enumerate(samples))
-        return external_sort(rows, memory=self.memory, folder=self.folder)
+    rows = ((digest("shuffle", seed, number), sample) for number, sample in enumerate(samples))
+    return external_sort(rows, memory=memory, folder=folder)
 
 
 def sort(
@@ -115,13 +90,16 @@ def sort(
         inputs: shards. With one output for each input, each shard is sorted by itself.
         output: one archive, a series, or a folder.
         options: how to write and run.
-        by: see `SortStage`, as all that follow.
+        by: the sort key, an expression: `key`, `cls`, `json.score`, `int(txt)`.
         reverse: the largest first.
-        missing: samples without a value.
+        missing: samples whose sort key is None: "error", or come "first" or "last".
         memory: how many bytes of samples are held at a time.
         folder: where temporary files go.
     """
-    stage = SortStage(by, reverse, missing, memory, folder)
+    Expression(by)  # what cannot be compiled fails here
+    if missing not in {"error", "first", "last"}:
+        raise SpecError(f"missing={missing!r} is not known", hint="take error, first or last")
+    stage = partial(sort_samples, by=by, reverse=reverse, missing=missing, memory=memory, folder=folder)
     return transform([stage], inputs, output, options, job=f"sort {by} {reverse} {missing}")
 
 
@@ -147,7 +125,7 @@ def shuffle(
         memory: how many bytes of samples are held at a time.
         folder: where temporary files go.
     """
-    stage = ShuffleStage(options.seed, memory, folder)
+    stage = partial(shuffle_samples, seed=options.seed, memory=memory, folder=folder)
     return transform([stage], inputs, output, options, job=f"shuffle {options.seed}")
 
 

@@ -37,7 +37,7 @@ def version_of(url: str) -> Version:
     >>> version_of("/nowhere/a.tar").size == MISSING, version_of("pipe:cat a.tar")
     (True, Version(size=None, mark=None))
     """
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     try:
         if path is not None:
             with stores.system_errors(path):
@@ -85,7 +85,7 @@ def by_folder(urls: Iterable[str]) -> dict[str, dict[str, str]]:
             folders[prefix.rstrip("/") or "/"].update({url[len(prefix) :]: url for url in members})
             continue
         for url in members:
-            path = None if url == "-" else stores.is_local(url)
+            path = stores.is_local(url)
             if path is not None:
                 folder, name = os.path.split(path)
                 folders[folder][name] = url

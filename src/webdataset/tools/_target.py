@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
+from webdataset.index import Description, seen_from, write_description
 
 from ._verb_options import Options
 
@@ -65,7 +66,7 @@ class PerShard:
 
     def _name(self, url: str) -> str:
         name = (url.partition("?")[0] if "://" in url else url).rpartition("/")[2]
-        if not name or url == "-" or url.startswith("pipe:"):
+        if not name or is_stream(url):
             raise SpecError(
                 f"{url!r} has no file name to name an output after", hint="write to one archive or to 'out-%06d.tar'"
             )
@@ -89,15 +90,24 @@ def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
         return Series(url)
     if _NAME.search(url):
         return PerShard(url)
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if url.endswith("/") or (path is not None and os.path.isdir(path)):
         return PerShard(f"{url.rstrip('/')}/{{name}}")
     return OneArchive(url)
 
 
+def is_stream(url: str) -> bool:
+    """Whether an address is standard input or output, or a command: what can be read or written only once.
+
+    >>> is_stream("-"), is_stream("pipe:cat a.tar"), is_stream("a.tar")
+    (True, True, False)
+    """
+    return url == "-" or url.startswith("pipe:")
+
+
 def make_folder(url: str) -> None:
     """Create the folder of a local output, if there is none."""
-    path = None if url == "-" else stores.is_local(url)
+    path = stores.is_local(url)
     if path is not None and (folder := os.path.dirname(path)):  # noqa: PTH120 - an address, not a Path
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -105,6 +115,13 @@ def make_folder(url: str) -> None:
             raise StoreError(
                 f"the folder cannot be created: {error.strerror}", Where(shard=folder), hint="write elsewhere"
             ) from error
+
+
+def store_description(description: Description, address: str) -> None:
+    """Write a description, whose shards are named relative to it where that is possible."""
+    shards = [entry._replace(url=seen_from(address, entry.url)) for entry in description.shards]
+    make_folder(address)
+    stores.write_bytes(address, write_description(replace(description, shards=shards)))
 
 
 def parse_stream(text: str | os.PathLike[str]) -> Stream:
@@ -161,7 +178,7 @@ def exists(url: str) -> bool:
     >>> exists("/nowhere/a.tar"), exists("-")
     (False, False)
     """
-    if url == "-" or url.startswith("pipe:"):
+    if is_stream(url):
         return False
     path = stores.is_local(url)
     if path is not None:

@@ -6,14 +6,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from webdataset.errors import SpecError, WebDatasetError
+from webdataset.errors import SpecError
 from webdataset.flow import Stage
-from webdataset.handlers import Handler, reraise_exception
 
 from ._count_samples import shard_counts
 from ._read_inputs import CountStage, Inputs, expand_inputs, read_samples
-from ._report import Failure, Report, collect_failures
-from ._run_tasks import ERRORS, run_tasks
+from ._report import Report, collect_failures, failure_handler
+from ._run_tasks import run_tasks
 from ._shard_task import ShardTask
 from ._target import PerShard, Stream, parse_target
 from ._verb_options import DEFAULTS, Options
@@ -41,39 +40,23 @@ def transform(
     target = parse_target(output)
     if isinstance(target, PerShard):
         return _shard_by_shard(stages, urls, target, options, job)
-    return stream(stages, urls, target, options)
+    return _as_one_stream(stages, urls, target, options)
 
 
-def stream(stages: Sequence[Stage], urls: Sequence[str], target: Stream, options: Options) -> Report:
+def _as_one_stream(stages: Sequence[Stage], urls: Sequence[str], target: Stream, options: Options) -> Report:
     """Take the samples of shards through stages, one shard after the other, to one archive or a series."""
     if options.workers > 1 or options.engine not in {None, "local"}:
         raise SpecError(
             "one stream of samples cannot be made in parallel", hint="write shard by shard, to -o folder/, or use -j 1"
         )
+    handler, source = failure_handler(options.errors), CountStage()
     with (
         shard_counts(urls, None if options.dry_run else options.shards) as (sources, counts),
-        collect_failures() as noted,
+        collect_failures() as failures,
     ):
-        failures = Failures(options.errors)
-        source = CountStage()
-        samples = read_samples(sources, [source, *stages], handler=failures.handler, seed=options.seed)
+        samples = read_samples(sources, [source, *stages], handler=handler, seed=options.seed)
         report = write_samples(samples, target, options, counts)
-    return replace(report, samples_in=source.count, failed=(*failures.found, *noted))
-
-
-class Failures:
-    """What could not be read, for the report."""
-
-    def __init__(self, errors: str) -> None:
-        if errors not in ERRORS:
-            raise SpecError(f"errors={errors!r} is not known", hint=f"take one of {', '.join(ERRORS)}")
-        self.found: list[Failure] = []
-        self.handler: Handler = reraise_exception if errors == "stop" else self._note
-
-    def _note(self, error: Exception) -> bool:
-        where = error.where.shard if isinstance(error, WebDatasetError) else None
-        self.found.append(Failure(where or "input", " ".join(str(error).split())))
-        return True
+    return replace(report, samples_in=source.count, failed=tuple(failures))
 
 
 def _shard_by_shard(

@@ -1,10 +1,13 @@
-"""How a verb that changes shards writes and runs: what its user chose."""
+"""How a verb that changes shards writes and runs: what its user chose, and how far it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,15 @@ class Options:
     retry: bool = False
     ledger: str | None = None
     post: Callable[[str], Any] | None = None
-    advance: Callable[[int], None] | None = None
+    advance: Advance | None = None
 
 
 DEFAULTS = Options()
+
+
+def advancing(items: Iterable[T], advance: Advance | None) -> Iterator[T]:
+    """The same items; each moves the progress bar when the next one is taken."""
+    for item in items:
+        yield item
+        if advance is not None:
+            advance(1)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Sequence
+from typing import Self
 
-from webdataset import stores
 from webdataset.errors import SpecError
-from webdataset.index import Description, seen_from, write_description
+from webdataset.index import Description
 from webdataset.writers import Record, ShardWriter, TarWriter
 
+from ._read_inputs import Sample
 from ._report import Report
-from ._target import OneArchive, Stream, make_folder, refuse_outputs
-from ._verb_options import Options
-
-Sample = dict[str, Any]
+from ._target import OneArchive, Stream, is_stream, make_folder, refuse_outputs, store_description
+from ._verb_options import Options, advancing
 
 DEFAULT_COUNT = 100_000
 DEFAULT_SIZE = 1_000_000_000
@@ -43,39 +41,26 @@ def write_samples(
     refuse_outputs(target, options)
     if options.dry_run:
         return Report(outputs=(target.text,))
-    shown = samples if options.advance is None else advancing(samples, options)
-    return _write_one(shown, target.text, options) if one else _write_series(shown, target.text, options, counts)
-
-
-def advancing(samples: Iterable[Sample], options: Options) -> Iterator[Sample]:
-    """The same samples; each moves the progress bar when the next one is taken."""
-    for sample in samples:
-        yield sample
-        if options.advance is not None:
-            options.advance(1)
+    shown = advancing(samples, options.advance)
+    if one:
+        return _write_one(shown, target.text, options)
+    with SeriesWriter(target.text, options, counts) as sink:
+        for sample in shown:
+            sink.write(sample)
+    return sink.report()
 
 
 def _write_one(samples: Iterable[Sample], url: str, options: Options) -> Report:
     make_folder(url)
-    named = url != "-" and not url.startswith("pipe:")
     record = Record(described=options.description is not None)
     written = 0
-    with TarWriter(url, encoder=False, index=options.index and named) as sink:
+    with TarWriter(url, encoder=False, index=options.index and not is_stream(url)) as sink:
         sink.take_notes(record)
         for sample in samples:
             written += sink.write(sample)
     if options.description is not None:
-        entry = record.entry(seen_from(options.description, url))
-        with stores.open_write(options.description) as stream:
-            stream.write(write_description(Description([entry])))
+        store_description(Description([record.entry(url)]), options.description)
     return Report(samples_out=sink.count, bytes_out=written, done=1, outputs=(url,))
-
-
-def _write_series(samples: Iterable[Sample], pattern: str, options: Options, counts: Sequence[int] | None) -> Report:
-    with SeriesWriter(pattern, options, counts) as sink:
-        for sample in samples:
-            sink.write(sample)
-    return sink.report()
 
 
 class SeriesWriter:
@@ -102,7 +87,7 @@ class SeriesWriter:
             post=self._published,
             verbose=0,
             encoder=False,
-            index=options.index and not pattern.startswith("pipe:"),
+            index=options.index and not is_stream(pattern),
             description=options.description,
             overwrite=options.force,
         )
@@ -141,7 +126,7 @@ def description_of(target: Stream) -> str | None:
     >>> description_of(Series("out/train-%06d.tar")), description_of(OneArchive("-"))
     ('out/train.json', None)
     """
-    if isinstance(target, OneArchive) or target.text.startswith("pipe:"):
+    if isinstance(target, OneArchive) or is_stream(target.text):
         return None
     folder, slash, name = target.text.rpartition("/")
     stem = re.sub(r"(\.tar(\.\w+)?|\.tgz)$", "", name)

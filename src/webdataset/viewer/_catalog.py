@@ -72,7 +72,6 @@ class Catalog:
         given = [inputs] if isinstance(inputs, str) else list(inputs)
         self._place = index
         self._lock = threading.RLock()
-        self._counted = threading.Condition(self._lock)
         self._closed = threading.Event()
         self._views: OrderedDict[int, ShardView] = OrderedDict()
         self._streamed: dict[int, StreamedShard] = {}
@@ -107,14 +106,7 @@ class Catalog:
     def shards_counted(self) -> int:
         """How many shards are counted."""
         with self._lock:
-            return sum(
-                count is not None and shard not in self._streamed_now for shard, count in enumerate(self._counts)
-            )
-
-    @property
-    def _streamed_now(self) -> set[int]:
-        """Shards of which only the first samples are known by now, and more will come."""
-        return {shard for shard in self._streamed if self._counts[shard] is None}
+            return sum(count is not None for count in self._counts)
 
     def first_number(self, shard: int) -> int:
         """The number of the first sample of a shard that is counted."""
@@ -158,15 +150,9 @@ class Catalog:
     def find(self, key: str) -> int:
         """The number of the sample with this key."""
         for _, start, view in self.views():
-            if isinstance(view, WebDatasetError):
-                continue
-            for number in range(len(view)) if isinstance(view, StreamedShard) else ():
-                if view.key(number) == key:
+            for number, each in enumerate(() if isinstance(view, WebDatasetError) else view.keys):
+                if each == key:
                     return start + number
-            if isinstance(view, IndexedShard):
-                for number, each in enumerate(view.index.keys):
-                    if each == key:
-                        return start + number
         raise ShardNotFound(
             f"there is no sample {key!r} among {len(self):,}", hint="keys are compared whole; filter for a part of one"
         )
@@ -231,11 +217,9 @@ class Catalog:
                     self._count_shard(shard)
             except ClosedError:
                 return
-            except WebDatasetError as error:
-                self._note(shard, error.what, error.hint or "run `wds check` on the shard")
-                self._set_count(shard, 0)
             except Exception as error:  # whatever a store or a user's opener raises: the other shards go on
-                self._note(shard, f"{type(error).__name__}: {error}", "run `wds check` on the shard")
+                what = error.what if isinstance(error, WebDatasetError) else f"{type(error).__name__}: {error}"
+                self._note(shard, what, getattr(error, "hint", None) or "run `wds check` on the shard")
                 self._set_count(shard, 0)
 
     def _count_shard(self, shard: int) -> None:
@@ -273,7 +257,7 @@ class Catalog:
             self.problems[shard] = Problem(stores.redacted(self.urls[shard]), what, remedy)
 
     def _set_count(self, shard: int, count: int) -> None:
-        with self._counted:
+        with self._lock:
             self._counts[shard] = count
             if isinstance(self._views.get(shard), IndexedShard):
                 self._streamed.pop(shard, None)

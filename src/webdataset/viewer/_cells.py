@@ -12,7 +12,6 @@ from ._catalog import Catalog, Found
 from ._field_content import field_content, head
 from ._field_kind import FieldKind, field_kind, media_type
 from ._jobs import error_words
-from ._shard_view import Member
 
 # Of a text so many bytes are shown in a cell; fields that are not larger are fetched together.
 _SNIPPET = 280
@@ -50,20 +49,15 @@ def _snippets(group: list[Found]) -> dict[int, dict[str, bytes]]:
     """The small fields of several samples of a shard, with few requests; nothing if one of them fails."""
     view = group[0].view
     try:
-        members = {found.number: view.members(found.inside) for found in group}
-        fields = sorted({each.field for some in members.values() for each in some if _is_small(each)})
-        large = {each.field for some in members.values() for each in some if each.size > _WHOLE}
-        fields = [field for field in fields if field not in large]
+        members = [member for found in group for member in view.members(found.inside)]
+        large = {each.field for each in members if each.size > _WHOLE}
+        fields = sorted({each.field for each in members if field_kind(each.field) in _READ} - large)
         if not fields:
             return {}
         samples = view.samples([found.inside for found in group], fields)
     except WebDatasetError:
         return {}  # each cell asks again and shows its own error
     return {found.number: sample for found, sample in zip(group, samples, strict=True)}
-
-
-def _is_small(member: Member) -> bool:
-    return member.size <= _WHOLE and field_kind(member.field) in _READ
 
 
 def _cell(found: Found, known: dict[str, Any]) -> dict[str, Any]:

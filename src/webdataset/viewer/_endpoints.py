@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -193,20 +194,23 @@ class Endpoints:
         return self._start(asked).words()
 
     def _start(self, asked: Mapping[str, Any]) -> Job:
+        from webdataset.tools import Expression  # here, and not before the first page is shown
+
         name, text = str(asked.get("name")), str(asked.get("text", ""))
         catalog = self._catalogs[0]
         if name == "filter":
-            return self._jobs.start(name, (name, text, len(catalog)), filter_samples(catalog, text))
+            work = partial(filter_samples, catalog, Expression(text))
+            return self._jobs.start(name, (name, text, len(catalog)), work)
         if name == "sql":
-            return self._jobs.start(name, (name, text), ask_sql(catalog, text, self._index))
+            return self._jobs.start(name, (name, text), partial(ask_sql, catalog, text, self._index))
         if name == "facets":
-            return self._jobs.start(name, (name, len(catalog)), count_facets(catalog))
+            return self._jobs.start(name, (name, len(catalog)), partial(count_facets, catalog))
         if name == "check":
-            return self._jobs.start(name, name, check_dataset(catalog, self._index))
+            return self._jobs.start(name, name, partial(check_dataset, catalog, self._index))
         if name == "duplicates":
-            return self._jobs.start(name, (name, len(catalog)), find_duplicates(catalog))
+            return self._jobs.start(name, (name, len(catalog)), partial(find_duplicates, catalog))
         if name == "compare" and len(self._catalogs) > 1:
-            return self._jobs.start(name, name, compare(*self._catalogs[:2]))
+            return self._jobs.start(name, name, partial(compare, catalog, self._catalogs[1]))
         raise SpecError(f"there is no job {name!r}", hint="filter, sql, facets, check, duplicates, or compare")
 
     def job(self, request: Request) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from webdataset import stores
@@ -28,45 +27,41 @@ _IMAGE_HEAD = 65536
 _LABEL_KEYS = ("label", "class", "category", "cls")
 
 
-def count_facets(catalog: Catalog) -> Callable[[Job], dict[str, Any]]:
-    """The work of counting, for a job.
+def count_facets(catalog: Catalog, job: Job) -> dict[str, Any]:
+    """What a dataset consists of; the work of a job.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-facets/a.tar", [{"__key__": f"{n}", "cls": n % 2} for n in range(5)])
     >>> with Catalog(shard) as catalog:
     ...     catalog.wait()
-    ...     found = count_facets(catalog)(Job(1, "facets"))
+    ...     found = count_facets(catalog, Job(1, "facets"))
     >>> found["fields"], found["labels"]["cls"]
     ([{'name': 'cls', 'kind': 'label', 'count': 5, 'bytes': 5}], [['0', 3], ['1', 2]])
     """
+    from webdataset.tools import Distribution
 
-    def run(job: Job) -> dict[str, Any]:
-        from webdataset.tools import Distribution
-
-        catalog.wait(lambda: job.advance(0))
-        shards = len(catalog.urls)
-        looked_at = min(_LOOKED_AT, len(catalog))
-        job.advance(0, shards + looked_at)
-        sizes, fields = Distribution(), dict[str, list[int]]()
-        for _, _, view in catalog.views():
-            if not isinstance(view, WebDatasetError):
-                _count_members(view, sizes, fields)
-            job.advance()
-        labels, shapes = _look(catalog, looked_at, job)
-        return {
-            "samples": len(catalog),
-            "looked_at": looked_at,
-            "fields": [
-                {"name": shown_text(name), "kind": field_kind(name).value, "count": count, "bytes": size}
-                for name, (count, size) in sorted(fields.items(), key=lambda item: -item[1][0])
-            ],
-            "sizes": sizes.histogram(),
-            "labels": {field: _most_common(counts) for field, counts in labels.items()},
-            "shapes": _most_common(shapes),
-            "shards": shard_rows(catalog),
-        }
-
-    return run
+    catalog.wait(lambda: job.advance(0))
+    shards = len(catalog.urls)
+    looked_at = min(_LOOKED_AT, len(catalog))
+    job.advance(0, shards + looked_at)
+    sizes, fields = Distribution(), dict[str, list[int]]()
+    for _, _, view in catalog.views():
+        if not isinstance(view, WebDatasetError):
+            _count_members(view, sizes, fields)
+        job.advance()
+    labels, shapes = _look(catalog, looked_at, job)
+    return {
+        "samples": len(catalog),
+        "looked_at": looked_at,
+        "fields": [
+            {"name": shown_text(name), "kind": field_kind(name).value, "count": count, "bytes": size}
+            for name, (count, size) in sorted(fields.items(), key=lambda item: -item[1][0])
+        ],
+        "sizes": sizes.histogram(),
+        "labels": {field: _most_common(counts) for field, counts in labels.items()},
+        "shapes": _most_common(shapes),
+        "shards": shard_rows(catalog),
+    }
 
 
 def shard_rows(catalog: Catalog) -> list[dict[str, Any]]:

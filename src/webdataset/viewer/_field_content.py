@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from webdataset.errors import DecodingError, WebDatasetError
+from webdataset.errors import WebDatasetError
+from webdataset.index import SeekableRange
 from webdataset.optional import require
 
 from ._field_kind import FieldKind, field_kind
 from ._jobs import error_words
-from ._shard_view import Member, MemberFile, ShardView
-from ._thumbnail import check_fetch
+from ._shard_view import Member, ShardView
+from ._thumbnail import check_fetch, undecodable
 
 _MOST_TEXT = 200_000
 _MOST_JSON = 5_000_000
@@ -43,10 +44,10 @@ def head(view: ShardView, number: int, member: Member, length: int) -> bytes:
     return source.read(offset, min(length, member.size))
 
 
-def open_member(view: ShardView, number: int, member: Member) -> MemberFile:
+def open_member(view: ShardView, number: int, member: Member) -> SeekableRange:
     """A field as a file."""
     source, offset = view.opened(number, member)
-    return MemberFile(source, offset, member.size)
+    return SeekableRange(source, offset, member.size)
 
 
 def _text(view: ShardView, number: int, member: Member) -> dict[str, Any]:
@@ -61,8 +62,8 @@ def _json(view: ShardView, number: int, member: Member) -> dict[str, Any]:
     try:
         return {"value": json.loads(data, parse_constant=str)}
     except (ValueError, RecursionError) as error:
-        problem = DecodingError(what=f"this is not JSON: {error}", hint="run `wds check` on the shard")
-        return {"text": data[:_MOST_TEXT].decode("utf-8", "replace"), "problem": error_words(problem)}
+        problem = error_words(undecodable(f"this is not JSON: {error}"))
+        return {"text": data[:_MOST_TEXT].decode("utf-8", "replace"), "problem": problem}
 
 
 def _hex(view: ShardView, number: int, member: Member) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def _audio(view: ShardView, number: int, member: Member) -> dict[str, Any]:
     return waveform(open_member(view, number, member))
 
 
-def waveform(file: MemberFile) -> dict[str, Any]:
+def waveform(file: SeekableRange) -> dict[str, Any]:
     """Length, rate, channels, and the peaks of the first seconds of a sound."""
     soundfile = require("soundfile", extra="audio", why="to draw sounds")
     import numpy as np
@@ -89,9 +90,7 @@ def waveform(file: MemberFile) -> dict[str, Any]:
             values = np.abs(sound.read(frames, dtype="float32", always_2d=True)).max(axis=1, initial=0.0)
             rate, channels, total = sound.samplerate, sound.channels, sound.frames
     except (soundfile.SoundFileError, RuntimeError, TypeError) as error:
-        raise DecodingError(
-            what=f"the sound cannot be decoded: {error}", hint="run `wds check` on the shard"
-        ) from error
+        raise undecodable(f"the sound cannot be decoded: {error}") from error
     edges = np.linspace(0, len(values), min(_PEAKS, max(1, len(values))) + 1).astype(int)[:-1]
     peaks = np.maximum.reduceat(values, edges) if len(values) else np.zeros(0)
     return {

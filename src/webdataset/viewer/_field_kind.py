@@ -34,28 +34,24 @@ _ENDINGS: Final[dict[FieldKind, str]] = {
 _KINDS: Final = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 
 # The only types that a browser is told. None of them can contain a script that it would run.
-_MEDIA_TYPES: Final = {
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "png": "image/png",
-    "gif": "image/gif",
-    "webp": "image/webp",
-    "bmp": "image/bmp",
-    "wav": "audio/wav",
-    "flac": "audio/flac",
-    "mp3": "audio/mpeg",
-    "ogg": "audio/ogg",
-    "oga": "audio/ogg",
-    "opus": "audio/ogg",
-    "m4a": "audio/mp4",
-    "aac": "audio/aac",
-    "mp4": "video/mp4",
-    "m4v": "video/mp4",
-    "mov": "video/mp4",
-    "webm": "video/webm",
-    "mkv": "video/x-matroska",
-    "ogv": "video/ogg",
+_MEDIA: Final[dict[str, str]] = {
+    "image/jpeg": "jpg jpeg",
+    "image/png": "png",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/bmp": "bmp",
+    "audio/wav": "wav",
+    "audio/flac": "flac",
+    "audio/mpeg": "mp3",
+    "audio/ogg": "ogg oga opus",
+    "audio/mp4": "m4a",
+    "audio/aac": "aac",
+    "video/mp4": "mp4 m4v mov",
+    "video/webm": "webm",
+    "video/x-matroska": "mkv",
+    "video/ogg": "ogv",
 }
+_MEDIA_TYPES: Final = {ending: media for media, endings in _MEDIA.items() for ending in endings.split()}
 OCTETS: Final = "application/octet-stream"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError, WebDatasetError
@@ -37,6 +38,11 @@ class Matches:
         self.failed = 0
         self.reason = ""
 
+    def fail(self, error: Exception, samples: int = 1) -> None:
+        """The expression could not be computed for so many samples."""
+        self.failed += samples
+        self.reason = self.reason or str(error)
+
 
 class _Sized:
     """A field of which only the size is known: what `size(jpg)` and `has(jpg)` need."""
@@ -48,37 +54,30 @@ class _Sized:
         return self._size
 
 
-def filter_samples(catalog: Catalog, where: str) -> Callable[[Job], Matches]:
-    """The work of finding matching samples, for a job; `partial` grows.
+def filter_samples(catalog: Catalog, where: Expression, job: Job) -> Matches:
+    """The samples for which an expression is true, the work of a job; its `partial` grows.
 
     >>> from webdataset.testing import make_shard
+    >>> from webdataset.tools import Expression
     >>> shard = make_shard("memory://doc-filter/a.tar", [{"__key__": f"{n}", "cls": n} for n in range(5)])
     >>> with Catalog(shard) as catalog:
     ...     catalog.wait()
-    ...     filter_samples(catalog, "cls > 2")(Job(1, "filter")).numbers.tolist()
+    ...     filter_samples(catalog, Expression("cls > 2"), Job(1, "filter")).numbers.tolist()
     [3, 4]
     """
-    from webdataset.tools import Expression  # here, and not before the first page is shown
-
-    expression = Expression(where)
-    words = set(re.findall(r"\w+", where.lower()))
-
-    def run(job: Job) -> Matches:
-        catalog.wait(lambda: job.advance(0))
-        matches = job.partial = Matches()
-        job.advance(0, len(catalog))
-        for _, start, view in catalog.views():
-            if isinstance(view, WebDatasetError):
-                matches.failed += 1
-                matches.reason = matches.reason or str(view)
-                continue
-            for first in range(0, len(view), _AT_A_TIME):
-                numbers = range(first, min(first + _AT_A_TIME, len(view)))
-                _match(view, start, numbers, words, expression, matches)
-                job.advance(len(numbers))
-        return matches
-
-    return run
+    words = set(re.findall(r"\w+", where.source.lower()))
+    catalog.wait(lambda: job.advance(0))
+    matches = job.partial = Matches()
+    job.advance(0, len(catalog))
+    for _, start, view in catalog.views():
+        if isinstance(view, WebDatasetError):
+            matches.fail(view)
+            continue
+        for first in range(0, len(view), _AT_A_TIME):
+            numbers = range(first, min(first + _AT_A_TIME, len(view)))
+            _match(view, start, numbers, words, where, matches)
+            job.advance(len(numbers))
+    return matches
 
 
 def _match(
@@ -87,16 +86,14 @@ def _match(
     try:
         samples = _samples(view, numbers, words)
     except WebDatasetError as error:
-        matches.failed += len(numbers)
-        matches.reason = matches.reason or str(error)
+        matches.fail(error, len(numbers))
         return
     for number, sample in zip(numbers, samples, strict=True):
         try:
             if expression(sample):
                 matches.numbers.append(start + number)
         except SpecError as error:
-            matches.failed += 1
-            matches.reason = matches.reason or str(error)
+            matches.fail(error)
 
 
 def _samples(view: ShardView, numbers: range, words: set[str]) -> list[dict[str, Any]]:
@@ -123,20 +120,13 @@ def _has_large(members: Sequence[Member], read: set[str]) -> bool:
     return any(each.field in read and each.size > _MOST_PLAIN for each in members)
 
 
-def ask_sql(catalog: Catalog, sql: str, index: str | None) -> Callable[[Job], dict[str, Any]]:
-    """The work of answering a query in SQL, which sees the table of samples and no file and no network."""
+def ask_sql(catalog: Catalog, sql: str, index: str | None, job: Job) -> dict[str, Any]:
+    """The answer to a query in SQL, the work of a job. It sees the table of samples and no file and no network."""
+    from webdataset.tools import query
 
-    def run(job: Job) -> dict[str, Any]:
-        from webdataset.tools import query
-
-        job.advance(0, len(catalog.urls))
-        locked = f"set enable_external_access=false; set lock_configuration=true; {sql}"
-        with query(locked, catalog.urls, index=index, advance=job.advance) as answer:
-            rows: list[list[str | None]] = []
-            for row in answer.rows():
-                if len(rows) == _MOST_ROWS:
-                    break
-                rows.append([str(value) if value is not None else None for value in row])
-            return {"columns": list(answer.columns), "rows": rows, "most": _MOST_ROWS}
-
-    return run
+    job.advance(0, len(catalog.urls))
+    locked = f"set enable_external_access=false; set lock_configuration=true; {sql}"
+    with query(locked, catalog.urls, index=index, advance=job.advance) as answer:
+        first = islice(answer.rows(), _MOST_ROWS)
+        rows = [[None if value is None else str(value) for value in row] for row in first]
+        return {"columns": list(answer.columns), "rows": rows, "most": _MOST_ROWS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
@@ -27,63 +27,51 @@ _BANDS = ((0, 13), (13, 13), (26, 13), (39, 13), (52, 12))
 _LARGEST_BAND = 200
 
 
-def check_dataset(catalog: Catalog, index: str | None) -> Callable[[Job], dict[str, Any]]:
-    """The work of `wds check`, decoding included."""
+def check_dataset(catalog: Catalog, index: str | None, job: Job) -> dict[str, Any]:
+    """The findings of `wds check`, decoding included; the work of a job."""
+    from webdataset.tools import CheckOptions, check
 
-    def run(job: Job) -> dict[str, Any]:
-        from webdataset.tools import CheckOptions, check
-
-        job.advance(0, len(catalog.urls))
-
-        def on_shard(_report: object) -> None:
-            job.advance()
-
-        report = check(catalog.urls, CheckOptions(index=index), on_shard=on_shard)
-        findings = [
-            {
-                "kind": finding.kind.value,
-                "severity": finding.severity.value,
-                "what": shown_text(stores.redacted(finding.what)),
-                "shard": stores.redacted(finding.shard or ""),
-                "key": None if finding.key is None else shown_text(finding.key),
-                "field": None if finding.field is None else shown_text(finding.field),
-                "offset": finding.offset,
-                "remedy": finding.remedy,
-            }
-            for finding in report.findings[:_MOST_FINDINGS]
-        ]
-        counts = {kind.value: count for kind, count in report.counts.items()}
-        return {"samples": report.samples, "shards": report.shards, "counts": counts, "findings": findings}
-
-    return run
+    job.advance(0, len(catalog.urls))
+    report = check(catalog.urls, CheckOptions(index=index), on_shard=lambda _report: job.advance())
+    findings = [
+        {
+            "kind": finding.kind.value,
+            "severity": finding.severity.value,
+            "what": shown_text(stores.redacted(finding.what)),
+            "shard": stores.redacted(finding.shard or ""),
+            "key": None if finding.key is None else shown_text(finding.key),
+            "field": None if finding.field is None else shown_text(finding.field),
+            "offset": finding.offset,
+            "remedy": finding.remedy,
+        }
+        for finding in report.findings[:_MOST_FINDINGS]
+    ]
+    counts = {kind.value: count for kind, count in report.counts.items()}
+    return {"samples": report.samples, "shards": report.shards, "counts": counts, "findings": findings}
 
 
-def find_duplicates(catalog: Catalog) -> Callable[[Job], dict[str, Any]]:
-    """The work of finding images that look alike, by a perceptual hash of the first image of each sample."""
-
-    def run(job: Job) -> dict[str, Any]:
-        catalog.wait(lambda: job.advance(0))
-        count = min(_MOST_HASHED, len(catalog))
-        job.advance(0, count)
-        hashes: dict[int, int] = {}
-        failed = 0
-        for place in range(count):
-            job.advance()
-            number = place * len(catalog) // count
-            try:
-                found = _hash_of(catalog, number)
-            except WebDatasetError:
-                failed += 1
-                continue
-            if found is not None:
-                hashes[number] = found
-        pairs = [
-            {"first": one, "second": two, "distance": distance}
-            for one, two, distance in near_pairs(hashes.items(), _MOST_PAIRS)
-        ]
-        return {"looked_at": count, "images": len(hashes), "failed": failed, "pairs": pairs}
-
-    return run
+def find_duplicates(catalog: Catalog, job: Job) -> dict[str, Any]:
+    """Images that look alike, by a perceptual hash of the first image of each sample; the work of a job."""
+    catalog.wait(lambda: job.advance(0))
+    count = min(_MOST_HASHED, len(catalog))
+    job.advance(0, count)
+    hashes: dict[int, int] = {}
+    failed = 0
+    for place in range(count):
+        job.advance()
+        number = place * len(catalog) // count
+        try:
+            found = _hash_of(catalog, number)
+        except WebDatasetError:
+            failed += 1
+            continue
+        if found is not None:
+            hashes[number] = found
+    pairs = [
+        {"first": one, "second": two, "distance": distance}
+        for one, two, distance in near_pairs(hashes.items(), _MOST_PAIRS)
+    ]
+    return {"looked_at": count, "images": len(hashes), "failed": failed, "pairs": pairs}
 
 
 def _hash_of(catalog: Catalog, number: int) -> int | None:
@@ -132,23 +120,19 @@ def near_pairs(hashes: Iterable[tuple[int, int]], most: int) -> list[tuple[int, 
     return sorted(pairs, key=lambda pair: (pair[2], pair[0], pair[1]))[:most]
 
 
-def compare(left: Catalog, right: Catalog) -> Callable[[Job], dict[str, Any]]:
-    """The work of comparing two datasets by key."""
+def compare(left: Catalog, right: Catalog, job: Job) -> dict[str, Any]:
+    """The differences of two datasets, compared by key; the work of a job."""
+    from webdataset.tools import diff
 
-    def run(job: Job) -> dict[str, Any]:
-        from webdataset.tools import diff
-
-        left.wait(lambda: job.advance(0))
-        right.wait(lambda: job.advance(0))
-        job.advance(0, len(left) + len(right))
-        rows: list[dict[str, str | None]] = []
-        count = 0
-        for difference in diff(left.urls, right.urls, advance=job.advance):
-            count += 1
-            if len(rows) < _MOST_DIFFERENCES:
-                field = None if difference.field is None else shown_text(difference.field)
-                rows.append({"key": shown_text(difference.key), "change": difference.change.value, "field": field})
-        rows.sort(key=lambda row: (row["key"] or "", row["field"] or ""))
-        return {"differences": count, "rows": rows}
-
-    return run
+    left.wait(lambda: job.advance(0))
+    right.wait(lambda: job.advance(0))
+    job.advance(0, len(left) + len(right))
+    rows: list[dict[str, str | None]] = []
+    count = 0
+    for difference in diff(left.urls, right.urls, advance=job.advance):
+        count += 1
+        if len(rows) < _MOST_DIFFERENCES:
+            field = None if difference.field is None else shown_text(difference.field)
+            rows.append({"key": shown_text(difference.key), "change": difference.change.value, "field": field})
+    rows.sort(key=lambda row: (row["key"] or "", row["field"] or ""))
+    return {"differences": count, "rows": rows}

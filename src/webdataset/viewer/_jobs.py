@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from webdataset import stores
@@ -37,6 +38,8 @@ class Job:
         partial: what is known so far; the function may replace it.
         result: what the function returned.
     """
+
+    thread: threading.Thread  # that it runs on
 
     def __init__(self, number: int, name: str) -> None:
         self.number, self.name = number, name
@@ -99,7 +102,6 @@ class Jobs:
         self._numbers = itertools.count(1)
         self._jobs: OrderedDict[int, Job] = OrderedDict()
         self._keys: dict[Any, int] = {}
-        self._threads: dict[int, threading.Thread] = {}
         self._lock = threading.Lock()
 
     def start(self, name: str, key: Any, function: Callable[[Job], Any]) -> Job:
@@ -114,9 +116,9 @@ class Jobs:
             job = Job(next(self._numbers), name)
             self._jobs[job.number], self._keys[key] = job, job.number
             self._drop_old()
-            thread = threading.Thread(target=self._run, args=(job, function), name=f"wds-view-{name}", daemon=True)
-            self._threads[job.number] = thread
-            thread.start()
+            run = partial(self._run, job, function)
+            job.thread = threading.Thread(target=run, name=f"wds-view-{name}", daemon=True)
+            job.thread.start()
         return job
 
     def _run(self, job: Job, function: Callable[[Job], Any]) -> None:
@@ -132,11 +134,11 @@ class Jobs:
 
     def close(self) -> None:
         """Cancel all jobs and wait for them."""
-        for job in list(self._jobs.values()):
-            if job.state is JobState.RUNNING:
-                job.cancel()
-        for thread in list(self._threads.values()):
-            thread.join()
+        jobs = list(self._jobs.values())
+        for job in jobs:
+            job.cancel()
+        for job in jobs:
+            job.thread.join()
 
     def _drop_old(self) -> None:
         for number, job in list(self._jobs.items()):
@@ -144,7 +146,6 @@ class Jobs:
                 return
             if job.state is not JobState.RUNNING:
                 del self._jobs[number]
-                self._threads.pop(number, None)
 
 
 def error_words(error: BaseException) -> dict[str, str]:

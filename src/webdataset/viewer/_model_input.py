@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,8 @@ def _item(items: Iterator[Any], skipped: int, step: int) -> Any:
             hint=f"index the shards with `wds index create`; without one {_MOST_SKIPPED:,} steps are the limit",
         )
     try:
-        for number, item in enumerate(items):
-            if number == skipped:
-                return item
+        for item in islice(items, skipped, None):
+            return item
     finally:
         if hasattr(items, "close"):
             items.close()

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from webdataset import stores
 from webdataset.errors import SpecError
-
-from ._shard_view import ReadsRanges
+from webdataset.index import ReadsRanges
 
 _PORTION = 1 << 20
 

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
-from typing import Any, Final
-from urllib.parse import parse_qs
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _NAMES: Final = ("127.0.0.1", "localhost")
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _SAME_SITE: Final = frozenset({"", "same-origin", "none"})
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+_OTHER_SITES: Final = "Requests of other sites are refused."
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
@@ -83,7 +80,7 @@ class CheckedApp:
         embedded: whether notebooks on this machine may show the page in a frame.
     """
 
-    def __init__(self, app: App, tokens: Tokens, port: int, *, embedded: bool = False) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens, port: int, *, embedded: bool) -> None:
         self._app, self._tokens, self._embedded = app, tokens, embedded
         self._hosts = {f"{name}:{port}" for name in _NAMES}
         self._origins = {f"http://{host}" for host in self._hosts}
@@ -101,70 +98,52 @@ class CheckedApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         if scope["type"] != "http":
             return  # no web sockets
 
-        async def send_checked(message: MutableMapping[str, Any]) -> None:
+        async def send_checked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name.lower() for name, _ in message.get("headers", ())}
                 more = [header for header in self._headers if header[0] not in own]
                 message = {**message, "headers": [*message.get("headers", ()), *more]}
             await send(message)
 
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(scope["method"], headers)
+        answer = self._own_answer(Request(scope)) or self._app
+        await answer(scope, receive, send_checked)
+
+    def _own_answer(self, request: Request) -> Response | None:
+        """The answer to a request that does not reach the application."""
+        refusal = self._refusal(request)
         if refusal is not None:
-            await _answer(send_checked, 403, refusal)
-            return
-        token = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-        if token and scope["path"] == "/" and scope["method"] == "GET":
-            await self._exchange(token[0], headers, send_checked)
-        elif not self._tokens.knows(self._session(headers)):
-            await _answer(send_checked, 401, "Open the address that `wds view` printed: it contains a token.")
-        elif self._is_foreign(headers):
-            await _answer(send_checked, 403, "Requests of other sites are refused.")
-        else:
-            await self._app(scope, receive, send_checked)
+            return PlainTextResponse(refusal, 403)
+        is_known = self._tokens.knows(request.cookies.get(self._cookie, ""))
+        token = request.query_params.get("token")
+        if token and request.scope["path"] == "/" and request.method == "GET":
+            return self._exchange(token, is_known=is_known)
+        if not is_known:
+            return PlainTextResponse("Open the address that `wds view` printed: it contains a token.", 401)
+        return PlainTextResponse(_OTHER_SITES, 403) if self._is_foreign(request) else None
 
-    def _refusal(self, method: str, headers: dict[str, str]) -> str | None:
+    def _refusal(self, request: Request) -> str | None:
         """Why a request is refused whatever token it has."""
-        if method not in _METHODS:
-            return f"The method {method} is refused: this server only shows data."
-        if headers.get("host", "") not in self._hosts:
+        if request.method not in _METHODS:
+            return f"The method {request.method} is refused: this server only shows data."
+        if request.headers.get("host", "") not in self._hosts:
             return "The host is refused. Open the address that `wds view` printed; through SSH, forward the same port."
-        if headers.get("origin") not in {None, *self._origins}:
-            return "Requests of other sites are refused."
-        return None
+        return None if request.headers.get("origin") in {None, *self._origins} else _OTHER_SITES
 
-    def _is_foreign(self, headers: dict[str, str]) -> bool:
+    def _is_foreign(self, request: Request) -> bool:
         """Whether a browser sends the request for another site; a notebook's frame is one, where that is allowed."""
-        framed = self._embedded and headers.get("sec-fetch-dest") == "iframe"
-        return headers.get("sec-fetch-site", "") not in _SAME_SITE and not framed
+        framed = self._embedded and request.headers.get("sec-fetch-dest") == "iframe"
+        return request.headers.get("sec-fetch-site", "") not in _SAME_SITE and not framed
 
-    async def _exchange(self, token: str, headers: dict[str, str], send: Send) -> None:
+    def _exchange(self, token: str, *, is_known: bool) -> Response:
         """Give a cookie for a token and go to the page without it, so that it stays in no history."""
         session = self._tokens.exchange(token)
-        if session is None and not self._tokens.knows(self._session(headers)):
-            await _answer(send, 403, "The token is wrong or was used before. Start `wds view` again for a new one.")
-            return
-        more = [(b"location", b"/")]
+        if session is None and not is_known:
+            text = "The token is wrong or was used before. Start `wds view` again for a new one."
+            return PlainTextResponse(text, 403)
+        response = RedirectResponse("/", 303)
         if session is not None:
-            cookie = f"{self._cookie}={session}; HttpOnly; SameSite=Strict; Path=/"
-            more.append((b"set-cookie", cookie.encode()))
-        await _answer(send, 303, "", more)
-
-    def _session(self, headers: dict[str, str]) -> str:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return ""
-        return "" if found is None else found.value
-
-
-async def _answer(send: Send, status: int, text: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    start = [(b"content-type", b"text/plain; charset=utf-8"), *(headers or [])]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": text.encode()})
+            response.set_cookie(self._cookie, session, httponly=True, samesite="Strict", path="/")
+        return response

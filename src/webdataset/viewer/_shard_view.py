@@ -6,11 +6,10 @@ import threading
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from io import RawIOBase
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from webdataset.errors import ShardNotFound, Where
-from webdataset.index import ShardIndex, ShardReader, open_bytes
+from webdataset.index import ReadsRanges, ShardIndex, ShardReader, open_bytes
 from webdataset.samples import OWN_FIELDS, read_shard
 
 # Of a shard without random access so many samples are kept, and so many bytes.
@@ -26,14 +25,6 @@ class Member(NamedTuple):
     offset: int | None
 
 
-class ReadsRanges(Protocol):
-    """Random access to bytes."""
-
-    def read(self, start: int, length: int) -> bytes:
-        """Exactly these bytes."""
-        ...
-
-
 class IndexedShard:
     """A shard with an index."""
 
@@ -46,6 +37,11 @@ class IndexedShard:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys of all samples, if the index stores them."""
+        return self.index.keys
 
     def key(self, number: int) -> str:
         """The key of a sample; its number if the index stores no keys."""
@@ -60,7 +56,7 @@ class IndexedShard:
             if extent.field.lower() not in OWN_FIELDS
         )
 
-    def samples(self, numbers: Sequence[int], fields: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    def samples(self, numbers: Sequence[int], fields: Sequence[str]) -> list[dict[str, Any]]:
         """Samples with the bytes of these fields; their headers are compared with the index."""
         return self._reader.samples(list(numbers), fields)
 
@@ -116,6 +112,11 @@ class StreamedShard:
     def __len__(self) -> int:
         return len(self._samples)
 
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys of all samples."""
+        return [sample["__key__"] for sample in self._samples]
+
     def key(self, number: int) -> str:
         """The key of a sample."""
         return str(self._samples[number]["__key__"])
@@ -125,17 +126,11 @@ class StreamedShard:
         sample = self._samples[number]
         return tuple(Member(name, len(data), None) for name, data in sample.items() if name not in OWN_FIELDS)
 
-    def samples(self, numbers: Sequence[int], fields: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    def samples(self, numbers: Sequence[int], fields: Sequence[str]) -> list[dict[str, Any]]:
         """Samples with the bytes of these fields."""
-        own = set(OWN_FIELDS)
-        return [
-            {
-                name: data
-                for name, data in self._samples[number].items()
-                if fields is None or name in own or name in fields
-            }
-            for number in numbers
-        ]
+        wanted = OWN_FIELDS.union(fields)
+        chosen = (self._samples[number].items() for number in numbers)
+        return [{name: data for name, data in items if name in wanted} for items in chosen]
 
     def opened(self, number: int, member: Member) -> tuple[ReadsRanges, int]:
         """Where the bytes of a field can be read."""
@@ -146,43 +141,6 @@ class StreamedShard:
 
 
 ShardView = IndexedShard | StreamedShard
-
-
-class MemberFile(RawIOBase):
-    """A field as a file: decoders of sound and film read only the parts they need.
-
-    >>> MemberFile(_Held(b"..hello"), 2, 5).read()
-    b'hello'
-    """
-
-    def __init__(self, source: ReadsRanges, offset: int, size: int) -> None:
-        super().__init__()
-        self._source, self._offset, self._size = source, offset, size
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        """The next bytes."""
-        length = min(len(buffer), max(0, self._size - self._at))
-        buffer[:length] = self._source.read(self._offset + self._at, length) if length else b""
-        self._at += length
-        return length
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a byte."""
-        self._at = max(0, offset + (0, self._at, self._size)[whence])
-        return self._at
-
-    def tell(self) -> int:
-        """The next byte."""
-        return self._at
 
 
 def member_named(view: ShardView, number: int, field: str) -> Member:

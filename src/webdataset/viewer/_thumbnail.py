@@ -9,9 +9,8 @@ from typing import Any
 
 from webdataset.codecs import open_image, open_media
 from webdataset.errors import DecodingError, FormatError
+from webdataset.index import SeekableRange
 from webdataset.optional import require
-
-from ._shard_view import MemberFile
 
 # An image with more pixels is not decoded; 100 million are 300 MB in memory.
 MOST_PIXELS = 100_000_000
@@ -32,6 +31,11 @@ def check_fetch(size: int) -> None:
         raise FormatError(f"the field has {size:,} bytes and is not fetched to be shown", hint="download it instead")
 
 
+def undecodable(what: str) -> DecodingError:
+    """The error for a field that cannot be decoded."""
+    return DecodingError(what=what, hint="run `wds check` on the shard")
+
+
 def image_size(data: bytes) -> tuple[int, int]:
     """Width and height of an image, from its header."""
     with _opened(data) as image:
@@ -46,9 +50,7 @@ def shrink_image(data: bytes, edge: int) -> tuple[bytes, str]:
             image.draft("RGB", (edge, edge))
             return _encoded(image, edge)
         except (OSError, ValueError, SyntaxError, MemoryError, EOFError) as error:
-            raise DecodingError(
-                what=f"the image cannot be decoded: {error}", hint="run `wds check` on the shard"
-            ) from error
+            raise undecodable(f"the image cannot be decoded: {error}") from error
 
 
 def checked_image(data: bytes) -> bytes:
@@ -57,7 +59,7 @@ def checked_image(data: bytes) -> bytes:
     return data
 
 
-def first_frame(file: MemberFile, edge: int) -> tuple[bytes, str]:
+def first_frame(file: SeekableRange, edge: int) -> tuple[bytes, str]:
     """The first frame of a film; only the parts of the file that it needs are read."""
     av = require("av", extra="video", why="to show films")
     try:
@@ -71,8 +73,8 @@ def first_frame(file: MemberFile, edge: int) -> tuple[bytes, str]:
     except (av.error.FFmpegError, IndexError, ValueError) as error:
         if isinstance(error, FormatError):
             raise
-        raise DecodingError(what=f"the film cannot be decoded: {error}", hint="run `wds check` on the shard") from error
-    raise DecodingError(what="the film has no frame", hint="run `wds check` on the shard")
+        raise undecodable(f"the film cannot be decoded: {error}") from error
+    raise undecodable("the film has no frame")
 
 
 def array_picture(array: Any, edge: int) -> tuple[bytes, str] | None:
@@ -137,11 +139,9 @@ def _opened(data: bytes) -> Any:
     except FormatError:
         raise
     except pil.UnidentifiedImageError as error:
-        hint = "run `wds check` on the shard"
-        raise DecodingError(what="this is not an image, or of an unknown format", hint=hint) from error
+        raise undecodable("this is not an image, or of an unknown format") from error
     except Exception as error:  # Pillow's plugins raise whatever they like about bad data
-        hint = "run `wds check` on the shard"
-        raise DecodingError(what=f"the image cannot be decoded: {error}", hint=hint) from error
+        raise undecodable(f"the image cannot be decoded: {error}") from error
     if image.width * image.height > MOST_PIXELS:
         image.close()
         raise _bomb(image.width, image.height)

@@ -15,7 +15,6 @@ from webdataset.optional import require
 from ._catalog import Catalog
 from ._jobs import Jobs
 from ._model_input import ModelInput
-from ._request_checks import CheckedApp, Receive, Scope, Send, Tokens
 
 _PAGE = Path(__file__).parent / "page"
 _HOST = "127.0.0.1"
@@ -50,6 +49,8 @@ class ViewServer:
         embedded: bool = False,
     ) -> None:
         uvicorn = _uvicorn()
+        from ._request_checks import CheckedApp, Tokens
+
         self._tokens = Tokens()
         self._ending = threading.Event()
         self._jobs = Jobs(self._ending)
@@ -67,7 +68,7 @@ class ViewServer:
             raise
         app = CheckedApp(self._application(model, index), self._tokens, self.port, embedded=embedded)
 
-        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+        async def watched(scope: Any, receive: Any, send: Any) -> None:
             self._last_request = time.monotonic()
             await app(scope, receive, send)
 

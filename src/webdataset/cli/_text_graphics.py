@@ -1,4 +1,4 @@
-"""Pictures and bars out of characters, for terminals."""
+"""Pictures, bars and tables out of characters, for terminals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def half_blocks(pixels: Any) -> str:
     return "\n".join(lines)
 
 
-def bar(value: float, most: float, width: int = 40) -> str:
+def bar(value: float, most: float, width: int) -> str:
     """A bar whose length is `value / most` of the width, in eighths of a character.
 
     >>> bar(1, 4, 2)
@@ -50,19 +50,15 @@ def table(rows: Sequence[Sequence[Any]]) -> str:
     """
     texts = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)] if texts else []
+    aligned_as = [rows[1], *rows[1:]] if len(rows) > 1 else rows  # headings as the values below them
     lines = []
-    for row, words in zip(rows, texts, strict=True):
-        right = [isinstance(value, int | float) for value in row] if row is not rows[0] else _heads(rows)
+    for values, words in zip(aligned_as, texts, strict=True):
         cells = [
-            word.rjust(width) if to else word.ljust(width) for word, width, to in zip(words, widths, right, strict=True)
+            word.rjust(width) if isinstance(value, int | float) else word.ljust(width)
+            for value, word, width in zip(values, words, widths, strict=True)
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
-
-
-def _heads(rows: Sequence[Sequence[Any]]) -> list[bool]:
-    """Headings of columns of numbers are to the right as well."""
-    return [isinstance(value, int | float) for value in rows[1]] if len(rows) > 1 else [False] * len(rows[0])
 
 
 def _cell(value: Any) -> str:
