@@ -85,15 +85,15 @@ def _show(report: CheckReport, repairs: list[Repair]) -> None:
     _show_findings(report)
     for repair in repairs:
         for action in repair.actions:
-            echo_line(f"{repair.shard}: {action}")
+            echo_line(f"{repair.shard}: {action}", data=False)
         where = (
             f"{counted(repair.saved, 'sample')} saved in {repair.output}" if repair.output else "nothing could be saved"
         )
         aside = f", {repair.aside} set aside" if repair.aside else ""
         more = f" ({repair.quarantine})" if repair.quarantine else ""
-        echo_line(f"{repair.shard}: {where}{aside}{more}")
+        echo_line(f"{repair.shard}: {where}{aside}{more}", data=False)
         for finding in repair.remaining:
-            echo_line(f"still wrong: {finding}")
+            echo_line(f"still wrong: {finding}", data=False)
     words = [counted(len(report.of(severity)), severity) for severity in Severity]
     out.say(
         f"{counted(report.shards, 'shard')}, {counted(report.samples, 'sample')}, {counted(report.size, 'byte')}: "
@@ -110,7 +110,7 @@ def _show_findings(report: CheckReport) -> None:
         if severity == "note" and not console().verbose:
             continue
         for finding in found[:_SHOWN]:
-            echo_line(finding)
+            echo_line(finding, data=False)
         left = report.counts[kind] - len(found[:_SHOWN])
         more = f"… and {left:,} more; " if left > 0 else ""
         echo(f"  {more}{found[0].remedy}")

@@ -87,9 +87,9 @@ def echo(text: object, *, nl: bool = True, err: bool = False, data: bool = False
     click.echo(printable(str(text) if data else redacted(str(text)), keep="\n\t"), nl=nl, err=err)
 
 
-def echo_line(text: object) -> None:
-    """Print what samples contain as one line: line breaks and tabs in it are escaped as well."""
-    echo(printable(str(text)), data=True)
+def echo_line(text: object, *, data: bool = True) -> None:
+    """Print a text as one line: line breaks and tabs in it are escaped as well."""
+    echo(printable(str(text)), data=data)
 
 
 def echo_json(value: Any) -> None:
