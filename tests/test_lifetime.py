@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from webdataset import stores
-from webdataset.cli._split_command import PostCommand
+from webdataset.cli._split_command import run_after
 from webdataset.errors import CommandFailed
 from webdataset.lifetime import Guard, Lifeline, Parent
 from webdataset.tools._proc import run_command
@@ -295,7 +295,7 @@ def test_a_failure_before_the_last_bar_is_one_wherever_commands_are_run(tmp_path
     """Of `wds proc`, of `wds split --post` and of the downloads of wids as of `pipe:`."""
     runs = [
         lambda command: run_command(command, tmp_path),
-        lambda command: PostCommand(command)("a.tar"),
+        lambda command: run_after(command, "a.tar"),
         lambda command: wids_dl.download_file("x:a", str(tmp_path / "a"), handlers={"x": f"{command} > {{local}}"}),
     ]
     for run_it in runs:

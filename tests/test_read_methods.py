@@ -12,7 +12,7 @@ from webdataset import stores
 from webdataset.cache import FileCache, ShardCache, download
 from webdataset.index import ShardEntry, VerifyShards
 from webdataset.read_methods import find_read1, find_readinto
-from webdataset.stores import _read_ahead, read_ahead
+from webdataset.stores import ReadAhead, _read_ahead
 
 
 def archive(samples=4, size=70_000):
@@ -137,9 +137,9 @@ def test_streamed(secret, name, options):
 @pytest.mark.parametrize("slow", [False, True])
 def test_ahead(secret, slow, monkeypatch):
     monkeypatch.setattr(_read_ahead._Shared, "slow", slow)
-    with read_ahead(["secret://h/a.tar"] * 2) as streams:
+    with ReadAhead(["secret://h/a.tar"] * 2) as streams:
         assert [stream.read() for stream in streams] == [PLAIN] * 2
-    with read_ahead(["secret://h/a.tar"]) as streams:
+    with ReadAhead(["secret://h/a.tar"]) as streams:
         buffer = bytearray(len(PLAIN))
         [stream] = [stream for stream in streams if fill(stream, buffer)]
     assert buffer == PLAIN

@@ -231,7 +231,8 @@ def test_ogg_without_a_last_page():
             decode_field("ogg", data[:page], "audio")
 
 
-@pytest.mark.parametrize("format", soundfile.available_formats())
+# SD2 keeps half of a sound in a file `._` of the current directory, where libsndfile then looks for that of MP3s, too.
+@pytest.mark.parametrize("format", sorted(soundfile.available_formats().keys() - {"SD2"}))
 def test_a_whole_sound_is_complete_in_every_format_and_byte_order(format):
     for subtype in soundfile.available_subtypes(format):
         for order in ("FILE", "LITTLE", "BIG"):

@@ -130,9 +130,13 @@ def test_workers_that_wait_for_a_command_end_with_their_parent(kind, ending, tmp
     program = [sys.executable, "-c", WAITING, kind]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=environment(), cwd=tmp_path) as process:
         children = []
-        while len(children) < 6:  # two workers, two commands and their guards
-            assert process.stdout.readline() == "ready\n"
-            children, _ = all_of(process)
+        try:
+            while len(children) < 6:  # two workers, two commands and their guards
+                assert process.stdout.readline() == "ready\n"
+                children = psutil.Process(process.pid).children(recursive=True)
+        except BaseException:
+            process.kill()
+            raise
         process.send_signal(ending)
     assert not end_of(children)
 

@@ -147,7 +147,7 @@ def _make_drawn(budget: Budget, *args: Any) -> Drawn:
 def _make_address(budget: Budget, *args: Any) -> Address:
     """An address that was recorded with a sample: read from data, whatever the pickle says about it."""
     match args:
-        case (str(text), str(), str()):
+        case (str(text), str(), str(), *_):
             return Address(text, Birth.CONTENT)
     raise UnsafeContent("the pickle makes an address of something other than text")
 

@@ -100,7 +100,9 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             at.interrupted = True
             raise
         finally:
+            interrupted, at.interrupted = at.interrupted, True  # if Ctrl-C comes while the workers are ended
             self._end(messages, at)
+            at.interrupted = interrupted
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """The dataset makes it again, in this process."""
