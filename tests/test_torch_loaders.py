@@ -89,7 +89,7 @@ def test_shards_that_are_shuffled_before_they_are_split_come_once(shards, worker
     check(epochs_of(loader))
 
 
-@pytest.mark.parametrize(("workers", "persistent"), [(1, False), (2, True)])
+@pytest.mark.parametrize(("workers", "persistent"), [pytest.param(1, False, marks=pytest.mark.long), (2, True)])
 def test_spawned_workers_read_every_sample_once_in_a_new_order(shards, workers, persistent):
     loader = DataLoader(
         web_dataset(shards),

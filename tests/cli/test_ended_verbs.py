@@ -24,13 +24,20 @@ VERBS = {
 }
 
 
+USUAL = {("proc in processes", "SIGKILL"), ("check in processes", "SIGTERM"), ("proc in threads", "SIGKILL")}
+USUAL |= {(verb, "SIGTERM") for verb in ("proc", "proc in threads", "split", "cat")}
+
+
 @pytest.mark.parametrize(
-    "ending",
-    [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)],
-    ids=lambda number: number.name,
+    ("verb", "ending"),
+    [
+        pytest.param(verb, ending, marks=() if (verb, ending) in USUAL else pytest.mark.long)
+        for verb in VERBS
+        for ending in ("SIGKILL", "SIGTERM", "SIGINT")
+    ],
 )
-@pytest.mark.parametrize("verb", VERBS)
 def test_nothing_goes_on(verb, ending, tmp_path):
+    ending = signal.Signals[ending]
     for name in ("0.tar", "1.tar"):
         write_shard(tmp_path / name, [{"__key__": f"{name[0]}{number}", "txt": b"x"} for number in range(4)])
     arguments = [each.replace("{folder}", str(tmp_path)) for each in VERBS[verb]]

@@ -57,6 +57,7 @@ def test_demo_learns(tmp_path):
 SHUFFLES = ["full shuffle", "global order", "no shuffle", "shards", "shards, buffer 20", "resampled"]
 
 
+@pytest.mark.long
 def test_shuffle_quality(tmp_path):
     small = ["--samples", 500, "--classes", 3, "--epochs", 1, "--seeds", 2, "--buffers", 20, "--out", "plot.svg"]
     printed = run("shuffle_quality.py", *small, "--test-samples", 50, "--pairs", 3, folder=tmp_path).splitlines()

@@ -122,6 +122,7 @@ for number, (keys,) in enumerate(loader):
 """
 
 
+@pytest.mark.long  # every run does this with indexed shards, in test_planned_loader.py
 def test_training_goes_on_after_kill_9(shards, tmp_path):
     expected = [" ".join(batch) for batch in keys(WebLoader(dataset(shards), batch_size=None, workers="threads"))]
 

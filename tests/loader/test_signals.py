@@ -120,8 +120,22 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("kind", ["torch", "WebLoader", "MultiLoader"])
+@pytest.mark.parametrize(
+    ("kind", "ending"),
+    [
+        ("torch", signal.SIGKILL),
+        ("MultiLoader", signal.SIGTERM),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ("torch", signal.SIGTERM),
+                ("MultiLoader", signal.SIGKILL),
+                ("WebLoader", signal.SIGKILL),
+                ("WebLoader", signal.SIGTERM),
+            )
+        ),
+    ],
+)
 def test_workers_that_wait_for_a_command_end_with_their_parent(kind, ending, tmp_path):
     """Of every loader, torch's own too: a worker does not look for its parent while it waits."""
     with webdataset.TarWriter(str(tmp_path / "a.tar")) as writer:

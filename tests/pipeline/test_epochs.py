@@ -24,8 +24,10 @@ class Epochs(Numbers):
         yield at.epoch
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(
+    ("method", "persistent"),
+    [("fork", False), ("fork", True), ("spawn", True), pytest.param("spawn", False, marks=pytest.mark.long)],
+)
 def test_D44_every_worker_counts_the_same_epochs(method, persistent):
     dataset = DataPipeline(Epochs(1))
     loader = DataLoader(

@@ -62,7 +62,7 @@ print(finished)
 
 @pytest.mark.leaks_allowed  # obstore's runtime lives as long as the process
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kills", [30, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [12, pytest.param(1000, marks=pytest.mark.long)])
 def test_killed_uploads_publish_all_or_nothing(kills, monkeypatch):
     import boto3
 
