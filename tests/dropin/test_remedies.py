@@ -92,6 +92,8 @@ def test_packed_with_a_wrong_field(decoded, field, said, shard):
     with pytest.raises(SpecError, match=said):
         list((dataset.decode() if decoded else dataset).packed(10, field))
     assert len(list(dataset.decode().packed(10, "npy"))) == 3
+    with pytest.raises(wds.SpecError, match="size"):
+        dataset.packed("npy", 10)
 
 
 def test_a_key_that_is_not_there(shard):

@@ -64,7 +64,7 @@ class FluidInterface:
         fields: str | Sequence[str],
         rows: int = 16,
         value: Any = 0,
-        overlong: Literal["error", "drop", "cut"] = "error",
+        overlong: Literal["error", "drop", "cut", "split"] = "error",
     ) -> Self:
         """Put sequences side by side into rows of one length."""
         return self.compose(stages.packed(size, fields, rows, value, overlong))

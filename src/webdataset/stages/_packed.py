@@ -82,11 +82,11 @@ class Packed(Described, Resumable):
     overlong: str = "error"
 
     def __post_init__(self) -> None:
+        self._set(size=require_count("packed", "size", self.size, least=1))  # first: they may be in the wrong order
         fields = (self.fields,) if isinstance(self.fields, str) else tuple(self.fields)
         if not fields:
             raise SpecError("packed() was given no fields", hint='for example packed(2048, "tokens")')
         self._set(fields=fields)
-        self._set(size=require_count("packed", "size", self.size, least=1))
         self._set(rows=require_count("packed", "rows", self.rows, least=1))
         if self.overlong not in {"error", "drop", "cut", "split"}:
             raise SpecError(f"packed(overlong={self.overlong!r}): choose 'error', 'drop', 'cut' or 'split'")
