@@ -63,7 +63,7 @@ MUTATIONS = {
         "state/test_every_stop_point.py", "at_random+threads-2",
     ),
     "threads do not read ahead where it would show": (
-        "loader/_threads.py", "if shows_read_ahead(self.dataset):", "if False:", "state/test_early_end.py", "what_follows",
+        "loader/_threads.py", "if must_not_read_ahead(self.dataset):", "if False:", "state/test_early_end.py", "what_follows",
     ),
     "a handler is asked in the order of the items": (
         "flow.py", "turn.get()()", "pass", "state/test_early_end.py", "in_the_order_of_the_items",

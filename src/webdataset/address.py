@@ -39,37 +39,37 @@ class Birth(Enum):
 class Address(str):
     """An address with its birth, and with its home: the folder, bucket or host of the document it was read from.
 
-    `twin` tells addresses of one list apart that differ in their secrets only: so many of them come before this one.
+    Addresses of one list that differ in their secrets only have different numbers, from 0 on.
 
     >>> shard = Address("https://h/a.tar", Birth.DESCRIPTION, home="https://h/")
     >>> shard == "https://h/a.tar", shard.birth.name
     (True, 'DESCRIPTION')
     """
 
-    __slots__ = ("__weakref__", "birth", "home", "twin")
+    __slots__ = ("__weakref__", "birth", "home", "number")
     birth: Birth
     home: str
-    twin: int
+    number: int
 
-    def __new__(cls, text: str, birth: Birth | None = None, home: str = "", twin: int = 0) -> Self:
-        """An address made of another one keeps its birth, home and twin unless others are given."""
+    def __new__(cls, text: str, birth: Birth | None = None, home: str = "", number: int = 0) -> Self:
+        """An address made of another one keeps its birth, home and number unless others are given."""
         self = super().__new__(cls, text)
         if birth is None:
-            birth, home, twin = birth_of(text), home_of(text), twin or twin_of(text)
-        self.birth, self.home, self.twin = birth, home, twin
+            birth, home, number = birth_of(text), home_of(text), number or number_of(text)
+        self.birth, self.home, self.number = birth, home, number
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return restored, (str.__str__(self), self.birth.name, self.home, self.twin)
+        return restored, (str.__str__(self), self.birth.name, self.home, self.number)
 
 
-def restored(text: str, birth: str, home: str, twin: int = 0) -> Address | str:
+def restored(text: str, birth: str, home: str, number: int = 0) -> Address | str:
     """An address out of a pickle: a process that gets a dataset knows its addresses.
 
     >>> restored("a.tar", "FILE", "").birth.name
     'FILE'
     """
-    return _remembered(Address(text, Birth[birth], home, twin), redacted(text))
+    return _remembered(Address(text, Birth[birth], home, number), redacted(text))
 
 
 def birth_of(url: str) -> Birth:
@@ -90,13 +90,13 @@ def home_of(url: str) -> str:
     return url.home if isinstance(url, Address) else ""
 
 
-def twin_of(url: str) -> int:
-    """How many addresses before it in its list differ from it in their secrets only.
+def number_of(url: str) -> int:
+    """The number of an address among those of its list that differ from it in their secrets only.
 
-    >>> twin_of("a.tar")
+    >>> number_of("a.tar")
     0
     """
-    return url.twin if isinstance(url, Address) else 0
+    return url.number if isinstance(url, Address) else 0
 
 
 def is_from_data(url: str) -> bool:
@@ -144,8 +144,8 @@ def in_use(urls: Iterable[str], *, rewritten: bool = False) -> list[str]:
     for url in urls:
         clean, address = redacted(url), url
         if clean != url:
-            twins = alike.setdefault(clean, {})
-            address = Address(url, twin=twins.setdefault(url, len(twins)))
+            numbers = alike.setdefault(clean, {})
+            address = Address(url, number=numbers.setdefault(url, len(numbers)))
         found.append(_remembered(address, clean, rewritten=rewritten))
     return found
 
@@ -155,7 +155,7 @@ def _remembered(url: str, clean: str, *, rewritten: bool = False) -> Address | s
     if not (rewritten or clean != url or (not is_path and (isinstance(url, Address) or _FOR_USERS.match(url)))):
         return url
     address = url if isinstance(url, Address) else Address(url)
-    _in_use[_numbered(clean, address.twin)] = address
+    _in_use[_numbered(clean, address.number)] = address
     return address
 
 
@@ -165,11 +165,11 @@ def as_checkpoint(url: str) -> str:
     >>> as_checkpoint("https://h/a.tar?token=abc")
     'https://h/a.tar?token=***'
     """
-    return _numbered(redacted(str(url)), twin_of(url))
+    return _numbered(redacted(str(url)), number_of(url))
 
 
-def _numbered(clean: str, twin: int) -> str:
-    return f"{clean} #{twin}" if twin else clean  # after a blank it is no part of a secret, if this is redacted again
+def _numbered(clean: str, number: int) -> str:
+    return f"{clean} #{number}" if number else clean  # a secret ends at a blank: this can be redacted again
 
 
 def from_checkpoint(text: str) -> Address:

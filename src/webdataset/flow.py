@@ -111,7 +111,7 @@ class Drawn(Address):
         return self
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, int]]:
-        plain = self.birth is Birth.USER and not self.twin
+        plain = self.birth is Birth.USER and not self.number
         return type(self), (str.__str__(self) if plain else Address(self), self.draw)
 
 

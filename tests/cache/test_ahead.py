@@ -117,7 +117,7 @@ def test_through_a_cache_errors_come_in_their_turn_and_nothing_is_left(tmp_path,
 
 
 def test_threads_that_open_their_first_shards_at_once_share_what_they_fetch(tmp_path, urls, monkeypatch):
-    """Mutation: assign the runtime instead of `setdefault`; readers then forget the threads that fetch for them."""
+    """Mutation: assign the directory instead of `setdefault`; readers then forget the threads that fetch for them."""
     cache, both = ShardCache(tmp_path / "c"), threading.Barrier(2)
     make = _shard_cache.CacheDirectory.__init__
 

@@ -14,7 +14,8 @@ import webdataset as wds
 from tests.serve.conftest import free_address
 from tests.serve.pipelines import batches, stream
 from webdataset.cli._main import wds as command
-from webdataset.serve import Worker, load_function
+from webdataset.serve import Worker
+from webdataset.tools import names_function
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
@@ -51,7 +52,7 @@ def test_errors_are_one_sentence(few, tmp_path):
     assert "has no function 'absent'" in run("tests.serve.pipelines:absent").output
     assert "No module named 'absent'" in run("absent:make").output
     assert "does not exist" in run(f"{tmp_path}/absent.py:make").output
-    assert load_function(few[0]) is None
+    assert not names_function(few[0])
 
 
 def test_new_keys(tmp_path):

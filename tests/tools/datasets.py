@@ -54,3 +54,10 @@ def digests(folder):
 def hidden(folder):
     """What is left in a folder besides ledgers."""
     return [path.name for path in Path(folder).rglob(".*") if not path.name.startswith(".wds-")]
+
+
+def write_inputs(folder, shards=5, each=4):
+    return [
+        write_shard(f"{folder}/in/{s}.tar", [{"__key__": f"{s}-{n}", "txt": f"text {s} {n}"} for n in range(each)])
+        for s in range(shards)
+    ]

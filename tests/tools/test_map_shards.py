@@ -1,31 +1,19 @@
 """Shards in parallel: the same bytes for any number of workers and any engine, resumed after anything."""
 
 import concurrent.futures as cf
-import errno
-import json
 import os
-import random
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import webdataset as wds
-from tests.tools.datasets import digests, hidden, keys, read, write_shard
-from tests.tools.mapping import Upper
-from webdataset.errors import FormatError, SpecError, StateError, StoreError
+from tests.tools.datasets import digests, hidden, keys, read, write_inputs, write_shard
+from webdataset.errors import FormatError, SpecError, StoreError
 from webdataset.index import load_index, read_description
-from webdataset.testing import SystemFaults
 from webdataset.tools import map_shards
-from webdataset.tools._ledger import Ledger
-from webdataset.tools._read_inputs import expand_inputs
-from webdataset.tools._shard_task import ShardResult
-
-PROGRAM = Path(__file__).with_name("mapping.py")
 
 
 def upper(samples):
@@ -45,13 +33,6 @@ def die_on_two(samples):
         if sample["__key__"].startswith("2"):
             os.kill(os.getpid(), signal.SIGKILL)
         yield sample
-
-
-def write_inputs(folder, shards=5, each=4):
-    return [
-        write_shard(f"{folder}/in/{s}.tar", [{"__key__": f"{s}-{n}", "txt": f"text {s} {n}"} for n in range(each)])
-        for s in range(shards)
-    ]
 
 
 @pytest.fixture
@@ -294,203 +275,8 @@ def test_a_damaged_ledger_is_an_error(inputs, out, line):
         map_shards(upper, inputs, out)
 
 
-def test_two_drivers(tmp_path):
-    with Ledger(tmp_path / "ledger", "job"), pytest.raises(StateError, match="another process"):
-        Ledger(tmp_path / "ledger", "job")
-
-
-def test_where_locks_fail_the_ledger_of_another_process_stays(tmp_path):
-    with Ledger(tmp_path / "ledger", "job") as other:  # which has made the file, and written nothing yet
-        with SystemFaults(1, errno.EIO, lasting=True, only={"flock"}), pytest.raises(StoreError, match="error"):
-            Ledger(tmp_path / "ledger", "job")
-        other.begin()
-    with Ledger(tmp_path / "ledger", "job") as later:
-        assert not later.fresh
-    assert os.listdir(tmp_path) == ["ledger"]
-
-
-def test_links_that_differ_in_their_tokens_are_different_shards(tmp_path):
-    urls = expand_inputs([f"https://h/download?token={word}" for word in ("one", "two", "three")])
-    with Ledger(tmp_path / "ledger", "job") as ledger:
-        ledger.begin()
-        ledger.finish(ShardResult(urls[1], "1.tar", 1, 1, 1, 1, ""))
-        ledger.quarantine(urls[2], "broken")
-    with Ledger(tmp_path / "ledger", "job") as ledger:
-        assert [url in ledger.finished for url in urls] == [False, True, False]
-        assert [url in ledger.quarantined for url in urls] == [False, False, True]
-
-
-def test_a_ledger_has_no_secrets_and_knows_a_shard_by_another_signature(tmp_path):
-    results = [ShardResult(f"https://h/{n}.tar?sig=one", f"{n}.tar", 1, 1, 1, 1, "") for n in range(3)]
-    with Ledger(tmp_path / "ledger", "curl --token one") as ledger:
-        ledger.begin()
-        ledger.finish(results[0])
-        ledger.quarantine(results[1].input, f"cannot read {results[1].input}")
-    assert "one" not in (tmp_path / "ledger").read_text()
-    with Ledger(tmp_path / "ledger", "curl --token two") as ledger:
-        urls = [result.input.replace("one", "two") for result in results]
-        assert [url in ledger.finished for url in urls] == [True, False, False]
-        assert [url in ledger.quarantined for url in urls] == [False, True, False]
-
-
 def test_a_file_that_is_no_ledger_is_kept(inputs, out, tmp_path):
     (tmp_path / "precious").write_text('{"a": 1}\n')
     with pytest.raises(SpecError, match="not a ledger"):
         map_shards(upper, inputs, out, ledger=tmp_path / "precious")
     assert (tmp_path / "precious").read_text() == '{"a": 1}\n'
-
-
-# --- kill -9 -----------------------------------------------------------------------------------------------------
-
-
-def run(folder, workers=1, engine="local", kill=0, **options):
-    command = [sys.executable, str(PROGRAM), str(folder), str(workers), engine, str(kill)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-
-
-def finish(process):
-    stdout, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr
-    return json.loads(stdout)
-
-
-def go_on(folder):
-    """What the program does, in this process; the report."""
-    inputs = sorted(str(path) for path in (folder / "in").glob("*.tar"))
-    return map_shards(Upper(), inputs, f"{folder}/out/", job="upper", description=f"{folder}/out/all.json")
-
-
-@pytest.fixture
-def expected(tmp_path):
-    write_inputs(tmp_path)
-    go_on(tmp_path)
-    found = digests(tmp_path / "out")
-    assert len(found) == 11
-    shutil.rmtree(tmp_path / "out")
-    return found
-
-
-def leftovers_are_swept(folder, expected):
-    assert digests(folder / "out") == expected
-    assert hidden(folder / "out") == []
-
-
-def check_driver_killed_at(tmp_path, expected, points):
-    for point in points:
-        process = run(tmp_path, kill=point)
-        process.communicate(timeout=120)
-        died = process.returncode == -signal.SIGKILL
-        published = digests(tmp_path / "out")
-        assert all(expected[name] == digest for name, digest in published.items()), "something half-written"
-        go_on(tmp_path)
-        leftovers_are_swept(tmp_path, expected)
-        for path in (tmp_path / "out").iterdir():
-            path.unlink()
-        if not died:
-            return point
-    return None
-
-
-def test_the_driver_is_killed_at_any_change_of_a_file(tmp_path, expected):
-    check_driver_killed_at(tmp_path, expected, [4, 23])
-
-
-@pytest.mark.long
-def test_the_driver_is_killed_at_every_change_of_a_file(tmp_path, expected):
-    assert check_driver_killed_at(tmp_path, expected, range(1, 1000)) is not None
-
-
-def check_random_kills(tmp_path, expected, times, rng):
-    """Kill the driver, or one of its workers, at a random moment of its work, again and again.
-
-    The moment is drawn from the time that the work takes here, which an undisturbed run tells.
-    """
-    out = tmp_path / "out"
-    shutil.rmtree(out, ignore_errors=True)
-    duration = seconds_of_work(run(tmp_path, workers=2), out)
-    shutil.rmtree(out)
-    kills = 0
-    while kills < times:
-        process = run(tmp_path, workers=2)
-        wait_for_ledger(process, out)
-        try:
-            process.wait(timeout=rng.uniform(0, duration))
-        except subprocess.TimeoutExpired:
-            victim = process.pid
-            if rng.random() < 0.5:
-                victim = rng.choice(workers_of(process.pid) or [process.pid])
-            kill(victim)
-            kills += 1
-        process.communicate(timeout=120)
-        assert expected.items() >= digests(out).items(), "something half-written"
-        if process.returncode == 0:
-            assert digests(out) == expected
-            shutil.rmtree(out)
-    go_on(tmp_path)
-    leftovers_are_swept(tmp_path, expected)
-
-
-def seconds_of_work(process, out):
-    wait_for_ledger(process, out)
-    start = time.perf_counter()
-    finish(process)
-    return time.perf_counter() - start
-
-
-def wait_for_ledger(process, out):
-    """Until the job has begun: its ledger is there."""
-    while process.poll() is None and not list(out.glob(".wds-*")):
-        time.sleep(0.001)
-
-
-def workers_of(pid):
-    import psutil
-
-    try:
-        return [child.pid for child in psutil.Process(pid).children() if "spawn_main" in " ".join(child.cmdline())]
-    except psutil.Error:
-        return []
-
-
-def kill(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
-def test_workers_and_driver_are_killed_at_random(tmp_path, expected):
-    check_random_kills(tmp_path, expected, 2, random.Random(0))
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_workers_and_driver_are_killed_at_a_thousand_random_points(tmp_path, expected):
-    check_random_kills(tmp_path, expected, 1000, random.Random(1))
-
-
-def test_workers_end_with_their_driver(tmp_path, expected):
-    """No worker outlives a driver that was killed: nobody would ever end it."""
-    import psutil
-
-    process = run(tmp_path, workers=2)
-    children = []
-    while process.poll() is None and not children:
-        children = workers_of(process.pid)
-        time.sleep(0.005)
-    kill(process.pid)
-    process.communicate(timeout=60)
-    gone, alive = psutil.wait_procs([psutil.Process(pid) for pid in children if psutil.pid_exists(pid)], timeout=60)
-    assert alive == []
-
-
-# --- engines -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("engine", ["dask", "ray"])
-def test_engines_give_the_same_bytes(tmp_path, expected, engine):
-    pytest.importorskip({"dask": "distributed", "ray": "ray"}[engine], reason=f"{engine} is not installed")
-    report = finish(run(tmp_path, workers=2, engine=engine, start_new_session=True))
-    assert (report["done"], report["samples_out"]) == (5, 20)
-    leftovers_are_swept(tmp_path, expected)
-    assert go_on(tmp_path).skipped == 5

@@ -14,10 +14,10 @@ from PIL import Image
 
 from tests.viewer.asking import Client
 from tests.viewer.datasets import SCRIPT, hostile, mixture, photo, photos, picture
-from webdataset.errors import MissingDependency, SpecError, StoreError
+from webdataset.errors import MissingDependency, StoreError
 from webdataset.index import Description, ShardEntry, build_index, save_index, write_description
 from webdataset.testing import make_shard
-from webdataset.viewer import Catalog, ModelInput, ViewServer, load_function, preview, sample_html
+from webdataset.viewer import Catalog, ModelInput, ViewServer, preview, sample_html
 
 
 @pytest.fixture
@@ -532,13 +532,13 @@ def make():
 
     import webdataset as wds
 
-    shard = load_function.shard
+    shard = make.shard
     dataset = wds.WebDataset(shard, shardshuffle=False).decode("rgb8").to_tuple("jpg", "cls")
     return dataset.map(lambda pair: (np.roll(pair[0], random.randrange(1, 200), axis=1), pair[1])).batched(4)
 
 
 def test_what_the_model_sees(shards):
-    load_function.shard = shards
+    make.shard = shards
     with ViewServer(shards, model=ModelInput(make)) as server:
         client = Client(server)
         found = client.get("/api/model/1?draws=2")
@@ -547,14 +547,7 @@ def test_what_the_model_sees(shards):
         assert one[1] == two[1] and one[0]["pictures"] != two[0]["pictures"]
         assert client.get("/api/model/1?draws=2") == found
         assert "ends before" in client.get("/api/model/99", status=404)["error"]
-    del load_function.shard
-
-
-def test_functions_by_name():
-    assert load_function("json:dumps") is json.dumps
-    for name in ("json", "json:nothing", "no_such_module:make", "json:__name__"):
-        with pytest.raises(SpecError):
-            load_function(name)
+    del make.shard
 
 
 def test_a_preview_in_a_notebook(shards):

@@ -150,8 +150,10 @@ class _FetchAhead(ReadAhead):
 
     def close(self) -> None:
         self._closing.set()
-        super().close()
-        self._pool.shutdown(wait=True)
+        try:
+            super().close()
+        finally:
+            self._pool.shutdown(wait=True)
 
     def _open(self, url: str) -> Any:
         with abandonable(self._closing):

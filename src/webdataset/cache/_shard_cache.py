@@ -63,7 +63,7 @@ class ShardCache:
     verbose: bool = False
     revalidate: str | None = None
     opener: Callable[..., Any] = open_read
-    _runtimes: dict[int, CacheDirectory] = field(
+    _directories: dict[int, CacheDirectory] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by process
 
@@ -192,7 +192,7 @@ class ShardCache:
 
     def detach(self, fill: Fill) -> None:
         """One reader less; a fill without readers stops."""
-        at = self._runtimes.get(os.getpid())
+        at = self._directories.get(os.getpid())
         if at is None:
             return  # the fill is of the process that this one was forked from
         with at.mutex:
@@ -203,7 +203,7 @@ class ShardCache:
         fill.stop()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runtimes": {}}
+        return {**self.__dict__, "_directories": {}}
 
     def _why_not(self, path: str, entry: Entry, url: str, name: str) -> str | None:
         """Why the copy must not be used; "" if it is gone, None if it may be used.
@@ -249,13 +249,13 @@ class ShardCache:
             raise fill.error
 
     def _at(self) -> CacheDirectory:
-        runtime = self._runtimes.get(os.getpid())
+        directory = self._directories.get(os.getpid())
         with disk_errors(self.folder):
-            if runtime is None:
+            if directory is None:
                 # `setdefault` is atomic: threads that open their first shards at once get the same one.
-                runtime = self._runtimes.setdefault(os.getpid(), CacheDirectory(self))
-            runtime.maintain(self.interval)
-        return runtime
+                directory = self._directories.setdefault(os.getpid(), CacheDirectory(self))
+            directory.maintain(self.interval)
+        return directory
 
     def _missed(self, url: str) -> None:
         counters.add("cache.misses")

@@ -59,11 +59,11 @@ def command(pipeline: tuple[str, ...], *, new_keys: str | None, urls: tuple[str,
 def _pipeline(words: tuple[str, ...], options: dict[str, Any]) -> Any:
     from functools import partial
 
-    from webdataset.serve import load_function, shard_pipeline
+    from webdataset.serve import shard_pipeline
+    from webdataset.tools import load_function, names_function
 
-    function = load_function(words[0]) if len(words) == 1 else None
-    if function is not None:
-        return function
+    if len(words) == 1 and names_function(words[0]):
+        return load_function(words[0])
     return partial(
         shard_pipeline,
         words,

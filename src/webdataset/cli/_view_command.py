@@ -36,7 +36,8 @@ def command(
     Example: wds view --no-browser --idle 1 train-*.tar
     """
     from webdataset.errors import SpecError
-    from webdataset.viewer import ModelInput, ViewServer, load_function, read_checkpoint
+    from webdataset.tools import load_function
+    from webdataset.viewer import ModelInput, ViewServer, read_checkpoint
 
     if checkpoint is not None and pipeline is None:
         raise SpecError("--checkpoint belongs to a pipeline", hint="give --pipeline MODULE:FUNCTION")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webdataset.flow import Json, Pass, Recall, Resumable
-from webdataset.pipeline import DataPipeline, NoTimer, Run, RunOptions, shows_read_ahead
+from webdataset.pipeline import DataPipeline, NoTimer, Run, RunOptions, must_not_read_ahead
 
 from ._device import Device
 from ._item_sizes import size_of
@@ -97,7 +97,7 @@ class Threads(Resumable):
         timer: Any = StageTimer(self.meter) if self.watched else NoTimer()
         if not self.threads:
             return RunOptions(timer=timer)
-        if shows_read_ahead(self.dataset):
+        if must_not_read_ahead(self.dataset):
             self.meter.choice = _IN_PLACE
             return RunOptions(timer=timer)
         return RunOptions(Pool(self.threads, memory=self.memory // 2, meter=self.meter).stage, timer)

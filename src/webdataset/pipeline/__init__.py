@@ -10,7 +10,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_running_pass.py`: one pass in progress
 * `_rank_agreement.py`: do all ranks read the same dataset
 * `_inner_datasets.py`: the datasets inside a dataset, their seeds and weights
-* `_early_end.py`: whether reading ahead could change the next pass
+* `_early_end.py`: whether threads may read ahead
 * `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_column_batches.py`: batches made by column, where functions and `batched` allow it
@@ -34,7 +34,7 @@ from ._array_batches import ArrayBatches
 from ._checkpoint import Checkpoint, Identity
 from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor, check_types
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
-from ._early_end import shows_read_ahead
+from ._early_end import must_not_read_ahead
 from ._epochs import EpochCounter
 from ._fluid import FluidInterface
 from ._fused import InFlight, Loop
@@ -86,8 +86,8 @@ __all__ = [
     "is_replayed",
     "merge_states",
     "mix",
+    "must_not_read_ahead",
     "repeatedly",
-    "shows_read_ahead",
     "with_epoch",
     "with_length",
 ]

@@ -1,4 +1,4 @@
-"""Whether a pass that ends early may have been read ahead: what was taken and not used must not change what follows."""
+"""Whether threads may read ahead: what they took and nobody used must not change the next pass."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ._inner_datasets import inner_datasets
 from ._stage_kinds import is_opaque
 
 
-def shows_read_ahead(dataset: Any) -> bool:
-    """Whether reading ahead in a pass could change the passes after it.
+def must_not_read_ahead(dataset: Any) -> bool:
+    """Whether no thread may read ahead in a pass of this dataset: it could change the passes after it.
 
-    It can if a pass may end before its input does, and the next one begins where the input was left.
+    It could if a pass may end before its input does, and the next one begins where the input was left.
 
     >>> from webdataset import DataPipeline, slice
-    >>> shows_read_ahead(DataPipeline(DataPipeline([1, 2]).with_epoch(4), slice(3)))
+    >>> must_not_read_ahead(DataPipeline(DataPipeline([1, 2]).with_epoch(4), slice(3)))
     True
-    >>> shows_read_ahead(DataPipeline(DataPipeline([1, 2]), slice(3)))
+    >>> must_not_read_ahead(DataPipeline(DataPipeline([1, 2]), slice(3)))
     False
     """
     return _may_end_early(dataset) and _goes_on(dataset)

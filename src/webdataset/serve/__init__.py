@@ -11,7 +11,7 @@ come and go. There is no coordinator and no shared state: an item is determined 
     _fleet              answers of workers, in order    _remote_worker      one worker, as a trainer sees it
     _worker_roster      who is there and alive
     _connected_dataset  `connect`                       _ray_workers        workers as actors of Ray
-    _load_pipeline      pipelines of a command line     _watch_workers      what workers do, for a monitor
+    _shard_pipeline     the usual pipeline over shards  _watch_workers      what workers do, for a monitor
 Streams of arrays in the format of tensorcom, without order and checkpoints:
     _tensorcom_connection   `Connection`, `TensorcomDataset`, `zconnect`, and what becomes of arrays
     _stream_contents        what is in them             _message_rates      counts and rates
@@ -21,10 +21,10 @@ from ._connected_dataset import ConnectedDataset, connect
 from ._curve_keys import Keys, write_keys
 from ._fleet import Fleet
 from ._item_frames import WireOptions, decode_item, encode_item
-from ._load_pipeline import load_function, shard_pipeline
 from ._message_rates import Statistics
 from ._ray_workers import RayWorkers, serve_on_ray
 from ._serve_worker import Worker
+from ._shard_pipeline import shard_pipeline
 from ._stream_contents import array_statistics, as_image, imagenet_batches
 from ._tensorcom_connection import Connection, TensorcomDataset, zconnect
 from ._watch_workers import WorkerRates, bottleneck, look, rates
@@ -49,7 +49,6 @@ __all__ = [
     "decode_item",
     "encode_item",
     "imagenet_batches",
-    "load_function",
     "look",
     "options_from",
     "rates",

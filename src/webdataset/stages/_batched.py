@@ -57,9 +57,8 @@ class Batched(Described, Resumable):
             while not ended:
                 if len(held) < size:  # else its collation failed when the state was saved
                     for item in items:
-                        held.append(
-                            item
-                        )  # at.take(item) without the call: 0.1 µs of the 8 µs that a small sample costs
+                        # at.take(item) without the call, which would be 0.1 µs of the 8 µs that a small sample costs.
+                        held.append(item)
                         origins.append(above.origin if above is not None else None)
                         if len(held) >= size:
                             break

@@ -110,7 +110,8 @@ class Grouped(LastOrigin):
         """Fetch what was held again."""
         self.origins = [list(origins) for origins in saved["held"]]
         self.items = [[recall(origin) for origin in origins] for origins in self.origins]
-        for self._origin in saved.get("arrived", ()):
+        if "arrived" in saved:
+            [self._origin] = saved["arrived"]
             self._arrived = [recall(self._origin)]
 
 

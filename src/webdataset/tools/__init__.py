@@ -42,6 +42,7 @@ What they share:
     _write_samples   a stream of samples → one archive or a series
     _report          what a verb that writes shards returns, and samples whose processing failed
     _scratch         temporary files
+    _load_function   a function that a command line names
     _count_samples   how many samples shards have
     _expression      a safe expression language over samples
     _shares          random shares that depend on keys alone
@@ -100,6 +101,8 @@ if TYPE_CHECKING:
     from ._join import join as join
     from ._list_samples import Listed as Listed
     from ._list_samples import list_samples as list_samples
+    from ._load_function import load_function as load_function
+    from ._load_function import names_function as names_function
     from ._map_shards import map_shards as map_shards
     from ._mix_inputs import MixSource as MixSource
     from ._mix_inputs import mix as mix
@@ -165,6 +168,7 @@ _HOME = {
     "_index_files": "Indexed IndexInfo create_index index_info indexed_sample update_index",
     "_join": "join",
     "_list_samples": "Listed list_samples",
+    "_load_function": "load_function names_function",
     "_map_shards": "map_shards",
     "_mix_inputs": "MixSource mix parse_mix_source read_mix_sources",
     "_partition": "Parts partition read_lists",

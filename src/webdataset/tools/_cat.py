@@ -18,24 +18,24 @@ from ._transform import transform
 from ._verb_options import DEFAULTS, Options
 
 
-def numbered_keys(format: str) -> Stage:  # noqa: A002 - the word of `str.format`
-    """A stage that gives samples new keys: consecutive numbers in a format.
+def numbered_keys(template: str) -> Stage:
+    """A stage that gives samples new keys: consecutive numbers in a template of `str.format`.
 
     >>> [sample["__key__"] for sample in numbered_keys("{:03d}")(iter([{"__key__": "x"}, {"__key__": "y"}]))]
     ['000', '001']
     """
     try:
-        distinct = format.format(0) != format.format(1)
+        distinct = template.format(0) != template.format(1)
     except (ValueError, IndexError, KeyError) as error:
-        raise SpecError(f"{format!r} cannot number keys: {error}", hint="write '{:09d}'") from error
+        raise SpecError(f"{template!r} cannot number keys: {error}", hint="write '{:09d}'") from error
     if not distinct:
-        raise SpecError(f"{format!r} has no place for a number", hint="write '{:09d}'")
-    return partial(_number_keys, format)
+        raise SpecError(f"{template!r} has no place for a number", hint="write '{:09d}'")
+    return partial(_number_keys, template)
 
 
-def _number_keys(format: str, samples: Iterator[Sample]) -> Iterator[Sample]:  # noqa: A002
+def _number_keys(template: str, samples: Iterator[Sample]) -> Iterator[Sample]:
     for number, sample in enumerate(samples):
-        yield {**sample, "__key__": format.format(number)}
+        yield {**sample, "__key__": template.format(number)}
 
 
 def stretch(text: str) -> Stage:

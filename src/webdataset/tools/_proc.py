@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
-import sys
 import threading
 import weakref
 from collections import deque
@@ -14,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from webdataset import stores
 from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, Where, located
@@ -22,6 +19,7 @@ from webdataset.flow import Stage
 from webdataset.lifetime import Guard, run_shell
 
 from ._file_tree import read_folder
+from ._load_function import load_function
 from ._read_inputs import Inputs, Sample
 from ._report import Report, check_policy, settle_failure
 from ._scratch import scratch_folder, write_scratch
@@ -102,11 +100,11 @@ def call_function(samples: Iterator[Sample], *, name: str, failed: str) -> Itera
 
     Args:
         samples: samples of bytes.
-        name: `module:function`. The function gets a sample of bytes and returns a sample, several, or None for none;
-            what it returns is encoded by extension.
+        name: `module:function` or `file.py:function`. The function gets a sample of bytes and returns a sample,
+            several, or None for none; what it returns is encoded by extension.
         failed: an exception: "stop", "skip" the sample, or "keep" it unchanged; the last two are reported.
     """
-    function = _load(name)
+    function = load_function(name)
     for sample in samples:
         try:
             result = function(dict(sample))
@@ -139,23 +137,6 @@ class _Running:
             self._stopped = True
             for guard in list(self._guards):
                 guard.kill()
-
-
-def _load(text: str) -> Any:
-    """The function that `module:function` names."""
-    module, colon, name = text.partition(":")
-    if not colon:
-        raise SpecError(f"{text!r} does not name a function", hint="write module:function")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise SpecError(f"{text!r} cannot be loaded: {error}", hint="check the module's name") from error
-    if not callable(found):
-        raise SpecError(f"{text!r} is not a function", hint="write module:function")
-    return found
 
 
 def _in_order(
@@ -258,7 +239,7 @@ def proc(
         output: one archive, a series, or a folder: one output for each input, in parallel.
         options: how to write and run; `workers` of a single output are threads, the order stays.
         command: a shell command: see `run_on_samples`, or `run_on_shard` with `per_shard`.
-        function: `module:function`: see `call_function`.
+        function: `module:function` or `file.py:function`: see `call_function`.
         per_shard: run the command once for each shard.
         failed: samples that fail: "stop", "skip" or "keep".
         timeout: seconds for each command.
@@ -270,7 +251,7 @@ def proc(
     by_shard = isinstance(parse_target(output), PerShard)
     stage: Stage
     if function is not None:
-        _load(function)  # what cannot be loaded fails here
+        load_function(function)  # what cannot be loaded fails here
         stage = partial(call_function, name=function, failed=failed)
     elif per_shard:
         if not by_shard:

@@ -25,7 +25,7 @@ The page itself is in `page/`: one HTML file, its style, and ES modules.
 """
 
 from ._catalog import Catalog
-from ._model_input import ModelInput, load_function, read_checkpoint
+from ._model_input import ModelInput, read_checkpoint
 from ._notebook_preview import Preview, preview, sample_html
 from ._view_server import ViewServer
 
@@ -34,7 +34,6 @@ __all__ = [
     "ModelInput",
     "Preview",
     "ViewServer",
-    "load_function",
     "preview",
     "read_checkpoint",
     "sample_html",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import random
 import sys
@@ -72,28 +71,6 @@ class ModelInput:
             random.setstate(state)
             if self._owned and hasattr(pipeline, "close"):
                 pipeline.close()
-
-
-def load_function(name: str) -> Callable[[], Any]:
-    """The function that `module:function` names; modules of the current folder are found too.
-
-    >>> load_function("json:loads") is json.loads
-    True
-    """
-    module, _, function = name.partition(":")
-    if not module or not function:
-        raise SpecError(f"expected module:function, got {name!r}", hint="--pipeline train:make_dataset")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise SpecError(f"{name!r} cannot be imported: {error}", hint="check the names, and PYTHONPATH") from error
-    if not callable(found):
-        raise SpecError(f"{name!r} is not a function", hint="it must make a dataset when it is called")
-    made: Callable[[], Any] = found
-    return made
 
 
 def _seed(draw: int) -> None:
