@@ -1,5 +1,6 @@
 """Whole batches against the same samples read one by one."""
 
+import json
 import pickle
 
 import numpy as np
@@ -109,3 +110,92 @@ def test_bytes_after_an_array_are_not_part_of_it(tmp_path):
         for number in range(3):
             sink.write({"__key__": str(number), "npy": numpy_dumps(np.full(4, number, "u2")) + b"after"})
     assert [row.tolist() for row in wds.ArrayBatches(name)[0]] == [[number] * 4 for number in range(3)]
+
+
+LOADERS = [
+    {},
+    {"num_workers": 1},
+    {"num_workers": 2},
+    {"num_workers": 3, "persistent_workers": True},
+    {"num_workers": 0, "workers": "threads"},
+    {"num_workers": 2, "workers": "threads"},
+]
+
+
+def rows(batches):
+    return [np.asarray(batch)[:, 0, 0].tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("how", LOADERS, ids=str)
+def test_every_loader_has_the_same_batches_in_the_same_order_and_goes_on_anywhere(tmp_path, how):
+    pytest.importorskip("torch")
+    batches = wds.ArrayBatches(shards(tmp_path), "x.npy", 4, seed=1)
+    expected = rows(batches)
+
+    def loader():
+        return wds.WebLoader(batches, batch_size=None, **how)
+
+    whole = loader()
+    assert len(whole) == len(expected) == 6
+    assert rows(whole) == expected
+    assert rows(whole) == expected  # a second epoch
+    assert whole.stats().items == 6
+    for taken in range(1, len(expected) + 1):
+        first = loader()
+        items = iter(first)
+        assert rows(next(items) for _ in range(taken)) == expected[:taken]
+        later = loader()
+        later.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        items.close()
+        assert rows(later) == expected[taken:]
+        assert rows(later) == expected
+
+
+@pytest.mark.parametrize("how", LOADERS, ids=str)
+def test_stages_after_the_batches(tmp_path, how):
+    """A stage that holds batches saves their numbers; they are read again."""
+    pytest.importorskip("torch")
+    batches = wds.ArrayBatches(shards(tmp_path), "x.npy", 2)
+    dataset = wds.DataPipeline(batches, wds.shuffle(3), wds.map(lambda batch: batch + 1))
+
+    def loader():
+        return wds.WebLoader(dataset.compose(), batch_size=None, **how)
+
+    expected = rows(loader())
+    assert sorted(sum(expected, [])) == list(range(1, 23))
+    for taken in (1, 4, 10):
+        first = loader()
+        items = iter(first)
+        for _ in range(taken):
+            next(items)
+        later = loader()
+        later.load_state_dict(first.state_dict())
+        items.close()
+        assert rows(later) == expected[taken:]
+
+
+def test_an_order_of_torch_is_left_to_torch(tmp_path):
+    pytest.importorskip("torch")
+    batches = wds.ArrayBatches(shards(tmp_path), "x.npy", 4)
+    for num_workers in (0, 2):
+        backwards = wds.WebLoader(batches, batch_size=None, sampler=range(5, -1, -1), num_workers=num_workers)
+        assert rows(backwards) == rows(batches)[::-1]
+        mixed = wds.WebLoader(batches, batch_size=None, shuffle=True, num_workers=num_workers)
+        assert sorted(rows(mixed)) == rows(batches)
+
+
+def test_what_the_consumer_keeps_stays_as_it_is(tmp_path):
+    """Batches are made in shared memory that is used again; not while somebody has it."""
+    pytest.importorskip("torch")
+    names = shards(tmp_path, (60,), lambda number: np.full((300, 300), number, "u2"))
+    batches = wds.ArrayBatches(names, "x.npy", 2)
+    kept = list(wds.WebLoader(batches, batch_size=None, num_workers=2))
+    assert rows(kept) == [[number, number + 1] for number in range(0, 60, 2)]
+    assert all((batch == batch[:, :1, :1]).all() for batch in kept)
+
+
+def test_a_failure_in_a_worker_process_is_the_same_error(tmp_path):
+    pytest.importorskip("torch")
+    names = shards(tmp_path, (2, 2), lambda number: np.zeros(3 if number < 2 else 90))
+    with pytest.raises(FormatError, match="different sizes"):
+        list(wds.WebLoader(wds.ArrayBatches(names, "x.npy", 4), batch_size=None, num_workers=1))

@@ -12,7 +12,7 @@ from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
 from webdataset.lifetime import Parent
-from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
+from webdataset.pipeline import ArrayBatches, Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
 
 from ._device import Device, OnDevice
 from ._move_batching import as_it_is, batch_inside, converted, default_batch_size, makes_batches
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 USUAL: Any = object()  # a batch size that was not given
 _KINDS = ("processes", "threads")
+_ORDERS = {"shuffle", "sampler", "batch_sampler"}  # settings of torch's loader
 _FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
 
 
@@ -83,7 +84,9 @@ class WebLoader(DataPipeline, FluidInterface):
             raise SpecError(f"WebLoader({dataset!r:.200}) has nothing to load", hint="give a dataset")
         if workers not in _KINDS:
             raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
-        if workers == "threads" and not isinstance(dataset, DataPipeline):
+        if not isinstance(dataset, DataPipeline) and (
+            workers == "threads" or _is_read_in_order(dataset, args, settings)
+        ):
             dataset = DataPipeline(dataset)
         settings["device"] = None if device is None else Device(device)
         size = default_batch_size(dataset) if batch_size is USUAL else batch_size
@@ -219,6 +222,11 @@ class WebLoader(DataPipeline, FluidInterface):
             )
         result.pipeline[0] = watched()
         return result
+
+
+def _is_read_in_order(dataset: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> bool:
+    """Whether a sequence of batches is read from first to last; torch reads it in any other order."""
+    return isinstance(dataset, ArrayBatches) and not args and settings.keys().isdisjoint(_ORDERS)
 
 
 def _not_held(origin: Json) -> Any:

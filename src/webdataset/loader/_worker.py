@@ -14,7 +14,16 @@ from webdataset import recycle, world
 from webdataset.errors import StageError, StateError
 from webdataset.flow import PerItem, Resumable
 from webdataset.handlers import SkipLog, Skipped
-from webdataset.pipeline import Cursor, DataPipeline, EpochCounter, GoesToSpawned, Run, RunOptions, TorchIterable
+from webdataset.pipeline import (
+    ArrayBatches,
+    Cursor,
+    DataPipeline,
+    EpochCounter,
+    GoesToSpawned,
+    Run,
+    RunOptions,
+    TorchIterable,
+)
 from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
 
@@ -181,6 +190,8 @@ def _lets_go(dataset: DataPipeline) -> bool:
     """Whether a batch stays as it is once it has been handed on: a generator of the user's may go on to change it."""
 
     def copies(stage: Any) -> bool:
+        if isinstance(stage, ArrayBatches):
+            return True
         return isinstance(stage, (Batched, Bucketed)) and stage.collation_fn is not None
 
     stages = list(dropwhile(lambda stage: not copies(stage), dataset.pipeline))
