@@ -22,7 +22,7 @@ from webdataset.cli._main import wds as command
 from webdataset.errors import WebDatasetError, Where
 from webdataset.index import IndexedShards, read_description
 from webdataset.testing import SystemFaults
-from webdataset.tools import map_shards, simulate
+from webdataset.tools import load_function, map_shards, simulate
 from webdataset.writers import ShardWriter, TarWriter
 
 
@@ -181,7 +181,7 @@ READERS = {
     "connect": lambda url: list(serve.connect([url], timeout=0.1)),
     "Connection": lambda url: end(serve.Connection(url)),
     "Catalog": by_catalog,
-    "load_function": viewer.load_function,
+    "load_function": load_function,
     "read_checkpoint": viewer.read_checkpoint,
 }
 WRITERS = {

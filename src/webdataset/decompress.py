@@ -122,6 +122,15 @@ def find_compression(head: bytes) -> Compression | None:
     return next((kind for kind in COMPRESSIONS if head.startswith(kind.magic)), None)
 
 
+def is_packed(url: str) -> bool:
+    """Whether an archive is compressed, by its name: then it can be read from its beginning only.
+
+    >>> is_packed("a.tar.GZ"), is_packed("a.tar")
+    (True, False)
+    """
+    return url.lower().endswith((".gz", ".tgz", ".bz2", ".xz", ".zst"))
+
+
 class Unpacked:
     """A stream around a compressed stream.
 

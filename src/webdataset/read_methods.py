@@ -1,4 +1,4 @@
-"""`readinto` and `read1` of a stream that a user's function may have opened: it must have `read`, and may have more.
+"""`read`, `readinto` and `read1` of a stream that a user's function may have opened: it must have the first of them.
 
 A wrapper that changes what it reads, to decrypt or to count it, may pass on all other names to the stream inside. A
 class that replaces `read` may inherit the rest. Their `readinto` and `read1` are those of something else and are not
@@ -39,6 +39,25 @@ def find_read1(stream: Any) -> Callable[[int], bytes | None]:
     """
     found: Callable[[int], bytes | None] = stream.read1 if _is_own(stream, "read1") else stream.read
     return found
+
+
+class Watched:
+    """A stream whose bytes are shown to a function on the way, such as the `update` of a checksum.
+
+    >>> import io
+    >>> Watched(io.BytesIO(b"abc"), print).read(2)
+    b'ab'
+    b'ab'
+    """
+
+    def __init__(self, stream: Any, see: Callable[[bytes], object]) -> None:
+        self._stream, self._see = stream, see
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes."""
+        data: bytes = self._stream.read(size) or b""
+        self._see(data)
+        return data
 
 
 def _is_own(stream: Any, name: str) -> bool:

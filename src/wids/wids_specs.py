@@ -88,9 +88,7 @@ def resolve_dsdesc(dsdesc: Any, *, options: Mapping[str, Any] | None = None, bas
     """The description with a list of all its shards, those of its parts included, each with its whole address."""
     description = find_description(dsdesc, base)
     content = dict(dsdesc) if isinstance(dsdesc, Mapping) else {}
-    shards = [
-        {key: value for key, value in entry._asdict().items() if value is not None} for entry in description.shards
-    ]
+    shards = [entry.to_json() for entry in description.shards]
     return {**content, "wids_version": 1, "name": description.name, "shardlist": shards}
 
 

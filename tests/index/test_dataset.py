@@ -66,7 +66,7 @@ def test_many_at_once_in_the_order_asked_for(dataset):
 
 
 def test_projection_transform_and_lazy_fields(urls):
-    with IndexedShards(urls, fields=["json"], transform=lambda s: sorted(bare(s))) as dataset:
+    with IndexedShards(urls, fields=["json"], functions=[lambda s: sorted(bare(s))]) as dataset:
         assert dataset[3] == ["json"]
     with IndexedShards(urls, lazy=True) as dataset:
         sample = dataset[4]
@@ -177,7 +177,7 @@ def test_remote_shards():
 
 
 def test_wrong_arguments():
-    for wrong in ({"shards": "a.tar"}, {"shards": [], "transform": 3}):
+    for wrong in ({"shards": "a.tar"}, {"shards": [], "functions": [3]}):
         with pytest.raises(SpecError):
             IndexedShards(**wrong)
     assert len(IndexedShards([])) == 0 and "0 samples" in repr(IndexedShards([]))

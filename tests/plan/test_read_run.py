@@ -70,7 +70,7 @@ def test_large_samples_are_not_held_twice(tmp_path):
         assert read_run(dataset, list(range(20))) is None
 
 
-@pytest.mark.parametrize("options", [{"fields": ["jpg"]}, {"lazy": True}, {"transform": dict}])
+@pytest.mark.parametrize("options", [{"fields": ["jpg"]}, {"lazy": True}, {"functions": [dict]}])
 def test_what_a_lookup_would_change_is_looked_up(tmp_path, options):
     with IndexedShards([stored(tmp_path, make(many(30)))], **options) as dataset:
         assert read_run(dataset, list(range(20))) is None

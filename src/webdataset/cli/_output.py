@@ -66,12 +66,9 @@ class Console:
         if self.quiet or self.as_json or not sys.stderr.isatty():
             yield lambda _count: None
             return
-        from tqdm import tqdm
+        from webdataset.cache import progress_bar
 
-        class Bar(tqdm):  # type: ignore[type-arg,misc,unused-ignore]  # tqdm has no types
-            monitor_interval = 0  # its monitor is a thread that never ends
-
-        with Bar(total=total, unit=f" {unit}", file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
+        with progress_bar(total=total, unit=f" {unit}", file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
             yield bar.update
 
 

@@ -12,7 +12,6 @@ from ._output import Verb
 from ._split_command import run_after
 from ._tarproc_commands import sort_expression
 
-_inputs = click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 _output = click.option("-o", "--output", required=True, help="Where to write; - is standard output.")
 _fields = click.option("-f", "--field", "fields", help="Fields to keep: 'jpg,png cls', 'new:old'.")
 _slice = click.option("--slice", help="A stretch of the samples, lo:hi:step, as Python slices a list.")
@@ -36,7 +35,7 @@ def create(recipe: str, output: str) -> None:
 
 
 @tarp.command(cls=Verb)
-@_inputs
+@_options.inputs
 @_output
 @_fields
 @_slice
@@ -53,7 +52,7 @@ def cat(inputs: tuple[str, ...], output: str, *, rekey: str | None, load: bool, 
 
 
 @tarp.command(cls=Verb)
-@_inputs
+@_options.inputs
 @click.option("-o", "--output", default="split-%06d.tar", show_default=True)
 @click.option("-c", "--count", type=click.IntRange(2), default=1_000_000, show_default=True)
 @click.option("-s", "--size", type=_options.Bytes(), default="1e9", show_default=True)
@@ -66,7 +65,7 @@ def split(inputs: tuple[str, ...], output: str, *, post: str | None, **options: 
 
 
 @tarp.command(cls=Verb)
-@_inputs
+@_options.inputs
 @_output
 @click.option("-c", "--command", "shell", required=True, help="A shell command; fields are files sample.FIELD.")
 def proc(inputs: tuple[str, ...], output: str, shell: str) -> None:
@@ -77,7 +76,7 @@ def proc(inputs: tuple[str, ...], output: str, shell: str) -> None:
 
 
 @tarp.command(cls=Verb)
-@_inputs
+@_options.inputs
 @_output
 @click.option("-s", "--sortfield", default="__random__", show_default=True, help="A field, or __random__ to shuffle.")
 @click.option("--tmpdir", "folder", help="Where temporary files go.")

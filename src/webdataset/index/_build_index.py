@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from webdataset import config, stores, tar
 from webdataset.errors import located
+from webdataset.read_methods import Watched
 
 from ._member_names import split_names
 from ._shard_index import Keys, ShardIndex
@@ -119,7 +120,7 @@ def build_index(url: str, *, checksum: Any = None) -> ShardIndex:
         return index
     builder = IndexBuilder()
     with located(shard=url), stores.open_read(url) as stream:
-        watched = stream if checksum is None else _Watched(stream, checksum)
+        watched = stream if checksum is None else Watched(stream, checksum.update)
         for run in tar.read_runs(watched, limit=config.read("WDS_DECOMPRESS_LIMIT")):
             builder.add_run(run)
     return builder.finish()
@@ -131,15 +132,3 @@ def _walked(path: str) -> ShardIndex | None:
         return None  # a named pipe can be opened only once
     members = walk_headers(path)
     return None if members is None else build(members)
-
-
-class _Watched:
-    """A stream that updates a checksum with its bytes."""
-
-    def __init__(self, stream: Any, checksum: Any) -> None:
-        self._stream, self._checksum = stream, checksum
-
-    def read(self, size: int, /) -> bytes:
-        data: bytes = self._stream.read(size)
-        self._checksum.update(data)
-        return data

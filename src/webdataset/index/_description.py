@@ -46,6 +46,10 @@ class ShardEntry(NamedTuple):
     def __repr__(self) -> str:
         return redacted(f"ShardEntry({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})")
 
+    def to_json(self) -> dict[str, Any]:
+        """The shard as a description lists it: without what is not known."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
     def check(self, size: int | None) -> None:
         """Raise an error for a shard whose size is not the described one.
 
@@ -162,7 +166,7 @@ def write_description(description: Description) -> bytes:
     head: dict[str, Any] = {"__kind__": KIND, "wids_version": 1}
     head |= {key: value for key in ("name", "base", "info") if (value := getattr(description, key)) is not None}
     head |= description.extra
-    rows = ",\n    ".join(json.dumps(_entry(shard)) for shard in description.shards)
+    rows = ",\n    ".join(json.dumps(shard.to_json()) for shard in description.shards)
     text = json.dumps({**head, "shardlist": []}, indent=2)
     return text.replace('"shardlist": []', f'"shardlist": [\n    {rows}\n  ]').encode()
 
@@ -179,10 +183,6 @@ def seen_from(description: str, url: str) -> str:
         return url.removeprefix(f"{folder}/") if folder else url
     path = os.path.abspath(path)
     return path if home is None else path.removeprefix(f"{os.path.abspath(home).rstrip('/')}/")
-
-
-def _entry(shard: ShardEntry) -> dict[str, Any]:
-    return {key: value for key, value in shard._asdict().items() if value is not None}
 
 
 def _document(name: str, base: str | None) -> _Document:

@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
@@ -62,7 +61,7 @@ class IndexedShards(Sequence[Any]):
         fields: fetch only these; None fetches all.
         index: a directory or bucket where indexes are kept; None looks next to the shards. A shard without an index is
             read once.
-        transform: a function of a sample, such as a decoder.
+        functions: applied to every sample, one after the other, such as decoders.
         lazy: fetch a field when it is asked for, not before.
         store_index: store the indexes that had to be built, where they were looked for.
         fetch: makes a local copy of a shard that is not a local file, and returns its path; without it parts of such
@@ -75,16 +74,16 @@ class IndexedShards(Sequence[Any]):
         *,
         fields: Sequence[str] | None = None,
         index: str | None = None,
-        transform: Callable[[Any], Any] | None = None,
+        functions: Sequence[Callable[[Any], Any]] = (),
         lazy: bool = False,
         store_index: bool = False,
         fetch: Callable[[str], str] | None = None,
     ) -> None:
-        if isinstance(shards, str) or (transform is not None and not callable(transform)):
-            raise SpecError("IndexedShards takes a list of addresses and a function", hint="expand the spec first")
+        if isinstance(shards, str) or not all(map(callable, functions)):
+            raise SpecError("IndexedShards takes a list of addresses and functions", hint="expand the spec first")
         self._shards = _Shards(shards, index, store_index=store_index, fetch=fetch)
         self._fields = None if fields is None else tuple(fields)
-        self._transform = transform
+        self._functions = tuple(functions)
         self._lazy = lazy
         self._numbers = range(self._shards.total)
         if self._fields and self._shards.total:
@@ -124,7 +123,7 @@ class IndexedShards(Sequence[Any]):
     def stored(self, numbers: Sequence[int], most: int) -> StoredRun | None:
         """Samples as they are stored, if they follow each other in one shard, in at most `most` bytes; else None."""
         first = numbers[0]
-        as_stored = (self._numbers.step, self._fields, self._transform, self._lazy) == (1, None, None, False)
+        as_stored = (self._numbers.step, self._fields, self._functions, self._lazy) == (1, None, (), False)
         if not as_stored or numbers != [*range(first, first + len(numbers))]:
             return None
         shard, inside = self._locate(first)
@@ -141,7 +140,7 @@ class IndexedShards(Sequence[Any]):
         if not callable(function):
             raise SpecError(f"{function!r} is not a function", hint="give a function of a sample")
         mapped = copy(self)
-        mapped._transform = function if self._transform is None else _Both(self._transform, function)
+        mapped._functions = (*self._functions, function)
         return mapped
 
     def column(self, numbers: Sequence[int] | NDArray[np.int64], field: str) -> NDArray[np.uint8]:
@@ -229,18 +228,12 @@ class IndexedShards(Sequence[Any]):
             samples = [LazySample(reader, number, self._fields) for number in numbers]
         else:
             samples = reader.samples(numbers, self._fields)
-        return samples if self._transform is None else [self._transform(sample) for sample in samples]
+        return [self._applied(sample) for sample in samples] if self._functions else samples
 
-
-@dataclass(frozen=True)
-class _Both:
-    """One function after the other; a closure would not go to another process."""
-
-    first: Callable[[Any], Any]
-    then: Callable[[Any], Any]
-
-    def __call__(self, sample: Any) -> Any:
-        return self.then(self.first(sample))
+    def _applied(self, sample: Any) -> Any:
+        for function in self._functions:
+            sample = function(sample)
+        return sample
 
 
 class LazySample(Mapping[str, Any]):

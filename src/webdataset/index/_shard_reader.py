@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from webdataset.decompress import is_packed
 from webdataset.errors import DuplicateField, FormatError, ShardNotFound, SpecError, Where, located
 from webdataset.names import OWN_FIELDS
 from webdataset.tar import BLOCK
@@ -16,8 +17,6 @@ from webdataset.tar import BLOCK
 from ._check_index import Gap, check_end, check_gap, gap_sizes, header_fits, only_times_before, stale, suspicious_gaps
 from ._fetch_ranges import LocalFile, Member, Ranged, open_bytes
 from ._shard_index import Extent, ShardIndex
-
-_PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 
 
 class StoredRun(NamedTuple):
@@ -56,7 +55,7 @@ class ShardReader:
     """
 
     def __init__(self, url: str, index: ShardIndex, fetch: Callable[[str], str] | None = None) -> None:
-        if url.lower().endswith(_PACKED):
+        if is_packed(url):
             raise SpecError(
                 f"{url!r} is compressed, and a compressed shard can be read from its beginning only",
                 hint="decompress it, or read it as a stream",

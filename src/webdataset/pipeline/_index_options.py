@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from webdataset import shards, stores
+from webdataset.decompress import is_packed
 from webdataset.errors import FormatError, SpecError, StoreError
 from webdataset.index import Description, IndexedShards, StoreIndexes, has_index, index_url, read_description
 
 _log = logging.getLogger(__name__)
 
-_PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 _ORDERS = ("sequential", "random", "quasi-random")
 # Neighbours that a quasi-random order keeps together: with 100 kB samples a read of 3 MB, which disks and stores like.
 _CHUNK = 32
@@ -156,7 +156,7 @@ def _addresses(urls: Any) -> list[str]:
 
 def _are_ready(urls: Sequence[str], place: str | None) -> bool:
     """Whether every shard has an index: by a look into directories, or one listing of a place of their own."""
-    if any(url.lower().endswith(_PACKED) for url in urls):
+    if any(map(is_packed, urls)):
         return False
     if place is None:
         return all(map(has_index, urls))

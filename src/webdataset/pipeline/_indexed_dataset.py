@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 from webdataset import index as offsets
@@ -62,12 +61,11 @@ class IndexedDataset(GoesToSpawned, offsets.IndexedShards):
         if index is False:
             raise SpecError("an IndexedDataset needs an index", hint="WebDataset(…, index=False) reads without one")
         urls = shards.kept(urls)
-        functions = (*_joins(urls), *(() if transform is None else (transform,)))
         super().__init__(
             named_shards(urls),
             fields=fields,
             index=wishes.place,
-            transform=_InTurn(functions) if functions else None,
+            functions=(*_joins(urls), *(() if transform is None else (transform,))),
             lazy=lazy,
             store_index=store_index or bool(index),
         )
@@ -105,18 +103,6 @@ class _OneStage:
         return {"stage": self.stage}
 
 
-@dataclass(frozen=True)
-class _InTurn:
-    """One function after the other."""
-
-    functions: tuple[Callable[[Any], Any], ...]
-
-    def __call__(self, sample: Any) -> Any:
-        for function in self.functions:
-            sample = function(sample)
-        return sample
-
-
 def _joins(urls: Any) -> list[Callable[[Any], Any]]:
     """The functions that add the fields of other shards, where a description names some."""
     if not is_description(urls):
@@ -138,9 +124,7 @@ def named_shards(urls: Any) -> list[str] | Description:
     """
     if isinstance(urls, Description):
         return urls
-    if isinstance(urls, Mapping):
-        return read_description(urls)
-    if isinstance(urls, str | Path) and str(urls).partition("?")[0].endswith(".json"):
+    if isinstance(urls, Mapping) or is_description(urls):
         return read_description(urls)
     if isinstance(urls, shards.SimpleShardList):
         return list(urls.urls)

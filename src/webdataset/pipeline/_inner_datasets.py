@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 def inner_datasets(dataset: Any) -> Iterator[Any]:
     """The datasets inside this one, at any depth, also those of loaders."""
+    for inner in directly_inside(dataset):
+        yield inner
+        yield from inner_datasets(inner)
+
+
+def directly_inside(dataset: Any) -> Iterator[Any]:
+    """The datasets that are stages of this one, and those that its stages read."""
     for stage in dataset.pipeline:
-        for inner in (stage, getattr(stage, "dataset", None), *getattr(stage, "datasets", ())):
-            if _is_dataset(inner):
-                yield inner
-                yield from inner_datasets(inner)
+        yield from filter(_is_dataset, (stage, getattr(stage, "dataset", None), *getattr(stage, "datasets", ())))
 
 
 def inner_seeds(dataset: Any) -> Iterator[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from webdataset.arguments import require_count
@@ -176,7 +177,7 @@ class RoundRobin(Mix):
 
     def __init__(self, datasets: Sequence[Any], longest: bool = False) -> None:
         self.longest = longest
-        super().__init__(datasets, _in_turns(len(datasets)), "drop" if longest else "stop")
+        super().__init__(datasets, partial(_in_turns, len(datasets)), "drop" if longest else "stop")
 
 
 class RandomMix(Mix):
@@ -205,7 +206,7 @@ class RandomMix(Mix):
         datasets = list(datasets)
         self.probs, self.longest = probs, longest
         weights = check_weights([1.0] * len(datasets) if probs is None else probs, len(datasets))
-        super().__init__(datasets, _AtRandomIn(weights), "drop" if longest else "stop")
+        super().__init__(datasets, partial(_at_random, weights), "drop" if longest else "stop")
         if seed is not None:
             self.seed = seed
 
@@ -255,32 +256,20 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
         datasets, weights = zip(*sources, strict=True)
         plan = [(0, weights), *schedule]
         self.shares: Shares = Shares([(step, check_weights(each, len(datasets))) for step, each in plan])
-        super().__init__(datasets, _ByTheseShares(self.shares), exhausted, per_batch)
+        super().__init__(datasets, partial(_by_shares, self.shares), exhausted, per_batch)
 
     def set_weights(self, weights: Sequence[float]) -> None:
         """Use other weights from the next draw on."""
         self.shares.set(weights)
 
 
-@dataclass(frozen=True)
-class _in_turns:  # noqa: N801  # a function that pickles
-    sources: int
-
-    def __call__(self, during: Pass) -> InTurns:
-        return InTurns(self.sources)
+def _in_turns(sources: int, during: Pass) -> InTurns:
+    return InTurns(sources)
 
 
-@dataclass(frozen=True)
-class _AtRandomIn:
-    weights: list[float]
-
-    def __call__(self, during: Pass) -> AtRandom:
-        return AtRandom(self.weights, digest(during.seed, during.epoch, *during.world.part))
+def _at_random(weights: list[float], during: Pass) -> AtRandom:
+    return AtRandom(weights, digest(during.seed, during.epoch, *during.world.part))
 
 
-@dataclass(frozen=True)
-class _ByTheseShares:
-    shares: Shares
-
-    def __call__(self, during: Pass) -> ByShares:
-        return ByShares(self.shares, during.world.part)
+def _by_shares(shares: Shares, during: Pass) -> ByShares:
+    return ByShares(shares, during.world.part)

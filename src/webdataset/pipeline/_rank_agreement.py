@@ -22,6 +22,7 @@ from webdataset.shards import ShareShards, SplitByNode
 
 from ._checkpoint import fingerprint
 from ._cursor import Cursor, InStages
+from ._inner_datasets import directly_inside
 
 logger = logging.getLogger(__name__)
 
@@ -131,12 +132,7 @@ def _plain(value: Json) -> Json:
 
 def _sources(pipeline: Any) -> Iterator[Any]:
     """The datasets that read shards, in a dataset that may hold others."""
-    inner = [
-        dataset
-        for stage in pipeline.pipeline
-        for dataset in (stage, getattr(stage, "dataset", None), *getattr(stage, "datasets", ()))
-        if hasattr(dataset, "pipeline")
-    ]
+    inner = list(directly_inside(pipeline))
     if not inner and pipeline.pipeline:
         yield pipeline
     for dataset in inner:

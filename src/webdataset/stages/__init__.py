@@ -32,13 +32,13 @@ from ._associate import Associate
 from ._batched import Batched, Listed
 from ._bucketed import Bucketed
 from ._cached import Cached
-from ._collate import collate_columns, combine_columns, combine_values, default_collation_fn, dict2tuple, tuple2dict
+from ._collate import combine_columns, combine_values, default_collation_fn, dict2tuple, tuple2dict
 from ._curry import FilterFunction, RestCurried, Uncurried, pipelinefilter
 from ._db_cache import DBCache
 from ._decode import Decode, ImageOptions
 from ._detshuffle import DetShuffle
 from ._extract_keys import ExtractKeys
-from ._field_names import alternatives, getfirst, parse_field_spec
+from ._field_names import getfirst, parse_field_spec
 from ._info import Info
 from ._join_columns import JoinColumns, join_samples
 from ._lmdb_cached import LMDBCached
@@ -88,45 +88,29 @@ unlisted = Unlisted
 xdecode = XDecode
 
 __all__ = [
-    "Associate",
     "Batched",
     "Bucketed",
     "Cached",
     "DBCache",
     "Decode",
-    "DetShuffle",
-    "ExtractKeys",
     "FilterFunction",
     "ImageOptions",
-    "Info",
-    "JoinColumns",
     "LMDBCached",
     "Listed",
-    "LogKeys",
     "Map",
-    "MapDict",
-    "MapTuple",
-    "Packed",
-    "PaddedCollation",
-    "RSample",
     "Rename",
-    "RenameKeys",
     "RestCurried",
     "Select",
     "Shuffle",
     "ShuffleOptions",
-    "Slice",
-    "ToTuple",
     "Unbatched",
     "Uncurried",
     "Unlisted",
     "XDecode",
-    "alternatives",
     "answer",
     "associate",
     "batched",
     "bucketed",
-    "collate_columns",
     "combine_columns",
     "combine_values",
     "decode",

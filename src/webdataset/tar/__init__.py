@@ -25,7 +25,7 @@ from ._parse_header import BLOCK, Header, parse_header
 from ._pax_records import only_times
 from ._read_members import Member, Rename, Run, plain_run, read_headers, read_members, read_runs
 from ._survey_archive import is_header, survey
-from ._write_header import END_OF_ARCHIVE, encode_header, padding
+from ._write_header import END_OF_ARCHIVE, encode_header, encode_member, padding
 
 __all__ = [
     "BLOCK",
@@ -40,6 +40,7 @@ __all__ = [
     "Run",
     "Surveyed",
     "encode_header",
+    "encode_member",
     "is_header",
     "only_times",
     "padding",

@@ -113,6 +113,15 @@ def encode_header(
     return _build_template(owner, "ustar", b"0").fill(rest, _number(size, 12), prefix)
 
 
+def encode_member(name: str, data: bytes) -> bytes:
+    """One regular file: header blocks, payload and padding.
+
+    >>> len(encode_member("a.txt", b"abc"))
+    1024
+    """
+    return encode_header(name, len(data)) + data + padding(len(data))
+
+
 def _encode_path(name: str) -> bytes:
     try:
         path = name.encode("utf-8", "surrogateescape")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
 
 from webdataset import stores, tar
 from webdataset.decompress import find_compression
 from webdataset.errors import FormatError, ShardNotFound, WebDatasetError
 from webdataset.index import IndexBuilder, ShardEntry, load_index
 from webdataset.names import is_meta, split_name
+from webdataset.read_methods import Watched
 from webdataset.samples import OWN_FIELDS
 
 from ._check_decoding import DecodeChecker
@@ -69,7 +69,7 @@ class _ShardCheck:
         try:
             with stores.open_read(url) as stream:
                 self._opened = True
-                for found in tar.survey(_Watched(stream, self)):
+                for found in tar.survey(Watched(stream, self._see)):
                     if isinstance(found, tar.Damage):
                         self._damaged = True
                         kind = Kind(found.kind.value)  # type: ignore[call-arg]  # by its value
@@ -120,7 +120,7 @@ class _ShardCheck:
         if entry.nsamples != report.samples:
             add(Kind.WRONG_COUNT, f"the description says {entry.nsamples:,} samples, the shard has {report.samples:,}")
 
-    def see(self, data: bytes) -> None:
+    def _see(self, data: bytes) -> None:
         """Bytes that go by."""
         if not self.report.size and find_compression(data) is not None:
             self._findings.add(Kind.DALI_COMPRESSED, "DALI does not read compressed archives")
@@ -226,15 +226,3 @@ class _Sample:
     fields: dict[str, bytes]
     offsets: dict[str, int]
     fresh: bool
-
-
-class _Watched:
-    """A stream whose bytes are shown to a check on the way."""
-
-    def __init__(self, stream: Any, check: _ShardCheck) -> None:
-        self._stream, self._check = stream, check
-
-    def read(self, size: int, /) -> bytes:
-        data: bytes = self._stream.read(size) or b""
-        self._check.see(data)
-        return data

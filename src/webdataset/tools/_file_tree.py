@@ -131,7 +131,7 @@ def _unpacked(path: str, copy: Path) -> str:
     """A plain archive with the files of a compressed one, in a temporary file."""
     with stores.open_read(path) as stream, stores.open_write(str(copy)) as file:
         for member in tar.read_members(stream):
-            file.write(tar.encode_header(member.name, len(member.data)) + member.data + tar.padding(len(member.data)))
+            file.write(tar.encode_member(member.name, member.data))
         file.write(tar.END_OF_ARCHIVE)
     return str(copy)
 

@@ -72,7 +72,7 @@ def _describe(
     if options.dry_run:
         return Report(outputs=(output,))
     base, other = (_indexed(shards, options) for shards in (urls, added))
-    listed = [_plain(entry._replace(url=seen_from(output, entry.url))) for entry in other]
+    listed = [entry._replace(url=seen_from(output, entry.url)).to_json() for entry in other]
     part: dict[str, object] = {"shardlist": listed, "missing": missing}
     part |= {"fields": list(fields)} if fields is not None else {}
     part |= {"replace": True} if replace else {}
@@ -84,7 +84,3 @@ def _describe(
 
 def _indexed(urls: Sequence[str], options: Options) -> Sequence[ShardEntry]:
     return index_shards(urls, store_index=options.index, workers=max(1, options.workers)).shards
-
-
-def _plain(entry: ShardEntry) -> dict[str, object]:
-    return {name: value for name, value in entry._asdict().items() if value is not None}

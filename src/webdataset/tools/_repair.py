@@ -159,9 +159,9 @@ def _write_quarantine(plan: Plan, payloads: IO[bytes], output: str, aside: list[
     reasons = {draft.key: reason for draft, reason in aside}
     members = [member for draft, _ in aside for member in draft.fields.values()]
     with stores.open_write(output) as stream:
-        _write_member(stream, "__meta__/reasons.json", json.dumps(reasons, indent=2).encode())
+        stream.write(tar.encode_member("__meta__/reasons.json", json.dumps(reasons, indent=2).encode()))
         for member in (*members, *plan.aside):
-            _write_member(stream, member.name, _payload(payloads, member))
+            stream.write(tar.encode_member(member.name, _payload(payloads, member)))
         stream.write(tar.END_OF_ARCHIVE)
     return output
 
@@ -184,9 +184,3 @@ def _written(sink: TarWriter, key: str, fields: dict[str, bytes]) -> str | None:
     except EncodingError as error:
         return error.what
     return None
-
-
-def _write_member(stream: IO[bytes], name: str, data: bytes) -> None:
-    stream.write(tar.encode_header(name, len(data)))
-    stream.write(data)
-    stream.write(tar.padding(len(data)))

@@ -136,7 +136,7 @@ class _Run:
         working: dict[Any, Task] = {}
         while True:
             while len(working) < engine.width and self.stopped is None and (task := next(waiting, None)) is not None:
-                working[engine.submit(_run, task)] = task
+                working[engine.submit(task.run)] = task
             if not working:
                 break
             lost = [task for future in _ended(working) if self._is_lost(future, task := working.pop(future))]
@@ -152,7 +152,7 @@ class _Run:
         if not engine.restart():
             raise _lost_worker(suspects[0], "run again with a working executor; finished shards are skipped")
         for task in suspects:
-            if self._is_lost(engine.submit(_run, task), task):
+            if self._is_lost(engine.submit(task.run), task):
                 self._fail(task, _lost_worker(task, _DIED))
                 engine.restart()
 
@@ -183,10 +183,6 @@ class _Run:
         else:
             self.failed.append(failure)
         self.advance(1)
-
-
-def _run(task: Task) -> ShardResult:
-    return task.run()
 
 
 def _ended(working: dict[Any, Task]) -> list[Any]:

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple, Self
 
 from webdataset import config, stores, tar
+from webdataset.decompress import is_packed
 from webdataset.errors import EncodingError, ShardNotFound, SpecError, WebDatasetError, Where, located
 from webdataset.index import (
     IndexBuilder,
@@ -28,7 +29,6 @@ from ._shard_view import IndexedShard, ShardView, StreamedShard
 _THREADS = 4
 _LOOK_EVERY = 0.1
 _OPEN_SHARDS = 32
-_PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 
 
 class Problem(NamedTuple):
@@ -224,7 +224,7 @@ class Catalog:
 
     def _count_shard(self, shard: int) -> None:
         url = self.urls[shard]
-        if url == "-" or stores.scheme_of(url) == "pipe" or url.lower().endswith(_PACKED):
+        if url == "-" or stores.scheme_of(url) == "pipe" or is_packed(url):
             self._stream_only(shard)
             return
         count = load_count(url, self._place)
