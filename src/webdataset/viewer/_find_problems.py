@@ -111,7 +111,7 @@ def near_pairs(hashes: Iterable[tuple[int, int]], most: int) -> list[tuple[int, 
             bands[band, bits >> shift & (1 << width) - 1].append((number, bits))
     found: dict[tuple[int, int], int] = {}
     for entries in bands.values():
-        # Many plain images share a band; the first of them stand for all.
+        # Many plain images share a band; only the first of them are compared.
         for (one, left), (two, right) in combinations(entries[:_LARGEST_BAND], 2):
             distance = (left ^ right).bit_count()
             if distance <= _DISTANCE:
