@@ -14,8 +14,8 @@ from webdataset import config, stores, tar
 from webdataset.errors import located
 from webdataset.read_methods import Watched
 
-from ._member_names import split_names
 from ._shard_index import Keys, ShardIndex
+from ._split_names import split_names
 from ._walk_headers import walk_headers
 
 _Ints = NDArray[np.int64]

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.arguments import require_count
+from webdataset.child_processes import Parent
 from webdataset.describe import identifies, shown
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
-from webdataset.lifetime import Parent
 from webdataset.pipeline import ArrayBatches, Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
 
 from ._device import Device, OnDevice

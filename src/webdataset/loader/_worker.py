@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import dropwhile
 from typing import Any
 
-from webdataset import recycle, world
+from webdataset import buffer_pool, world
 from webdataset.errors import StageError, StateError
 from webdataset.flow import PerItem, Resumable
 from webdataset.handlers import SkipLog, Skipped
@@ -131,7 +131,7 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
         if self._blocks is None and self.blocks:
             self._blocks = Blocks(self.blocks)
             if _lets_go(self.dataset):
-                recycle.use_for_batches(self._blocks.allocate)
+                buffer_pool.use_for_batches(self._blocks.allocate)
         before, log = counters.snapshot(), SkipLog()
         try:
             for message in self.messages(here):

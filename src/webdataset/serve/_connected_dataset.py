@@ -23,7 +23,7 @@ from ._curve_keys import Keys
 from ._fleet import Fleet
 from ._item_frames import WireOptions
 from ._messages import Request
-from ._offer import Offer
+from ._served_pipeline import Offer
 from ._worker_roster import FleetOptions, options_from
 
 # As many samples are asked for together as a plan looks up together.

@@ -18,7 +18,7 @@ from webdataset.errors import FormatError, StageError, WebDatasetError
 from ._item_frames import decode_item
 from ._messages import Request
 from ._remote_worker import Answer, RemoteWorker, Standing
-from ._serve_extra import load_msgpack
+from ._serve_packages import load_msgpack
 from ._worker_roster import TICK_MS, Deadline, Roster
 
 # A request is late when it takes so many times as long as usual, and at least so many seconds.

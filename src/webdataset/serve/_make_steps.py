@@ -24,7 +24,7 @@ from webdataset.plan import PlanProgress, PlanState, ReadPlanned, is_even_chain,
 from webdataset.stages import Batched, Listed
 
 from ._messages import Request
-from ._offer import Offer, describe_code
+from ._served_pipeline import Offer, describe_code
 
 _REMEDY = (
     "a stream without an index cannot be asked for a step; wds serve --to zpush://… sends one, without order or resume"

@@ -11,10 +11,10 @@ from webdataset.flow import Stage
 from webdataset.stages import shuffle as shuffle_stage
 from webdataset.stages import slice as slice_stage
 
+from ._output_target import PerShard, parse_target
 from ._read_inputs import Inputs, Sample, where_of
 from ._report import Report
-from ._target import PerShard, parse_target
-from ._transform import transform
+from ._run_stages import transform
 from ._verb_options import DEFAULTS, Options
 
 

@@ -17,14 +17,14 @@ from webdataset.order import permutation
 from webdataset.shards import is_shard_name
 
 from ._count_samples import even_counts
-from ._entries import Entry
 from ._file_tree import read_folder, read_image_folder, read_tar, read_zip
 from ._manifest import DEFAULT_KEY, read_manifest
+from ._output_target import existing, is_stream, make_folder, parse_stream, refuse_existing
 from ._partition import Parts, write_parts
 from ._read_inputs import Inputs, Sample, input_specs
 from ._recipe import read_recipe
 from ._report import Failure, Report
-from ._target import existing, is_stream, make_folder, parse_stream, refuse_existing
+from ._sample_sources import Entry
 from ._verb_options import DEFAULTS, Options
 from ._write_samples import description_of, write_samples
 

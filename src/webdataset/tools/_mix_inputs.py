@@ -18,9 +18,9 @@ from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList
 
 from ._cat import numbered_keys
+from ._output_target import parse_stream
 from ._read_inputs import CountStage, Sample, expand_inputs
 from ._report import Report
-from ._target import parse_stream
 from ._verb_options import DEFAULTS, Options
 from ._write_samples import write_samples
 

@@ -12,7 +12,7 @@ from webdataset.errors import DecodingError, MissingDependency, SpecError, WebDa
 
 from ._read_inputs import Inputs, Sample
 from ._report import Report, check_policy, settle_failure
-from ._transform import transform
+from ._run_stages import transform
 from ._verb_options import DEFAULTS, Options
 
 RAW = "ppm"  # pixels after a header of a few bytes: the fastest image to read

@@ -23,10 +23,10 @@ from webdataset.redact import redacted
 
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
+from ._output_target import existing, refuse_existing, store_description
 from ._report import Failure, Report, check_errors
 from ._shard_task import ShardResult
 from ._stored_versions import MISSING, Version, by_folder, versions_of
-from ._target import existing, refuse_existing, store_description
 from ._verb_options import Options
 
 _log = logging.getLogger(__name__)

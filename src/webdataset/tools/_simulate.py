@@ -13,8 +13,8 @@ from webdataset.shards import ShareShards
 from webdataset.world import World
 
 from ._list_samples import list_samples
+from ._output_target import is_stream
 from ._read_inputs import Inputs, expand_inputs
-from ._target import is_stream
 
 
 @dataclass(frozen=True, slots=True)

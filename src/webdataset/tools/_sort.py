@@ -18,8 +18,8 @@ from webdataset.flow import digest
 from ._expression import Expression
 from ._read_inputs import Inputs, Sample, where_of
 from ._report import Report
-from ._scratch import scratch_folder
-from ._transform import transform
+from ._run_stages import transform
+from ._temporary_files import scratch_folder
 from ._verb_options import DEFAULTS, Options
 
 MEMORY = 512_000_000

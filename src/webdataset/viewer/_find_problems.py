@@ -10,11 +10,11 @@ from typing import Any
 from webdataset import stores
 from webdataset.errors import WebDatasetError
 
+from ._background_jobs import Job
 from ._catalog import Catalog
 from ._cells import shown_text
 from ._field_content import head
 from ._field_kind import FieldKind, field_kind
-from ._jobs import Job
 from ._thumbnail import check_fetch, shrink_image
 
 _MOST_FINDINGS = 2000
