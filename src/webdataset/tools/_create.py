@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from webdataset import stores
+from webdataset.arguments import require_choice
 from webdataset.errors import FormatError, SpecError, Where
 from webdataset.flow import digest
 from webdataset.order import permutation
@@ -57,10 +58,9 @@ class Making:
     separator: str | None = None
 
     def __post_init__(self) -> None:
-        if self.format is not None and self.format not in FORMATS:
-            raise SpecError(f"the format {self.format!r} is not known", hint=f"take one of {', '.join(FORMATS)}")
-        if self.missing not in {"error", "skip"}:
-            raise SpecError(f"missing={self.missing!r} is not known", hint="take error or skip")
+        if self.format is not None:
+            require_choice("format", self.format, FORMATS)
+        require_choice("missing", self.missing, ("error", "skip"))
 
 
 def create(
