@@ -187,7 +187,7 @@ def _next_start(run: Run, *, goes_on: bool) -> Cursor:
 
 
 def _lets_go(dataset: DataPipeline) -> bool:
-    """Whether a batch stays as it is once it has been handed on: a generator of the user's may go on to change it."""
+    """Whether a batch stays as it is once it has been yielded: a generator of the user's may go on to change it."""
 
     def copies(stage: Any) -> bool:
         if isinstance(stage, ArrayBatches):

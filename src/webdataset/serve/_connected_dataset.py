@@ -218,7 +218,7 @@ class _RemoteProgress(PlanProgress):
 
     @property
     def origin(self) -> Json:
-        """The first sample of the item that was handed on last."""
+        """The first sample of the item that was yielded last."""
         return Origin("", 0, self.taken - self._item + 1) if self.taken else None
 
 

@@ -50,7 +50,7 @@ class Fleet(Roster):
     def __init__(self, *args: Any) -> None:
         self._slots: dict[int, _Slot] = {}
         self._next = 0
-        self.last_size = 0  # of the answer that was handed on last, in bytes
+        self.last_size = 0  # of the answer that was yielded last, in bytes
         self._spans: deque[float] = deque(maxlen=64)
         self._sizes: deque[tuple[int, int]] = deque(maxlen=64)  # of answers: bytes, steps
         super().__init__(*args)

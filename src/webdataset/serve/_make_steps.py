@@ -127,7 +127,7 @@ class _PlanUpTo(ReadPlanned):
     _begun: list[_ProgressUpTo] = field(default_factory=list)
 
     def dropped(self, taken: int, samples: int) -> bool:
-        """Whether stages dropped a sample before they handed on an item that ends with this position.
+        """Whether stages dropped a sample before they yielded an item that ends with this position.
 
         In the last step of an epoch that changes nothing else: no batch comes after it.
         """

@@ -32,22 +32,22 @@ What they share:
     _shard_report    what a check is asked to do, and what it finds out about a shard
     _check_decoding  fields that cannot be decoded
     _hugging_face_types  types that Hugging Face refuses or changes
-    _portable_names  names that some readers trip over
+    _portable_names  names that some programs cannot read
     _key_table       keys of any number of samples, compared with little memory
     _repair_plan     what becomes of each member of a damaged shard
     _verb_options    how a verb writes and runs
-    _run_stages       shards through stages, as one stream or shard by shard
+    _run_stages      shards through stages, as one stream or shard by shard
     _read_inputs     input addresses → a stream of samples
-    _output_target          what `-o` means, and which outputs exist
+    _output_target   what `-o` means, and which outputs exist
     _write_samples   a stream of samples → one archive or a series
     _report          what a verb that writes shards returns, and samples whose processing failed
-    _temporary_files         temporary files
+    _temporary_files  and folders, with errors that name them
     _load_function   a function that a command line names
     _count_samples   how many samples shards have
     _expression      a safe expression language over samples
-    _random_shares          random shares that depend on keys alone
+    _random_shares   random shares that depend on keys alone
 What datasets are made of:
-    _sample_sources         samples whose fields are still somewhere else
+    _sample_sources  samples whose fields are still somewhere else
     _recipe          text files with one member per line
     _manifest        tables with one sample per row
     _file_tree       folders and archives of files

@@ -39,7 +39,7 @@ def _number_keys(template: str, samples: Iterator[Sample]) -> Iterator[Sample]:
 
 
 def stretch(text: str) -> Stage:
-    """A stage that hands on a stretch of the samples, as `lo:hi:step` selects it from a list; `n` alone is one sample.
+    """A stage that yields a stretch of the samples, as `lo:hi:step` selects it from a list; `n` alone is one sample.
 
     >>> list(stretch("1:6:2")(iter("abcdefg"))), list(stretch("2")(iter("abc")))
     (['b', 'd', 'f'], ['c'])

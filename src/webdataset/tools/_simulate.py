@@ -25,7 +25,7 @@ class ReaderShare:
         rank: the rank.
         worker: the worker.
         shards: how many shards it reads, shared ones included.
-        samples: how many samples it hands on.
+        samples: how many samples it yields.
         batches: how many batches it makes of them, the last of which may be smaller.
     """
 
