@@ -199,7 +199,7 @@ def calls(path):
         (r"os\.(getenv|putenv)", {"config.py"}),
         (r"(sys\.)?exit", set()),
         # Commands end with this process; the doctor asks tar for its version.
-        (r"subprocess\.(Popen|run|call|check_\w+)", {"lifetime.py", "tools/_doctor.py"}),
+        (r"subprocess\.(Popen|run|call|check_\w+)", {"child_processes.py", "tools/_doctor.py"}),
     ],
 )
 def test_only_these_files_call_it(what, where):

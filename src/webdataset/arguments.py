@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 from typing import Any
 
 from webdataset.errors import SpecError
@@ -42,3 +43,14 @@ def require_count(what: str, name: str, value: Any, *, least: int | None = None)
         hint = "`//` divides into whole numbers" if isinstance(value, float) else None
         raise SpecError(f"{what}({name}={value!r}): {name} must be a whole number{bound}", hint=hint)
     return number
+
+
+def require_choice(name: str, value: Any, choices: Collection[Any]) -> None:
+    """Refuse a value that is none of those that there are.
+
+    >>> require_choice("missing", "ignore", ("error", "skip"))
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: missing='ignore': expected one of error, skip
+    """
+    if value not in choices:
+        raise SpecError(f"{name}={value!r}: expected one of {', '.join(map(str, choices))}")

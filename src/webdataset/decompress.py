@@ -152,7 +152,7 @@ class Unpacked:
         self._taken = 0  # bytes read from below
         self._given = 0  # bytes decompressed
         self._limit = limit
-        self._ready = memoryview(b"")  # decompressed, not handed on yet
+        self._ready = memoryview(b"")  # decompressed, not yielded yet
         self._unpacker: _Unpacker | None = kind.unpacker()
         self._failure: Exception | None = None
 

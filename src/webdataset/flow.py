@@ -9,11 +9,11 @@ dataclasses of two kinds:
 
 One invariant makes a whole pipeline resumable:
 
-    **Progress is what a stage has taken from upstream and not yet handed on. Change it before you yield.**
+    **Progress is what a stage has taken from upstream and not yet yielded. Change it before you yield.**
 
 So a fresh start is a resume from an empty progress, the state of a pipeline is the flat list of its stages' progresses,
 and no stage mentions another. A buffer saves the *origins* of what it holds, never payloads: `Progress.origin` tells
-where the item that was handed on last came from, and a `Source` can read an origin again.
+where the item that was yielded last came from, and a `Source` can read an origin again.
 
 This file knows nothing of tar, torch or threads.
 """
@@ -57,7 +57,7 @@ class StepByStepError(Exception):
 
 
 class EndOfStreamError(Exception):
-    """A handler said stop. The stage that catches it sets `Progress.stopped` and hands on nothing more."""
+    """A handler said stop. The stage that catches it sets `Progress.stopped` and yields nothing more."""
 
 
 # Returns when those that came before were through: a handler may count, so it is asked in the order of the items.
@@ -230,7 +230,7 @@ def fuse(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 class Progress:
-    """What a stage has taken from upstream and not yet handed on; this base holds nothing.
+    """What a stage has taken from upstream and not yet yielded; this base holds nothing.
 
     `upstream` is wired by the pipeline: the nearest progress before this one that can tell an origin. A stage that
     takes its whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what is
@@ -283,7 +283,7 @@ class Progress:
         """Close what is kept open for the next pass."""
 
     def take_back(self) -> bool:
-        """Be as before the item that was handed on last: a function of it failed. False where only its origin helps."""
+        """Be as before the item that was yielded last: a function of it failed. False where only its origin helps."""
         return False
 
 
@@ -294,7 +294,7 @@ def _no_recall(origin: Json) -> Any:
 class Resumable(ABC):
     """A stage that can go on from the middle: `run(items, start(during))` is the fresh start.
 
-    One that `splits` hands on this process's part of what comes; one that `draws` leaves its choice to chance, and
+    One that `splits` yields this process's part of what comes; one that `draws` leaves its choice to chance, and
     before a split chance must decide alike in all processes, or items would be lost. One that `cuts` may end before its
     input does; one that `carries` begins its next pass by how far this one came, so nothing is read ahead between the
     two.
@@ -330,9 +330,9 @@ class Resumable(ABC):
         """
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """Make the item that was handed on with this origin once more, out of what stood before this stage.
+        """Make the item that was yielded with this origin once more, out of what stood before this stage.
 
-        A stage that hands on what it takes, in whatever order, has nothing to add; one that makes new items, such as
+        A stage that yields what it takes, in whatever order, has nothing to add; one that makes new items, such as
         batches, says how.
         """
         return recall(origin)

@@ -14,7 +14,7 @@ dots, and the better choice for new code.
 * `_shard_location`        where a shard is read: at its address, or from a checked copy on the local disk
 * `_transforms`        transformations of samples whose fields have dots
 * `_samplers`      orders that go well with shards
-* `_descriptions`  make, change and summarise descriptions
+* `_descriptions`  make and change descriptions
 * `_command`       `widsindex`
 * `_tar_members`   the members of a local tar file by number
 * `_indexed_tar`   samples of one local shard, and the shards that were used last

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from webdataset.errors import WebDatasetError
+from webdataset.index import read_description
 
-from ._descriptions import Json, create, listed, move_shards, summarise, update
+from ._descriptions import Json, create, listed, move_shards, update
 from ._shard_list_dataset import ShardListDataset
 
 
@@ -99,19 +100,21 @@ def _add_info(verbs: Any) -> None:
 
 def _info(options: argparse.Namespace) -> None:
     for path in options.files:
-        summary = summarise(path)
+        description = read_description(path)
+        sizes = [shard.filesize for shard in description.shards]
+        size = None if None in sizes else sum(each or 0 for each in sizes)
+        name, shards, samples = description.name or path, len(sizes), description.nsamples
         if options.table:
-            size = "" if summary.size is None else summary.size
-            print(path, summary.name, summary.shards, summary.samples, size, sep="\t")
+            print(path, name, shards, samples, "" if size is None else size, sep="\t")
             continue
-        print(f"name:               {summary.name}")
-        print(f"shards:             {summary.shards:,}")
-        print(f"samples:            {summary.samples:,}")
-        print(f"samples per shard:  {summary.samples_per_shard:,.1f}")
-        if summary.size is not None:
-            print(f"bytes:              {summary.size:,}")
-        if summary.bytes_per_sample is not None:
-            print(f"bytes per sample:   {summary.bytes_per_sample:,.1f}")
+        print(f"name:               {name}")
+        print(f"shards:             {shards:,}")
+        print(f"samples:            {samples:,}")
+        print(f"samples per shard:  {samples / shards:,.1f}")
+        if size is not None:
+            print(f"bytes:              {size:,}")
+        if size is not None and samples:
+            print(f"bytes per sample:   {size / samples:,.1f}")
 
 
 def _add_sample(verbs: Any) -> None:

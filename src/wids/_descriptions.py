@@ -1,15 +1,15 @@
-"""Make, change and summarise descriptions of datasets: what `widsindex` does, as functions that return values."""
+"""Make and change descriptions of datasets: what `widsindex` does, as functions that return values."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from webdataset import shards, stores
 from webdataset.errors import FormatError, SpecError, Where
-from webdataset.index import Description, ShardEntry, index_shards, read_description, seen_from, write_description
+from webdataset.index import Description, ShardEntry, index_shards, seen_from, write_description
 
 Json = dict[str, Any]
 
@@ -44,8 +44,7 @@ def create(
     listed = named if base else [seen_from(output, url) for url in urls]
     entries = [ShardEntry(url, shard.nsamples, shard.filesize, shard.md5sum) for url, shard in zip(listed, found)]  # noqa: B905 - as many by construction
     description = Description(entries, name=name or _stem(named[0]), info=info, base=base)
-    with stores.open_write(output) as stream:
-        stream.write(write_description(description) + b"\n")
+    stores.write_bytes(output, write_description(description) + b"\n")
     return description
 
 
@@ -61,8 +60,7 @@ def update(path: str, change: Callable[[Json], Json]) -> Json:
     >>> file.with_name("d.json.bak").exists()
     True
     """
-    with stores.open_read(path) as stream:
-        before = stream.read()
+    before = stores.read_bytes(path)
     try:
         content = json.loads(before)
     except ValueError as error:
@@ -70,9 +68,8 @@ def update(path: str, change: Callable[[Json], Json]) -> Json:
     if not isinstance(content, dict) or content.get("wids_version") != 1:
         raise FormatError("this is not a dataset description of version 1", Where(shard=path), hint='"wids_version": 1')
     after = change(content)
-    for name, data in ((f"{path}.bak", before), (path, json.dumps(after, indent=2).encode() + b"\n")):
-        with stores.open_write(name) as stream:
-            stream.write(data)
+    stores.write_bytes(f"{path}.bak", before)
+    stores.write_bytes(path, json.dumps(after, indent=2).encode() + b"\n")
     return after
 
 
@@ -104,44 +101,6 @@ def move_shards(content: Json, *, nodir: bool = False, folder: str | None = None
         parts = content["datasets"]
         result["datasets"] = [move_shards(part, nodir=nodir, folder=folder, base=base) for part in parts]
     return result
-
-
-class Summary(NamedTuple):
-    """A description in numbers.
-
-    >>> Summary("train", 2, 100, 2048).samples_per_shard
-    50.0
-    """
-
-    name: str
-    shards: int
-    samples: int
-    size: int | None
-
-    @property
-    def samples_per_shard(self) -> float:
-        """The mean."""
-        return self.samples / self.shards
-
-    @property
-    def bytes_per_sample(self) -> float | None:
-        """The mean, None if sizes or samples are missing."""
-        return None if self.size is None or not self.samples else self.size / self.samples
-
-
-def summarise(path: str) -> Summary:
-    """The totals of a description.
-
-    >>> _ = stores.open_write("memory://wids/d.json").close()
-    >>> summarise("memory://wids/d.json")
-    Traceback (most recent call last):
-    webdataset.errors.FormatError: the description is not JSON – memory://wids/d.json – write it again
-    """
-    description = read_description(path)
-    sizes = [shard.filesize for shard in description.shards]
-    known = [size for size in sizes if size is not None]
-    total = sum(known) if len(known) == len(sizes) else None
-    return Summary(description.name or path, len(sizes), description.nsamples, total)
 
 
 def listed(words: Sequence[str], lines: Iterable[str]) -> list[str]:

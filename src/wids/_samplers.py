@@ -14,6 +14,7 @@ from itertools import accumulate, islice, pairwise
 from typing import Any
 
 from webdataset import world
+from webdataset.arguments import require_count
 from webdataset.errors import SpecError, StateError
 
 # Epochs of one seed must not be those of the next: a prime far from small seeds' differences.
@@ -149,7 +150,7 @@ class ChunkedSampler(_Sampler):
         self.lo, self.hi = num_samples
         if not 0 <= self.lo <= self.hi <= len(dataset):
             raise SpecError(f"{self.lo}..{self.hi} are not in a dataset of {len(dataset)}", hint="check num_samples")
-        self.chunksize, self.shuffle = _at_least_one("chunksize", chunksize), shuffle
+        self.chunksize, self.shuffle = require_count("ChunkedSampler", "chunksize", chunksize, least=1), shuffle
 
     def __len__(self) -> int:
         return self.hi - self.lo
@@ -197,7 +198,8 @@ class DistributedChunkedSampler(_Sampler):
     ) -> None:
         super().__init__(seed, shufflefirst=shufflefirst)
         here = world.current()
-        self.num_replicas = _at_least_one("num_replicas", here.ranks if num_replicas is None else num_replicas)
+        replicas = here.ranks if num_replicas is None else num_replicas
+        self.num_replicas = require_count("DistributedChunkedSampler", "num_replicas", replicas, least=1)
         self.rank = here.rank if rank is None else rank
         if not 0 <= self.rank < self.num_replicas:
             raise SpecError(f"rank {self.rank} of {self.num_replicas}", hint="ranks count from 0")
@@ -205,7 +207,7 @@ class DistributedChunkedSampler(_Sampler):
         if not 0 < self.total <= len(dataset):
             raise SpecError(f"{self.total} samples of a dataset of {len(dataset)}", hint="check num_samples")
         self.drop_last, self.shuffle = bool(drop_last), shuffle
-        self.chunksize = _at_least_one("chunksize", chunksize)
+        self.chunksize = require_count("DistributedChunkedSampler", "chunksize", chunksize, least=1)
 
     def __len__(self) -> int:
         return self.total // self.num_replicas if self.drop_last else -(-self.total // self.num_replicas)
@@ -246,9 +248,3 @@ def iterate_ranges(
         if indexshuffle:
             rng.shuffle(inside)
         yield from inside
-
-
-def _at_least_one(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SpecError(f"{name}={value!r}", hint="a whole number from 1 on")
-    return value

@@ -14,8 +14,9 @@ from os import PathLike, fspath
 from typing import Any, Self
 
 from webdataset import config, shards
+from webdataset.arguments import require_count
 from webdataset.cache import ShardCache
-from webdataset.errors import SpecError, StaleIndex, Where
+from webdataset.errors import StaleIndex, Where
 from webdataset.index import (
     Description,
     RecentIndexes,
@@ -81,8 +82,7 @@ class ShardListDataset:
         base: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        if isinstance(lru_size, bool) or not isinstance(lru_size, int) or lru_size < 1:
-            raise SpecError(f"lru_size={lru_size!r}", hint="how many shards stay open, at least 1")
+        lru_size = require_count("ShardListDataset", "lru_size", lru_size, least=1)
         if lru_size > _MANY_SHARDS:
             warnings.warn(f"lru_size={lru_size} keeps very many shards open", stacklevel=2)
         description = find_description(shards, base)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from webdataset.lifetime import Parent, end_with
+from webdataset.child_processes import Parent, end_with
 from webdataset.stores import lock_file, remove_lock, system_errors
 
 

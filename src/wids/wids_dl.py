@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from webdataset import stores
 from webdataset.cache import download
+from webdataset.child_processes import run_shell
 from webdataset.errors import CommandFailed, UnknownScheme
-from webdataset.lifetime import run_shell
 
 Handler = Callable[[str, str], object] | str
 

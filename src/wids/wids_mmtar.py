@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from webdataset.arguments import require_choice
 from webdataset.errors import SpecError
 
 from ._tar_members import TarMembers
@@ -74,8 +75,7 @@ def keep_while_reading(fname: str | None, fd: int, phase: str, delay: float = 0.
     """
     if delay != 0.0:
         raise SpecError(f"delay={delay}", hint="only delay=0.0 is supported")
-    if phase not in {"start", "end"}:
-        raise SpecError(f"phase={phase!r}", hint='"start" or "end"')
+    require_choice("phase", phase, ("start", "end"))
     if fname is None or fd < 0:
         return
     if phase == "start":

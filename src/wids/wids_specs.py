@@ -69,11 +69,7 @@ def load_remote_dsdesc_raw(source: Any) -> Json:
     """A description as it is stored: from an address, a path or an open file; a dict is returned as it is."""
     if isinstance(source, dict):
         return source
-    if hasattr(source, "read"):
-        content = json.load(source)
-    else:
-        with stores.open_read(source) as stream:
-            content = json.loads(stream.read())
+    content = json.load(source) if hasattr(source, "read") else json.loads(stores.read_bytes(source))
     if not isinstance(content, dict):
         raise FormatError("expected a dict as the description", hint='{"wids_version": 1, "shardlist": […]}')
     return content

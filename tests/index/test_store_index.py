@@ -12,7 +12,7 @@ from tests.index.archives import make, many
 from webdataset import stores
 from webdataset.flow import Pass
 from webdataset.handlers import ignore_and_continue
-from webdataset.index import StoreIndexes, _store_index, build_index, index_url, write_dali
+from webdataset.index import StoreIndexes, _index_while_reading, build_index, index_url, write_dali
 from webdataset.pipeline import DataPipeline
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList
@@ -21,9 +21,9 @@ from webdataset.testing import FaultServer
 
 @pytest.fixture(autouse=True)
 def nothing_refused():
-    _store_index._refused.clear()
+    _index_while_reading._refused.clear()
     yield
-    _store_index._refused.clear()
+    _index_while_reading._refused.clear()
 
 
 @pytest.fixture

@@ -2,9 +2,22 @@ import io
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import webdataset as wds
 from webdataset import interop
+
+# Values of fields that formats of directories hold.
+VALUES = {
+    "i": st.integers(-(2**63), 2**63 - 1),
+    "f": st.binary(min_size=8, max_size=8).map(lambda b: np.frombuffer(b, "<f8")[0]),
+    "b": st.binary(max_size=20),
+    "s": st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
+    "j": st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.lists(st.integers()), max_size=2
+    ),
+    "v": st.lists(st.integers(0, 2**16 - 1), min_size=1, max_size=300).map(lambda v: np.array(v, np.uint16)),
+}
 
 
 def tar_samples(*urls):
@@ -72,3 +85,9 @@ from hypothesis import settings  # noqa: E402
 # The same examples in every run: what random ones find is looked for with --hypothesis-profile=default.
 settings.register_profile("interop", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("interop")
+
+
+def decoded(data):
+    from webdataset.codecs import imagehandler
+
+    return imagehandler("rgb8")(".jpg", data)

@@ -15,12 +15,6 @@ from webdataset.index import load_index, read_description
 from webdataset.tools import Making, Options, Parts, create
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def text(path, *lines):
     path.write_text("".join(f"{line}\n" for line in lines))
     return str(path)

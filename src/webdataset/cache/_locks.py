@@ -85,7 +85,7 @@ class Locks:
             self._held.pop(name).release()
 
     def discard(self, name: str) -> None:
-        """Remove the file of a lock that nobody holds.
+        """Remove the file of a lock that no process holds.
 
         It is removed while it is held: a process that opened it before finds that out, and makes a new one. Removed in
         any other moment it would let two processes hold the same lock.

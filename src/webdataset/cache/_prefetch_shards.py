@@ -28,7 +28,7 @@ Shard = dict[str, Any]
 
 
 class _Waiting(Progress):
-    """The shards that were taken from upstream and not yet handed on; resuming reads them from their start."""
+    """The shards that were taken from upstream and not yet yielded; resuming reads them from their start."""
 
     def __init__(self) -> None:
         self.shards: deque[Shard] = deque()
@@ -80,7 +80,7 @@ class OpenAhead(Resumable):
         return _Waiting()
 
     def run(self, shards: Iterator[Any], at: _Waiting, /) -> Iterator[Shard]:
-        """Hand on one opened shard after the other."""
+        """Yield one opened shard after the other."""
 
         def noted() -> Iterator[Shard]:
             yield from list(at.shards)

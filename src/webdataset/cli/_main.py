@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from webdataset.lifetime import exit_on
+from webdataset.child_processes import exit_on
 
 # In the order of `wds --help`. The module `_VERB_command` of this package defines each of them as `command`.
 _VERBS = (

@@ -36,8 +36,8 @@ def run_after(command: str, url: str) -> None:
     """Run a shell command after a shard, whose address is every `%s` in it; an error if it fails."""
     import shlex
 
+    from webdataset.child_processes import run_shell
     from webdataset.errors import CommandFailed, Where
-    from webdataset.lifetime import run_shell
 
     text = command.replace("%s", shlex.quote(url))
     status = run_shell(text, stdout=2)

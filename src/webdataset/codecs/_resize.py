@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from webdataset import recycle
+from webdataset import buffer_pool
 from webdataset.optional import find_package, require
 
 from ._crop import Box
@@ -109,7 +109,7 @@ def copied(pixels: Pixels) -> Pixels:
     >>> copied(np.array([[1, 2, 3]], "u1")).tolist()
     [[1, 2, 3]]
     """
-    copy = recycle.empty(pixels.shape, pixels.dtype)
+    copy = buffer_pool.empty(pixels.shape, pixels.dtype)
     copy[...] = pixels
     return copy
 
@@ -120,7 +120,7 @@ def flip(pixels: Pixels, *, out: Pixels | None = None) -> Pixels:
     >>> flip(np.array([[1, 2, 3]], "u1")).tolist()
     [[3, 2, 1]]
     """
-    out = recycle.empty(pixels.shape, pixels.dtype) if out is None else out
+    out = buffer_pool.empty(pixels.shape, pixels.dtype) if out is None else out
     if (cv2 := find_package("cv2")) is not None:
         cv2.flip(pixels, 1, out)
     else:
@@ -150,7 +150,7 @@ def scaled(pixels: Pixels, factor: Pixels, offset: Pixels) -> Pixels:
     >>> scaled(np.array([[0, 255]], "u1"), np.float32(1 / 255), np.float32(0)).tolist()
     [[0.0, 1.0]]
     """
-    result = recycle.empty(pixels.shape, _FLOAT)
+    result = buffer_pool.empty(pixels.shape, _FLOAT)
     result[...] = pixels
     result *= factor
     result += offset

@@ -4,10 +4,10 @@ In: the members of a shard (from a stream, or while it is read), index files, da
 keys. Out: offsets, counts, and single samples as dicts of bytes. This package does not know how fields are decoded, in
 which order samples are read, or ranks.
 
-* `_member_names`    which member belongs to which sample
+* `_split_names`     which member belongs to which sample
 * `_shard_index`     the index of one shard, checked for what no archive can be
 * `_build_index`     members → index: one shard, a shard while it is read
-* `_store_index`     builds the index of a shard while its samples are read
+* `_index_while_reading`  the index of a shard, built while its samples are read
 * `_walk_headers`    the headers of a local archive of large files, from one to the next
 * `_dali_text`       the text format of NVIDIA's `wds2idx`
 * `_description`     the JSON description of a whole dataset
@@ -31,13 +31,13 @@ from ._description import Description, ShardEntry, read_description, seen_from, 
 from ._fetch_ranges import Range, coalesce, open_bytes
 from ._index_dataset import index_shards
 from ._index_location import dali_name, has_index, index_url, load_count, load_index, save_index
+from ._index_while_reading import GrowingIndex, StoreIndexes
 from ._indexed_shards import IndexedShards, SampleLocation
-from ._member_names import sample_and_field
 from ._recent_indexes import RecentIndexes
 from ._seekable_range import ReadsRanges, SeekableRange
 from ._shard_index import Extent, Keys, ShardIndex
 from ._shard_reader import ShardReader, read_by_shard
-from ._store_index import GrowingIndex, StoreIndexes
+from ._split_names import sample_and_field
 from ._verify_shards import VerifyShards
 
 __all__ = [

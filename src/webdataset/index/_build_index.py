@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import compress
 from operator import ne, sub
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +14,8 @@ from webdataset import config, stores, tar
 from webdataset.errors import located
 from webdataset.read_methods import Watched
 
-from ._member_names import split_names
 from ._shard_index import Keys, ShardIndex
+from ._split_names import split_names
 from ._walk_headers import walk_headers
 
 _Ints = NDArray[np.int64]
@@ -103,7 +102,7 @@ def build(members: Iterable[tuple[str, int, int]]) -> ShardIndex:
     return builder.finish()
 
 
-def build_index(url: str, *, checksum: Any = None) -> ShardIndex:
+def build_index(url: str, *, watch: Callable[[bytes], object] | None = None) -> ShardIndex:
     """Read a shard once, from any store, and index it.
 
     >>> with stores.open_write("memory://doc-build/a.tar") as stream:
@@ -113,14 +112,14 @@ def build_index(url: str, *, checksum: Any = None) -> ShardIndex:
 
     Args:
         url: the address of the shard.
-        checksum: updated with all bytes, such as `hashlib.md5()`.
+        watch: called with all bytes as they come, such as the `update` of a hash; it may raise an error.
     """
     path = stores.is_local(url)
-    if checksum is None and path is not None and (index := _walked(path)) is not None:
+    if watch is None and path is not None and (index := _walked(path)) is not None:
         return index
     builder = IndexBuilder()
     with located(shard=url), stores.open_read(url) as stream:
-        watched = stream if checksum is None else Watched(stream, checksum.update)
+        watched = stream if watch is None else Watched(stream, watch)
         for run in tar.read_runs(watched, limit=config.read("WDS_DECOMPRESS_LIMIT")):
             builder.add_run(run)
     return builder.finish()

@@ -22,8 +22,8 @@ from webdataset import stores, tar
 from webdataset.errors import BadHeader, FormatError, StaleIndex, TruncatedShard, Where
 from webdataset.tar import BLOCK
 
-from ._member_names import sample_and_field
 from ._shard_index import Extent, Ints, ShardIndex, padded
+from ._split_names import sample_and_field
 
 # Zeros that may follow an archive's end: GNU tar fills up records of 10,240 bytes, tapes use records of up to 1 MiB.
 _LONGEST_END = 1 << 20

@@ -52,7 +52,7 @@ def _index_one(url: str, *, place: str | None, store: bool) -> ShardEntry:
         with Path(path).open("rb", buffering=0) as file:
             hashlib.file_digest(file, lambda: checksum)
     else:
-        index = build_index(url, checksum=checksum)
+        index = build_index(url, watch=checksum.update)
     if store:
         save_index(index, url, place)
     return ShardEntry(url, len(index), filesize=stores.size_of(url), md5sum=checksum.hexdigest())

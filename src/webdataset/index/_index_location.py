@@ -68,8 +68,7 @@ def save_index(index: ShardIndex, url: str, place: str | None = None) -> str:
     folder = stores.is_local(place) if place is not None else None
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    with stores.open_write(where) as stream:
-        stream.write(data)
+    stores.write_bytes(where, data)
     return where
 
 

@@ -22,10 +22,10 @@ from ._build_index import build_index
 from ._check_index import stale
 from ._description import Description
 from ._index_location import load_count, load_index
+from ._index_while_reading import StoreIndexes
 from ._recent_indexes import RecentIndexes
 from ._shard_index import Extent, ShardIndex
 from ._shard_reader import ShardReader, StoredRun, read_by_shard
-from ._store_index import StoreIndexes
 
 # How many readers of shards are kept.
 _OPEN_SHARDS = 64

@@ -3,7 +3,7 @@
     header       version (2 bytes), fields (2), page size (4), samples (8), address of the allocation table (8)
     fields       type (1), name (16), arguments (1024), for each field
     samples      a table with one row per sample, aligned as a C struct (`_beton_fields`)
-    pages        from the next multiple of the page size on; what belongs to one sample lies in one page
+    pages        from the next multiple of the page size on; the data of one sample are in one page
     allocations  (sample, address, size), 8 bytes each, to the end of the file
 
 All numbers are little-endian.
@@ -100,7 +100,7 @@ class _BetonFile(RangeFile):
         self._addresses, self._lengths = self._allocations(table)
 
     def _allocations(self, table: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """(addresses, sizes) of what lies in the pages; the table of samples does not tell how long a JPEG is."""
+        """(addresses, sizes) of what is in the pages; the table of samples has no length for a JPEG."""
         if not any(each.kind == FieldType.IMAGE for each in self._fields):
             return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
         raw = np.frombuffer(self._data.read(table, self._data.size - table), "<u8").reshape(-1, 3)

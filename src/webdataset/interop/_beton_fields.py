@@ -1,7 +1,7 @@
 """The fields of a `.beton`: how a value is split between the table of samples and the data pages.
 
-Numbers lie in the table itself. Everything else lies in a page, and the table has its address: alone for arrays, with
-the size for bytes and JSON (which ends with a zero byte), with mode, width and height for images.
+Numbers are stored in the table itself. Everything else is in a page, and the table has its address: alone for arrays,
+with the size for bytes and JSON (which ends with a zero byte), with mode, width and height for images.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from webdataset.arguments import require_choice
 from webdataset.codecs import encode_field
-from webdataset.errors import EncodingError, FormatError, SpecError
+from webdataset.errors import EncodingError, FormatError
 
 
 class FieldType(IntEnum):
@@ -144,8 +145,7 @@ class ImageOptions:
     probability: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.mode not in {"jpg", "raw", "smart", "proportion"}:
-            raise SpecError(f"the image mode {self.mode!r} is not known", hint="jpg, raw, smart or proportion")
+        require_choice("mode", self.mode, ("jpg", "raw", "smart", "proportion"))
 
     def encode(self, value: Any, chance: float) -> tuple[int, int, int, bytes]:
         """(mode, width, height, bytes) of an image; `chance` is a number in [0, 1) for "proportion"."""

@@ -35,7 +35,7 @@ _LONGEST_NAME = 16
 
 
 class BetonSink(RecordSink):
-    """One `.beton`. The number of samples stands before the data, so pages wait in a temporary file until the end.
+    """One `.beton`. The number of samples comes before the data, so pages are kept in a temporary file until the end.
 
     Every sample must have the fields of the first one; a key is stored only if it is mapped to a field.
     """
@@ -100,7 +100,7 @@ class BetonSink(RecordSink):
             return field_for(name, value)
 
     def _encode(self, values: Record) -> list[tuple[Any, bytes | None]]:
-        """For each field what stands in the table beside an address, and what lies in a page at that address."""
+        """For each field what is stored in the table beside an address, and in a page at that address."""
         if values.keys() != {each.name for each in self._fields}:
             first = sorted(each.name for each in self._fields)
             raise EncodingError(
@@ -185,7 +185,7 @@ def _number(each: BetonField, value: Any) -> Any:
 
 
 def _cell(each: BetonField, beside: Any, at: int, size: int) -> Any:
-    """What the table has of a field whose value lies in a page."""
+    """What the table has of a field whose value is in a page."""
     if each.kind == FieldType.IMAGE:
         return (*beside, at)
     return (at, size) if each.kind in SIZED else at

@@ -9,13 +9,15 @@ import tempfile
 from abc import abstractmethod
 from typing import IO, Any, Self
 
+import numpy as np
+
 from webdataset import config, stores
 from webdataset.decompress import COMPRESSIONS, Unpacked
 from webdataset.errors import SpecError, TruncatedShard, Where, located
 from webdataset.index import SeekableRange, open_bytes
 from webdataset.optional import require
 
-from ._record_format import IndexedFile, closing_on_error
+from ._record_format import IndexedFile, bad_record, closing_on_error
 
 _PIECE = 1 << 20
 _NAMES = {"gz": "gzip", "bz2": "bzip2", "zstd": "zstd", "zst": "zstd"}
@@ -92,6 +94,25 @@ class RangeFile(IndexedFile):
     def close(self) -> None:
         """Release the file."""
         self._data.close()
+
+
+def read_offsets(data: ByteRanges) -> list[int]:
+    """Where each record begins, and where the last one ends: their number, then the offsets, 4 bytes each.
+
+    >>> stores.write_bytes("memory://ranges/b.bin", np.array([2, 16, 17, 19], "<u4").tobytes() + b"abb")
+    >>> read_offsets(ByteRanges("memory://ranges/b.bin"))
+    [16, 17, 19]
+    """
+    count = int.from_bytes(data.read(0, 4), "little")
+    offsets: list[int] = np.frombuffer(data.read(4, 4 * (count + 1)), "<u4").tolist()
+    if offsets[-1] != data.size or offsets[0] < 4 * (count + 2):
+        raise bad_record(
+            f"the last record ends at byte {offsets[-1]}, the file at {data.size}",
+            data.url,
+            offset=4 * (count + 1),
+            hint="the file was cut: copy it again",
+        )
+    return offsets
 
 
 class _Stream(SeekableRange):

@@ -49,7 +49,7 @@ class FieldMapping:
     jpg:image/encoded,cls:image/class/label,__key__:name
 
     In formats where every value is a list (TFRecord), a list of one value is taken for that value, and a longer one is
-    an error; `ids[]:ids.npy` keeps the list. A backslash stands before commas, colons and backslashes in names, before
+    an error; `ids[]:ids.npy` keeps the list. Write a backslash before commas, colons and backslashes in names, before
     blanks at their ends, and before `[]` that is part of a name.
     """
 
@@ -207,7 +207,7 @@ def _checked(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """The parts between separators that no backslash stands before, without the blanks around them."""
+    """The parts between separators without a backslash before them, without the blanks around them."""
     parts = [""]
     for character in re.findall(r"\\.|.", text, re.DOTALL):
         if character == separator:

@@ -1,4 +1,4 @@
-"""Which formats there are, and which one a name stands for."""
+"""All formats, and which one a name means."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ReadHuggingFace(Resumable):
 
     Attributes:
         dataset: a `Dataset` or an `IterableDataset`, in Arrow format: nothing is decoded, no bit is lost.
-        mapping: the fields of the samples; None hands on rows as they are.
+        mapping: the fields of the samples; None yields rows as they are.
     """
 
     splits: ClassVar[bool] = True
@@ -158,7 +158,7 @@ def from_hf(
     Args:
         dataset: the name of a dataset (`"ns/name"`), or a `Dataset` or `IterableDataset` that was loaded.
         split: which split of a named dataset.
-        mapping: `"image:jpg,label:cls"`; None guesses from the first rows, False hands on rows as they are.
+        mapping: `"image:jpg,label:cls"`; None guesses from the first rows, False yields rows as they are.
         key: the column that the key of a sample is taken from; by default a counter.
         streaming: read a named dataset without downloading it first.
         options: more arguments for `datasets.load_dataset`.

@@ -21,6 +21,7 @@ from ._record_format import (
     RecordFile,
     Schema,
     bad_record,
+    check_equal_rows,
     closing_on_error,
     explained,
     recognized,
@@ -77,12 +78,7 @@ class _HDF5File(RecordFile):
             with located(shard=self._url, field=name):
                 check_size(data.dtype.itemsize * math.prod(data.shape[1:]))
         lengths = {name: data.shape[0] if data.shape else None for name, data in chosen.items()}
-        if len(set(lengths.values())) != 1 or None in lengths.values():
-            raise FormatError(
-                f"the datasets do not have equally many rows: {lengths}",
-                Where(shard=self._url),
-                hint="name those that have one row per sample: HDF5(datasets=(...))",
-            )
+        check_equal_rows(lengths, self._url, "name those that have one row per sample: HDF5(datasets=(...))")
         return chosen
 
     @property

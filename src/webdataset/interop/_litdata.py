@@ -17,7 +17,7 @@ import numpy as np
 from webdataset.codecs import unpickle_loads
 from webdataset.errors import FormatError, Where
 
-from ._byte_ranges import ByteRanges, RangeFile
+from ._byte_ranges import ByteRanges, RangeFile, read_offsets
 from ._mds import inner_url, read_index
 from ._mds_values import decode_pixels
 from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained, raise_undecodable, reason
@@ -76,18 +76,7 @@ class _Chunk(RangeFile):
             self._offsets = self._find_offsets()
 
     def _find_offsets(self) -> list[int]:
-        if self._blocks is not None:
-            offsets = self._blocks.offsets
-        else:
-            (count,) = struct.unpack("<I", self._data.read(0, 4))
-            offsets = np.frombuffer(self._data.read(4, 4 * (count + 1)), "<u4").tolist()
-            if offsets[-1] != self._data.size:
-                raise bad_record(
-                    f"the last item ends at byte {offsets[-1]}, the file at {self._data.size}",
-                    self._url,
-                    offset=4 * (count + 1),
-                    hint="the chunk was cut: copy it again",
-                )
+        offsets = read_offsets(self._data) if self._blocks is None else self._blocks.offsets
         expected = self._chunk["chunk_size"]
         if len(offsets) - 1 != expected:
             raise bad_record(f"the chunk has {len(offsets) - 1} items, {expected} in the index", self._url)

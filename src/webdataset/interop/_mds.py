@@ -7,7 +7,6 @@ and the samples. A sample is the sizes of its columns of variable size (4 bytes 
 from __future__ import annotations
 
 import json
-import struct
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ import numpy as np
 from webdataset import stores
 from webdataset.errors import FormatError, Where
 
-from ._byte_ranges import ByteRanges, RangeFile
+from ._byte_ranges import ByteRanges, RangeFile, read_offsets
 from ._mds_values import decode_value
 from ._record_format import (
     Format,
@@ -83,7 +82,7 @@ def read_index(source: Any) -> tuple[str, dict[str, Any]]:
 
 
 def inner_url(root: str, name: str) -> str:
-    """The address of a file that an index names; it must lie in the directory of the index.
+    """The address of a file that an index names; it must be in the directory of the index.
 
     >>> inner_url("s3://bucket/data", "0-0/shard.00000.mds")
     's3://bucket/data/0-0/shard.00000.mds'
@@ -113,16 +112,8 @@ class _MDSShard(RangeFile):
     def _read_header(self) -> None:
         if self._expected is not None:
             _compare(self._data, self._expected, self._url)
-        (count,) = struct.unpack("<I", self._data.read(0, 4))
-        self._offsets = np.frombuffer(self._data.read(4, 4 * (count + 1)), "<u4").tolist()
-        start = 4 * (count + 2)
-        if self._offsets[-1] != self._data.size or self._offsets[0] < start:
-            raise bad_record(
-                f"the last sample ends at byte {self._offsets[-1]}, the file at {self._data.size}",
-                self._url,
-                offset=4 * (count + 1),
-                hint="the shard was cut: copy it again",
-            )
+        self._offsets = read_offsets(self._data)
+        start = 4 * (len(self._offsets) + 1)
         with explained("the header", self._url):
             header = json.loads(self._data.read(start, self._offsets[0] - start))
             self._columns = list(

@@ -19,7 +19,7 @@ from webdataset.codecs import check_size
 from webdataset.errors import FormatError, TruncatedShard, UnsafeContent, Where, located
 
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, recognized
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, check_equal_rows, recognized
 
 _MOST_PER_BYTE = 1100  # of deflate, which is how arrays are packed
 
@@ -89,11 +89,7 @@ class _NpzFile(RecordFile):
             with ExitStack() as opened:
                 arrays = self._arrays(opened)
             self._shapes = {array.name: (array.shape, array.dtype) for array in arrays}
-            lengths = {name: shape[0] for name, (shape, _) in self._shapes.items()}
-            if len(set(lengths.values())) != 1:
-                raise FormatError(
-                    f"the arrays do not have equally many rows: {lengths}", Where(shard=url), hint="one row per sample"
-                )
+            check_equal_rows({name: shape[0] for name, (shape, _) in self._shapes.items()}, url, "one row per sample")
 
     def _arrays(self, opened: ExitStack) -> list[_Array]:
         if self._zip is None:

@@ -30,12 +30,12 @@ from ._sample_of_record import check_schema, counter_key, sample_of
 
 @dataclass(frozen=True)
 class ReadRecords(Source):
-    """Files in, samples out: the likes of `{"url": "a.tfrecord"}` come in.
+    """Dicts such as `{"url": "a.tfrecord"}` in, samples out.
 
     Attributes:
         format: how the files are read.
         parts: the files of the dataset, for what its index says about them and for their numbers in keys.
-        mapping: the fields of the samples; None hands on records as the format has them.
+        mapping: the fields of the samples; None yields records as the format has them.
         handler: asked when a file cannot be read; the rest of the file is lost then.
     """
 
@@ -125,7 +125,7 @@ class InFile(Progress):
 
     @property
     def origin(self) -> Origin | None:
-        """Where the sample that was handed on last came from."""
+        """Where the sample that was yielded last came from."""
         if self.shard is None or not self.taken:
             return None
         return Origin(url_as_json(self.shard["url"]), self.taken - 1, -1)

@@ -125,7 +125,7 @@ def read(
         source: paths or URLs as `WebDataset` takes them, or the directory of a dataset.
         format: its name (`"tfrecord"`), or an object with options (`TFRecord(check=False)`); None goes by the suffix.
         mapping: `"image/encoded:jpg,label:cls"`. None guesses one from the first records (`dataset.mapping` tells it);
-            False hands on records as they are.
+            False yields records as they are.
         key: the field that the key of a sample is taken from; by default a counter.
         handler: asked when a file cannot be read.
         shardshuffle: read the files in a new order each epoch.

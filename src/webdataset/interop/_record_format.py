@@ -200,6 +200,12 @@ def recognized(opened: Any, url: str, kind: str, *errors: type[Exception]) -> It
             raise FormatError(f"not {kind}: {error}", Where(shard=url), hint="copy it again") from error
 
 
+def check_equal_rows(lengths: dict[str, int | None], url: str, hint: str) -> None:
+    """Refuse arrays that do not have one row per sample: `lengths` are the rows of each, None for a single number."""
+    if len(set(lengths.values())) != 1 or None in lengths.values():
+        raise FormatError(f"the arrays do not have equally many rows: {lengths}", Where(shard=url), hint=hint)
+
+
 def raise_undecodable(error: Exception, what: str, url: str, number: int, offset: int) -> NoReturn:
     """Whatever a decoder raised becomes an error that names the record; what is refused as unsafe stays that."""
     if isinstance(error, UnsafeContent):

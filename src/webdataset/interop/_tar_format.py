@@ -7,15 +7,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from webdataset.codecs import encode_field
 from webdataset.index import IndexedShards
 from webdataset.samples import read_shard
 from webdataset.writers import TarWriter
 
-from ._field_mapping import INTEGERS, KEY
 from ._record_format import Format, Part, Record, RecordFile, RecordSink
-
-_COMPRESSED = (".gz", ".zst")
 
 
 @dataclass(frozen=True)
@@ -40,25 +36,7 @@ class Tar(Format):
 
     def create(self, url: str) -> RecordSink:
         """Begin to write one shard."""
-        return TarWriter(url, index=self.index or None, **{"encoder": encode_values, **self.options})
-
-
-def encode_values(sample: Record) -> Record:
-    """A sample of values as one of bytes: what `TarWriter` does by itself, with a short way for labels.
-
-    >>> encode_values({"__key__": "a", "cls": 7, "txt": "seven", "bin": b"7"})
-    {'__key__': 'a', 'cls': b'7', 'txt': b'seven', 'bin': b'7'}
-    """
-    encoded = {}
-    for name, value in sample.items():
-        kind = type(value)
-        if name == KEY or (kind is bytes and not name.endswith(_COMPRESSED)):
-            encoded[name] = value
-        elif kind is int and name in INTEGERS:
-            encoded[name] = b"%d" % value
-        else:
-            encoded[name] = encode_field(name, value)
-    return encoded
+        return TarWriter(url, index=self.index or None, **self.options)
 
 
 class _TarFile(RecordFile):

@@ -167,7 +167,7 @@ def _entry_of(data: bytes, start: int, stop: int) -> tuple[str, tuple[int, int]]
     size = data[start + 1]
     if data[start] == _FIRST and size < 0x80 and start + size + 2 < stop and data[start + size + 2] == _SECOND:
         value = _content(data, start + size + 3, stop)
-        if value[1] == stop:  # a short name, then the value, and no more: as everybody writes it
+        if value[1] == stop:  # a short name, then the value, and nothing else: the usual form
             return str(data[start + 2 : start + size + 2], "utf-8"), value
     name, value, at = "", (stop, stop), start
     while at < stop:

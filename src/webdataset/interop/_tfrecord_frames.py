@@ -36,7 +36,7 @@ def scan_tfrecord(url: str) -> np.ndarray[Any, Any]:
     at = 0
     with closing(stores.open_read(url)) as stream:
         seek = stream.seek if stores.is_local(url) is not None else None
-        while header := _read(stream, HEADER.size):
+        while header := stores.read_fully(stream, HEADER.size):
             length = _checked_length(header, url, len(extents), at, crc)
             if seek is not None:
                 seek(at + length + FRAMING - 1)
@@ -62,10 +62,10 @@ def read_frames(stream: Any, url: str, at: int, number: int, crc: Any, check: An
 
     `check` is the CRC function for payloads, or None.
     """
-    while header := _read(stream, 12):
+    while header := stores.read_fully(stream, 12):
         length = _checked_length(header, url, number, at, crc)
-        payload = _read(stream, length)
-        stored = _read(stream, 4)
+        payload = stores.read_fully(stream, length)
+        stored = stores.read_fully(stream, 4)
         if len(payload) != length or len(stored) != 4:
             raise _cut(url, number, at)
         if check is not None and masked(check(payload)) != int.from_bytes(stored, "little"):
@@ -105,7 +105,7 @@ def open_frames(url: str, start: int, crc: Any) -> Iterator[Any]:
         if start:
             yield stream
             return
-        head = _read(stream, HEADER.size)
+        head = stores.read_fully(stream, HEADER.size)
         kind = compression_of(head, crc)
         rewound = _Rewound(stream, head)
         yield rewound if kind is None else Unpacked(rewound, kind, limit=config.read("WDS_DECOMPRESS_LIMIT"))
@@ -123,19 +123,6 @@ class _Rewound:
             return piece
         data: bytes = self._stream.read(size)
         return data
-
-
-def _read(stream: Any, size: int) -> bytes:
-    """Exactly `size` bytes, fewer only at the end."""
-    data: bytes = stream.read(size)
-    if not data or len(data) == size:
-        return data
-    pieces = [data]
-    missing = size - len(data)
-    while missing and (piece := stream.read(missing)):
-        pieces.append(piece)
-        missing -= len(piece)
-    return b"".join(pieces)
 
 
 def _skip(stream: Any, size: int) -> int:

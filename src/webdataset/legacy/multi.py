@@ -9,8 +9,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from webdataset import world
+from webdataset.child_processes import Parent, end_with
 from webdataset.errors import SpecError, StageError
-from webdataset.lifetime import Parent, end_with
 
 __all__ = ["MultiLoader"]
 

@@ -223,7 +223,7 @@ class _Streamed:
         self._sources: deque[tuple[Any, Any]] = deque()  # events, and what must stay until they have come
 
     def begin(self, value: Any) -> _Copy:
-        """Start to copy; what does not lie in plain memory is moved at once, by the stream of whoever made it."""
+        """Start to copy; what is not in plain memory is moved right now, by the stream that made it."""
         source = each_tensor(value, self._prepared)
         try:
             with self._stream:
@@ -252,7 +252,7 @@ class _Streamed:
         return each_tensor(copy.there, lambda tensor: _used_by(current, tensor))
 
     def close(self) -> None:
-        """Keep the sources until nobody copies out of them."""
+        """Keep the sources until they have been copied."""
         while self._sources:
             self._sources[0][0].synchronize()
             self._sources.popleft()

@@ -21,7 +21,7 @@ _PAUSE = 50
 
 
 class Tagged(NamedTuple):
-    """An item with its state: a cursor (or why there is none), the items handed on since, its pass, and its origin."""
+    """An item with its state: a cursor (or why there is none), the items yielded since, its pass, and its origin."""
 
     item: Any
     cursor: Cursor | StateError
@@ -82,7 +82,7 @@ def _ask(run: Run) -> Cursor | StateError:
 
 
 class LoaderProgress(NestedProgress):
-    """The progress of a loader whose dataset is read in this process: the state of the item that was handed on last."""
+    """The progress of a loader whose dataset is read in this process: the state of the item that was yielded last."""
 
     def __init__(self, dataset: Nestable, during: Pass) -> None:
         super().__init__(dataset, during)
@@ -104,12 +104,12 @@ class LoaderProgress(NestedProgress):
         return self.run
 
     def note(self, tag: Tagged) -> None:
-        """The item of this tag is handed on next, with no call in between: Ctrl-C comes when a call ends."""
+        """The item of this tag is yielded next, with no call in between: Ctrl-C comes when a call ends."""
         self.before, self.tag = self.tag, tag
 
     @property
     def origin(self) -> Json:
-        """The origin of the item that was handed on last."""
+        """The origin of the item that was yielded last."""
         return None if self.tag is None else self.tag.origin
 
     def take_back(self) -> bool:

@@ -6,12 +6,12 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from webdataset.arguments import require_count
+from webdataset.arguments import require_choice, require_count
+from webdataset.child_processes import Parent
 from webdataset.describe import identifies, shown
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
-from webdataset.lifetime import Parent
 from webdataset.pipeline import ArrayBatches, Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
 
 from ._device import Device, OnDevice
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ._stats import Stats
 
 USUAL: Any = object()  # a batch size that was not given
-_KINDS = ("processes", "threads")
 _ORDERS = {"shuffle", "sampler", "batch_sampler"}  # settings of torch's loader
 _FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
 
@@ -39,9 +38,9 @@ class WebLoader(DataPipeline, FluidInterface):
 
     With `workers="processes"` the arguments are those of `torch.utils.data.DataLoader`. Batch in the dataset
     (`.batched(64)`) and pass `batch_size=None`: then whole batches travel from the workers, and the arrays of a batch
-    lie in one block of shared memory.
+    are in one block of shared memory.
 
-    With `workers="threads"` the functions of one sample that stand side by side (`decode`, `map`, `to_tuple`, …) run on
+    With `workers="threads"` the functions of one sample that follow each other (`decode`, `map`, `to_tuple`, …) run on
     `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every
     number of threads, and the same as from processes. torch is not needed; where it is installed, arrays become
     tensors and tuples lists, as in its `DataLoader`, unless `collate_fn=` says otherwise
@@ -55,7 +54,7 @@ class WebLoader(DataPipeline, FluidInterface):
 
     Args:
         dataset: a pipeline; for processes any dataset, for threads any iterable.
-        batch_size: how many samples make a batch; None hands on what the dataset yields. Not given, it is None for a
+        batch_size: how many samples make a batch; None yields what the dataset yields. Not given, it is None for a
             dataset that makes batches (`.batched(…)`) and 1 for others.
         num_workers: how many processes or threads; 0 reads where the items are taken. "auto" (threads) begins with one
             for each processor and adds more where functions wait; `stats().choice` says what was chosen, and why.
@@ -82,8 +81,7 @@ class WebLoader(DataPipeline, FluidInterface):
     ) -> None:
         if not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__"):
             raise SpecError(f"WebLoader({dataset!r:.200}) has nothing to load", hint="give a dataset")
-        if workers not in _KINDS:
-            raise SpecError(f"workers={workers!r}", hint="say workers='processes' or workers='threads'")
+        require_choice("workers", workers, ("processes", "threads"))
         if not isinstance(dataset, DataPipeline) and (
             workers == "threads" or _is_read_in_order(dataset, args, settings)
         ):

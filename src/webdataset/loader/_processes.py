@@ -13,8 +13,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from webdataset.child_processes import Parent
 from webdataset.flow import Json, Pass, PerItem, Recall, Resumable
-from webdataset.lifetime import Parent
 from webdataset.pipeline import ArrayBatches, DataPipeline, EpochCounter
 from webdataset.plan import is_even_chain
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from webdataset.child_processes import Parent, end_with
 from webdataset.errors import StageError, WebDatasetError
-from webdataset.lifetime import Parent, end_with
 from webdataset.pipeline import GoesToSpawned
 
 from ._shared_memory import KILLED

@@ -62,7 +62,7 @@ class Stats:
     bottleneck: reading – ...
 
     Args:
-        items: that were handed on.
+        items: that were yielded.
         seconds: from the start of the epoch to the last of them.
         parts: in the order of the work.
         queue: how full the queue in front of the consumer was, from 0 to 1.
@@ -86,7 +86,7 @@ class Stats:
 
     @property
     def rate(self) -> float:
-        """Items handed on per second."""
+        """Items yielded per second."""
         return self.items / self.seconds if self.seconds > 0 else 0.0
 
     @property

@@ -127,7 +127,7 @@ class Threaded(Resumable):
         return InFlight()
 
     def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
-        """Hand on the results in the order of the items."""
+        """Yield the results in the order of the items."""
         choice = ThreadChoice(self.pool.wanted)
         while (yield from (self._on_threads if choice.threads else self._in_place)(items, at, choice)):
             pass
@@ -219,7 +219,7 @@ class _Window:
         self._stopped = threading.Event()
         self._chunks: deque[_Chunk] = deque()
         self._most = 2 * choice.threads + 2
-        self._noted = time.perf_counter()  # when the results of the last chunk were handed on
+        self._noted = time.perf_counter()  # when the results of the last chunk were yielded
         self._chunk_size = 1
         self._result_size = 0  # bytes that an item becomes
         self.ended = False
@@ -260,7 +260,7 @@ class _Window:
         return chunk
 
     def note(self, chunk: _Chunk) -> None:
-        """The results of a chunk were handed on."""
+        """The results of a chunk were yielded."""
         before, self._noted = self._noted, time.perf_counter()
         if not self._changed:
             self._changed = self._choice.on_threads(

@@ -35,8 +35,8 @@ class Threads(Resumable):
         threads: how many run the functions; with none everything happens where the items are taken; "auto" chooses.
         prefetch: how many items may wait for whoever takes them.
         memory: how many bytes may wait, half of them before and half of them after batching.
-        pin_memory: hand on tensors that a device can copy by itself.
-        device: hand on tensors that lie there.
+        pin_memory: yield tensors that a device can copy by itself.
+        device: yield tensors on this device.
         convert: what becomes of every item, before it is pinned or copied to the device.
         meter: told who is busy and who waits.
         watched: time every single stage too.
@@ -63,7 +63,7 @@ class Threads(Resumable):
         return LoaderProgress(self.dataset, during)
 
     def run(self, items: Iterator[Any], at: LoaderProgress, /) -> Iterator[Any]:
-        """Hand on the items of one epoch of the dataset."""
+        """Yield the items of one epoch of the dataset."""
         if at.complete:  # when the state was saved
             return
         if self.convert is converted:

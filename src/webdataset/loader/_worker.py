@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import dropwhile
 from typing import Any
 
-from webdataset import recycle, world
+from webdataset import buffer_pool, world
 from webdataset.errors import StageError, StateError
 from webdataset.flow import PerItem, Resumable
 from webdataset.handlers import SkipLog, Skipped
@@ -131,7 +131,7 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
         if self._blocks is None and self.blocks:
             self._blocks = Blocks(self.blocks)
             if _lets_go(self.dataset):
-                recycle.use_for_batches(self._blocks.allocate)
+                buffer_pool.use_for_batches(self._blocks.allocate)
         before, log = counters.snapshot(), SkipLog()
         try:
             for message in self.messages(here):
@@ -187,7 +187,7 @@ def _next_start(run: Run, *, goes_on: bool) -> Cursor:
 
 
 def _lets_go(dataset: DataPipeline) -> bool:
-    """Whether a batch stays as it is once it has been handed on: a generator of the user's may go on to change it."""
+    """Whether a batch stays as it is once it has been yielded: a generator of the user's may go on to change it."""
 
     def copies(stage: Any) -> bool:
         if isinstance(stage, ArrayBatches):

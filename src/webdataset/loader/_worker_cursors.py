@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WorkerCursors(Progress):
-    """Where the dataset of every worker was when the last of its items was handed on, and whose turn it is."""
+    """Where the dataset of every worker was when the last of its items was yielded, and whose turn it is."""
 
     def __init__(self, dataset: Nestable, workers: int, during: Pass, *, origins: bool) -> None:
         self.dataset, self.workers, self.origins = dataset, workers, origins
@@ -31,7 +31,7 @@ class WorkerCursors(Progress):
         self.outcome = "left"
 
     def note(self, message: Message) -> None:
-        """The item of this message is handed on next, with no call in between: Ctrl-C comes when a call ends."""
+        """The item of this message is yielded next, with no call in between: Ctrl-C comes when a call ends."""
         self.last = message.worker, self.tags[message.worker]
         self.tags[message.worker] = message.tag
         self.turn = (message.worker + 1) % self.workers
@@ -44,7 +44,7 @@ class WorkerCursors(Progress):
 
     @property
     def origin(self) -> Json:
-        """The origin of the item that was handed on last."""
+        """The origin of the item that was yielded last."""
         tag = self.tags[self.last[0]]
         return None if tag is None else tag.origin
 
@@ -93,7 +93,7 @@ class WorkerCursors(Progress):
 
     @property
     def _last_epoch(self) -> int:
-        """The latest pass that an item was handed on of."""
+        """The latest pass that an item was yielded of."""
         return max([self.epoch, *(tag.epoch for tag in self.tags if tag is not None)])
 
     def load(self, saved: Json, recall: Recall) -> None:
@@ -134,7 +134,7 @@ def together(cursors: list[Cursor], turn: int, *, exact: bool = False) -> Json:
 
 
 def _not_begun(begun: Cursor) -> PlanState:
-    """The state of a worker that handed on nothing yet, beside one that did."""
+    """The state of a worker that yielded nothing yet, beside one that did."""
     assert begun.plan is not None
     return PlanState(Remaining(begun.plan.remaining.samples))
 

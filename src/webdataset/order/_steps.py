@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from webdataset.arguments import require_choice
 from webdataset.errors import SpecError
 
 PADDING = ("pad", "drop")
@@ -37,8 +38,7 @@ class Steps:
     def __post_init__(self) -> None:
         if self.samples < 0 or self.batch < 1 or self.ranks < 1:
             raise SpecError(f"{self} is not possible", hint="batch and ranks are at least 1, samples at least 0")
-        if self.last not in PADDING:
-            raise SpecError(f"last={self.last!r} is not known", hint=f"one of {PADDING}")
+        require_choice("last", self.last, PADDING)
 
     def __len__(self) -> int:
         per_step = self.batch * self.ranks

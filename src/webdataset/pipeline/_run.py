@@ -17,9 +17,9 @@ from itertools import repeat
 from typing import Any
 
 from webdataset import world
+from webdataset.child_processes import end_with_loader
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass
-from webdataset.lifetime import end_with_loader
 from webdataset.redact import scrub
 
 from ._cursor import Cursor, beginning

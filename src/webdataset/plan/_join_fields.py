@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from webdataset.arguments import require_choice
 from webdataset.describe import Described
-from webdataset.errors import FormatError, SpecError, Where
+from webdataset.errors import FormatError, Where
 from webdataset.flow import Pass, PerItem, digest
 from webdataset.index import Description, IndexedShards, read_description
 from webdataset.stages import Select
@@ -132,8 +133,7 @@ def join_stages(
         missing: a key that the other shards do not have: "error", "keep" the sample as it is, or "drop" it.
         replace: replace a field that the sample has already.
     """
-    if missing not in MISSING:
-        raise SpecError(f"missing={missing!r} is not known", hint=f"take one of {', '.join(MISSING)}")
+    require_choice("missing", missing, MISSING)
     samples = ByKey(others)
     join = JoinFields(samples, None if fields is None else tuple(fields), missing == "keep", replace)
     return [Select(samples.__contains__), join] if missing == "drop" else [join]

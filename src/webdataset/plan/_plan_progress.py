@@ -15,7 +15,7 @@ COUNTED, PADDING = "counted", "padding"
 
 
 class Holding(Protocol):
-    """A progress of what was taken and not handed on, unless a handler has ended its stream."""
+    """A progress of what was taken and not yielded, unless a handler has ended its stream."""
 
     origins: Sequence[Json]
     stopped: bool
@@ -28,7 +28,7 @@ class PlanProgress(Progress):
         self.during, self.order = during, order
         self.remaining = Remaining(len(order))
         self.taken = 0
-        self.number: int | None = None  # of the sample that was handed on last, where that does not follow from `taken`
+        self.number: int | None = None  # of the sample that was yielded last, where that does not follow from `taken`
         self.mark = ""  # of that sample
         self._batch, self._last = batch, last
         self._me = self.reader()
@@ -37,7 +37,7 @@ class PlanProgress(Progress):
 
     @property
     def origin(self) -> Json:
-        """The number, in the order of storage, of the sample that was handed on last, and which of mine it is."""
+        """The number, in the order of storage, of the sample that was yielded last, and which of mine it is."""
         number = self.remaining.position + self.taken - 1 if self.number is None else self.number
         return Origin(self.mark, number, self.taken) if self.taken else None
 
@@ -53,10 +53,10 @@ class PlanProgress(Progress):
         return len(steps.of_worker(here.worker, here.workers)) * self._batch
 
     def state(self, holding: Iterable[Holding], handed_on: int, *, drops: bool) -> PlanState:
-        """Where this reader is, without what was not handed on, which will be read again.
+        """Where this reader is, without what was not yielded, which will be read again.
 
         If a handler has ended the stream, all positions of this reader are done. The readers are in step if every
-        position taken was handed on, in batches: then all ranks are at the same step.
+        position taken was yielded, in batches: then all ranks are at the same step.
         """
         taken = self.turns() if self.stopped else self.taken
         for each in holding:

@@ -24,7 +24,7 @@ class PlanState:
     Attributes:
         remaining: what remained of the epoch when the readers began.
         readers: what each reader took since. Empty if all of it is in `remaining`: then any readers can go on.
-        in_step: whether every reader handed on all that it took. Then one rank knows where all ranks are.
+        in_step: whether every reader yielded all that it took. Then one rank knows where all ranks are.
         turn: the worker whose item comes next.
     """
 
@@ -97,7 +97,7 @@ class PlanState:
 
 
 def join_workers(states: Sequence[PlanState], turn: int, *, exact: bool) -> PlanState:
-    """One state of a rank, from those of its workers; a worker that handed on nothing yet may have no reader.
+    """One state of a rank, from those of its workers; a worker that yielded nothing yet may have no reader.
 
     Args:
         states: of all workers.

@@ -63,7 +63,7 @@ class ReadPlanned(Source):
         strict: a shard without its end-of-archive marker is an error.
         empty_check: shards without any sample are an error.
         opener: opens a shard that is read from one place to its end.
-        failed: "replace" hands on a `Slot` for every sample, also for one that cannot be read.
+        failed: "replace" yields a `Slot` for every sample, also for one that cannot be read.
     """
 
     dataset: IndexedShards
@@ -217,7 +217,7 @@ class ReadPlanned(Source):
         except Exception:
             if self.handler is reraise_exception:
                 raise
-        return map(self._read_one, numbers)  # find the one that is bad, when those before it were handed on
+        return map(self._read_one, numbers)  # find the one that is bad, when those before it were yielded
 
     def _read_one(self, number: int) -> Sample | None:
         try:
@@ -235,7 +235,7 @@ def _mark_as_counted(samples: list[Sample]) -> None:
 
 
 class _Text(str):
-    """A text that stands in a `repr` without quotes."""
+    """A text without quotes in a `repr`."""
 
     __slots__ = ()
     __repr__ = str.__str__

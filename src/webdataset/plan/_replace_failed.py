@@ -1,6 +1,6 @@
 """Replace samples that failed or were filtered out, so that every rank has the same number of full batches.
 
-With `failed="replace"` a plan hands on slots: the number of a sample, and its value, `DROP` once it was left out. Slots
+With `failed="replace"` a plan yields slots: the number of a sample, and its value, `DROP` once it was left out. Slots
 go through the functions of one sample as samples do. Where a batch is made, or at the end of the pipeline, each empty
 slot is filled with a sample of the same batch, made again from its bytes and marked `__pad__`. Where no sample of the
 batch is left, the nearest one in the order of storage is taken. So the replacement depends on the batch alone, and a

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 # Enough for three digits of every measure; takes about 0.1 s.
 _MEASURED = 50_000
 _BATCH = 256
-# A buffer starts to hand on when it holds this many, as `shuffle(initial=100)` does.
+# A buffer starts to yield when it holds this many, as `shuffle(initial=100)` does.
 _INITIAL = 100
 
 
@@ -30,7 +30,7 @@ class Mixing:
 
     Attributes:
         same_shard: how often two neighbours come from the same shard.
-        displacement: how far a sample lies from its place in storage, as a share of the dataset (median).
+        displacement: how far a sample is from its place in storage, as a share of the dataset (median).
         shards_per_batch: how many different shards 256 samples in a row come from (mean).
         live_bytes: how much has to be at hand at the same time, None if sizes are not known.
         bytes_fetched: bytes read per byte of the dataset.
@@ -166,7 +166,7 @@ def _live(order: Order, sizes: Sequence[int] | None) -> int | None:
 
 
 def _buffered(order: Order, size: int) -> Ints:
-    """Where in storage the first samples lie that come out of a shuffle buffer after shuffled shards."""
+    """Where the first samples that come out of a shuffle buffer after shuffled shards are stored."""
     buffer = Shuffle(size, _INITIAL, rng=Pass(order.seed, order.epoch).rng("buffer"))
     places = islice(buffer(_shard_by_shard(order, _MEASURED + size)), _MEASURED)
     return np.fromiter(places, np.int64)

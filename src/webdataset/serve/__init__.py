@@ -4,10 +4,10 @@ In: a pipeline, and addresses. Out: a dataset that yields what the pipeline woul
 come and go. There is no coordinator and no shared state: an item is determined by seed, epoch, rank and step.
 
     _make_steps         the items of any steps          _serve_worker       answers requests, on threads
-    _made_items         items shared by several jobs    _offer              what a worker serves, compared by trainers
+    _item_cache         items shared by several jobs    _served_pipeline    what a worker serves, as trainers compare it
     _messages           what is said                    _item_frames        items as frames, without pickle
     _message_parts      large frames, in parts          _batch_memory       memory for them, used again
-    _curve_keys         who may connect                 _serve_extra        the packages that this needs
+    _curve_keys         who may connect                 _serve_packages     the packages that this needs
     _fleet              answers of workers, in order    _remote_worker      one worker, as a trainer sees it
     _worker_roster      who is there and alive
     _connected_dataset  `connect`                       _ray_workers        workers as actors of Ray

@@ -23,7 +23,7 @@ from ._curve_keys import Keys
 from ._fleet import Fleet
 from ._item_frames import WireOptions
 from ._messages import Request
-from ._offer import Offer
+from ._served_pipeline import Offer
 from ._worker_roster import FleetOptions, options_from
 
 # As many samples are asked for together as a plan looks up together.
@@ -218,7 +218,7 @@ class _RemoteProgress(PlanProgress):
 
     @property
     def origin(self) -> Json:
-        """The first sample of the item that was handed on last."""
+        """The first sample of the item that was yielded last."""
         return Origin("", 0, self.taken - self._item + 1) if self.taken else None
 
 

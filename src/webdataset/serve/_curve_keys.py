@@ -17,7 +17,7 @@ from typing import Any, Self
 from webdataset.errors import SpecError, Where
 from webdataset.stores import system_errors
 
-from ._serve_extra import load_zmq
+from ._serve_packages import load_zmq
 
 _KEY = re.compile(r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 

@@ -18,7 +18,7 @@ from webdataset.errors import FormatError, StageError, WebDatasetError
 from ._item_frames import decode_item
 from ._messages import Request
 from ._remote_worker import Answer, RemoteWorker, Standing
-from ._serve_extra import load_msgpack
+from ._serve_packages import load_msgpack
 from ._worker_roster import TICK_MS, Deadline, Roster
 
 # A request is late when it takes so many times as long as usual, and at least so many seconds.
@@ -50,7 +50,7 @@ class Fleet(Roster):
     def __init__(self, *args: Any) -> None:
         self._slots: dict[int, _Slot] = {}
         self._next = 0
-        self.last_size = 0  # of the answer that was handed on last, in bytes
+        self.last_size = 0  # of the answer that was yielded last, in bytes
         self._spans: deque[float] = deque(maxlen=64)
         self._sizes: deque[tuple[int, int]] = deque(maxlen=64)  # of answers: bytes, steps
         super().__init__(*args)

@@ -24,7 +24,7 @@ from webdataset.plan import PlanProgress, PlanState, ReadPlanned, is_even_chain,
 from webdataset.stages import Batched, Listed
 
 from ._messages import Request
-from ._offer import Offer, describe_code
+from ._served_pipeline import Offer, describe_code
 
 _REMEDY = (
     "a stream without an index cannot be asked for a step; wds serve --to zpush://… sends one, without order or resume"
@@ -127,7 +127,7 @@ class _PlanUpTo(ReadPlanned):
     _begun: list[_ProgressUpTo] = field(default_factory=list)
 
     def dropped(self, taken: int, samples: int) -> bool:
-        """Whether stages dropped a sample before they handed on an item that ends with this position.
+        """Whether stages dropped a sample before they yielded an item that ends with this position.
 
         In the last step of an epoch that changes nothing else: no batch comes after it.
         """

@@ -1,6 +1,6 @@
 """Large frames travel in parts, each a message of its own.
 
-ZeroMQ hands on a message when all of it has come, in fresh memory. A part is copied into memory that is used again
+ZeroMQ delivers a message when all of it has come, in fresh memory. A part is copied into memory that is used again
 while it is still in the cache of the CPU and the next ones are on their way, and each is a sign of life.
 
     [made, {…, parts: [[2, 77070336]]}, frame 0, frame 1, nothing for frame 2]

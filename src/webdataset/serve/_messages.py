@@ -17,7 +17,7 @@ from webdataset.flow import Json
 from webdataset.order import Remaining
 
 from ._item_frames import WireOptions
-from ._serve_extra import load_msgpack
+from ._serve_packages import load_msgpack
 
 # Of the protocol. A worker of another version is refused.
 PROTOCOL = 3

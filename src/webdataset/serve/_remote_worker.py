@@ -15,8 +15,8 @@ from ._batch_memory import BatchMemory
 from ._curve_keys import Keys, as_trainer
 from ._message_parts import Parts, is_part
 from ._messages import LARGEST_HEADER, Request, checked, pack, unpack
-from ._offer import Offer
-from ._serve_extra import load_zmq
+from ._serve_packages import load_zmq
+from ._served_pipeline import Offer
 
 logger = logging.getLogger(__name__)
 

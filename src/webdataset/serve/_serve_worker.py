@@ -21,12 +21,12 @@ from webdataset.errors import FormatError, SpecError, StoreError, WebDatasetErro
 from webdataset.pipeline import DataPipeline
 
 from ._curve_keys import Keys, answer_zap, as_keys, as_worker, check_address
+from ._item_cache import Made, MadeItems
 from ._item_frames import encode_item
-from ._made_items import Made, MadeItems
 from ._make_steps import StepMaker
 from ._message_parts import split
 from ._messages import LARGEST_REQUEST, Request, checked, pack, unpack
-from ._serve_extra import load_msgpack, load_zmq
+from ._serve_packages import load_msgpack, load_zmq
 
 logger = logging.getLogger(__name__)
 

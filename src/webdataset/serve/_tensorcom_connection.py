@@ -24,7 +24,7 @@ from webdataset.errors import FormatError, SpecError, StoreError, StoreTimeout, 
 from webdataset.pipeline import TorchIterable
 
 from ._message_rates import Statistics
-from ._serve_extra import load_zmq
+from ._serve_packages import load_zmq
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from webdataset.errors import FormatError, SpecError, StateError, StoreTimeout, 
 from ._batch_memory import BatchMemory
 from ._curve_keys import Keys, as_keys, check_address
 from ._messages import checked
-from ._offer import Offer
 from ._remote_worker import Answer, RemoteWorker, Standing
-from ._serve_extra import load_zmq
+from ._serve_packages import load_zmq
+from ._served_pipeline import Offer
 
 logger = logging.getLogger(__name__)
 

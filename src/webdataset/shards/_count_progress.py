@@ -27,7 +27,7 @@ class CountTaken(Progress):
 
 
 class Collected(CountTaken):
-    """Everything that came from upstream, which comes again on resume, and how many items were handed on since."""
+    """Everything that came from upstream, which comes again on resume, and how many items were yielded since."""
 
     rewinds = True
 
@@ -39,7 +39,7 @@ class Collected(CountTaken):
 
     @property
     def origin(self) -> Json:
-        """That of the item that was handed on last."""
+        """That of the item that was yielded last."""
         return self.last
 
     def fill(self, items: Iterator[Any]) -> int:

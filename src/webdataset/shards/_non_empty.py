@@ -65,7 +65,7 @@ class NonEmpty(Resumable):
         return AnyItem(during)
 
     def run(self, items: Iterator[Any], at: AnyItem, /) -> Iterator[Any]:
-        """Note the first item, hand on the others, check at the end."""
+        """Note the first item, yield the others, check at the end."""
         checked = _ClosingChain(map(at.note, islice(items, 1)), items, self._check(at))
         checked.source = items
         return checked

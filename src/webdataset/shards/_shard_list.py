@@ -84,11 +84,11 @@ class ShuffleShards(Resumable):
     """
 
     def start(self, during: Pass) -> Collected:
-        """Nothing handed on yet."""
+        """Nothing yielded yet."""
         return Collected(during)
 
     def run(self, items: Iterator[Any], at: Collected, /) -> Iterator[dict[str, Any]]:
-        """Take them all, then hand them on in the order of the epoch, after those that were handed on already."""
+        """Take them all, then hand them on in the order of the epoch, after those that were yielded already."""
         for number in shard_order(at.fill(items), at.during.seed, at.during.epoch)[at.taken :]:
             at.taken += 1
             at.last = at.origins[number]

@@ -13,7 +13,7 @@ from webdataset.flow import Json, Pass, Progress, Recall, Source, digest, url_as
 
 
 class Taken(Progress):
-    """How many shards of which pass were handed on; `origin` is the last one's address."""
+    """How many shards of which pass were yielded; `origin` is the last one's address."""
 
     def __init__(self, during: Pass, *, available: int | None = None) -> None:
         self.during = during
@@ -23,11 +23,11 @@ class Taken(Progress):
 
     @property
     def origin(self) -> Json:
-        """The address of the shard that was handed on last."""
+        """The address of the shard that was yielded last."""
         return None if self._last is None else url_as_json(self._last)
 
     def hand_on(self, url: str) -> dict[str, Any]:
-        """Count one more and make its item; a source that may hand on a shard more than once gives it as `Drawn`."""
+        """Count one more and make its item; a source that may yield a shard more than once gives it as `Drawn`."""
         self.taken += 1
         self._last = url
         return {"url": url}

@@ -15,6 +15,7 @@ from itertools import chain, islice
 from typing import Any, ClassVar
 
 from webdataset import world
+from webdataset.arguments import require_choice
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 from webdataset.world import World
@@ -30,7 +31,7 @@ class _Part(CountTaken):
 
 
 class Splitter(Resumable):
-    """A stage that hands on the part of this process."""
+    """A stage that yields the part of this process."""
 
     splits: ClassVar[bool] = True
 
@@ -40,7 +41,7 @@ class Splitter(Resumable):
 
 
 class _EveryNth(Splitter):
-    """A stage that hands on every n-th item."""
+    """A stage that yields every n-th item."""
 
     def run(self, items: Iterator[Any], at: _Part, /) -> Iterator[Any]:
         """My part of what comes."""
@@ -141,23 +142,22 @@ class ShareShards(Splitter):
     ...     list(ShareShards("worker")([{"url": "a"}]))
     [{'url': 'a', 'first': 1, 'step': 2}]
 
-    A shard with `first` and `step` is read like any other, and every `step`-th of its samples is handed on, beginning
+    A shard with `first` and `step` is read like any other, and every `step`-th of its samples is yielded, beginning
     with number `first`: no reader idles, and every sample is read exactly once.
     """
 
     among: str
 
     def __post_init__(self) -> None:
-        if self.among not in {"rank", "worker"}:
-            raise SpecError(f"ShareShards({self.among!r})", hint='shards are shared among "rank" or "worker"')
+        require_choice("among", self.among, ("rank", "worker"))
 
     def start(self, during: Pass) -> _Shared:
-        """Nothing handed on yet."""
+        """Nothing yielded yet."""
         here = during.world
         return _Shared(here.rank, here.ranks) if self.among == "rank" else _Shared(here.worker, here.workers)
 
     def run(self, items: Iterator[Any], at: _Shared, /) -> Iterator[dict[str, Any]]:
-        """My part of what comes, after what was handed on already."""
+        """My part of what comes, after what was yielded already."""
         for shard in islice(_part(items, at.which, at.of), at.taken, None):
             at.taken += 1
             yield shard

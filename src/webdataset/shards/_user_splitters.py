@@ -71,11 +71,11 @@ class SplitShards(Splitter):
                 )
 
     def start(self, during: Pass) -> _Chosen:
-        """Nothing handed on yet."""
+        """Nothing yielded yet."""
         return _Chosen(during)
 
     def run(self, items: Iterator[Shard], at: _Chosen, /) -> Iterator[Shard]:
-        """My part of what comes, after what was handed on already."""
+        """My part of what comes, after what was yielded already."""
         for shard in self._mine(list(items), at.during)[at.taken :]:
             at.taken += 1
             yield shard

@@ -22,11 +22,11 @@ class Batched(Described, Resumable):
     >>> list(Batched(2)([(1, "a"), (2, "b"), (3, "c")]))
     [(array([1, 2]), ['a', 'b']), (array([3]), ['c'])]
 
-    A batch is handed on as soon as it is full.
+    A batch is yielded as soon as it is full.
 
     Args:
         batchsize: how many samples make a batch.
-        collation_fn: what makes a batch out of a list of samples; None hands on the list.
+        collation_fn: what makes a batch out of a list of samples; None yields the list.
         partial: False leaves out the last batch if it is not full.
     """
 
@@ -49,7 +49,7 @@ class Batched(Described, Resumable):
         return Buffer()
 
     def run(self, items: Iterator[Any], at: Buffer, /) -> Iterator[Any]:
-        """Collect and hand on."""
+        """Collect and yield."""
         size, collate, above = self.batchsize, self.collation_fn, at.upstream
         held, origins, ended = at.items, at.origins, False
         items = islice(items, at.skip, None) if at.skip else items

@@ -27,13 +27,13 @@ class Bucketed(Described, Resumable):
     [['a', 'bb'], ['four', 'seven'], ['c']]
 
     A sample of length n goes into the bucket whose boundaries enclose it (`boundaries[i - 1] <= n < boundaries[i]`); a
-    bucket that is full is handed on. What is left at the end is handed on bucket by bucket.
+    bucket that is full is yielded. What is left at the end is yielded bucket by bucket.
 
     Args:
         batchsize: how many samples make a batch; or one number for each bucket, smaller ones for longer samples.
         boundaries: rising lengths; there is one bucket more than boundaries.
         length: a field's name, a position in a tuple, or a function of the sample.
-        collation_fn: what makes a batch out of a list of samples; None hands on the list.
+        collation_fn: what makes a batch out of a list of samples; None yields the list.
         partial: False leaves out the batches at the end that are not full.
     """
 
@@ -65,7 +65,7 @@ class Bucketed(Described, Resumable):
         return Grouped(len(self.boundaries) + 1)
 
     def run(self, items: Iterator[Any], at: Grouped, /) -> Iterator[Any]:
-        """Fill buckets, hand on full ones."""
+        """Fill buckets, yield full ones."""
         length = length_by(self.length)
         for bucket in range(len(at.items)):  # one is full if its collation failed when the state was saved
             if self._is_full(at, bucket):

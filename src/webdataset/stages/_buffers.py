@@ -10,13 +10,13 @@ from webdataset.flow import Json, Progress, Recall
 
 
 class LastOrigin(Progress):
-    """A progress that says for itself where the item that was handed on last came from."""
+    """A progress that says for itself where the item that was yielded last came from."""
 
     handed: Json = None
 
     @property
     def origin(self) -> Json:
-        """The origin noted when the item was handed on."""
+        """The origin noted when the item was yielded."""
         return self.handed
 
     def above(self) -> Json:
@@ -25,7 +25,7 @@ class LastOrigin(Progress):
 
 
 class Buffer(LastOrigin):
-    """Items taken and not handed on, in one list, with their origins.
+    """Items taken and not yielded, in one list, with their origins.
 
     >>> at = Buffer()
     >>> at.take("a")
@@ -44,7 +44,7 @@ class Buffer(LastOrigin):
         self.origins.append(self.upstream.origin if self.upstream is not None else None)
 
     def hand_all(self) -> None:
-        """Everything is about to be handed on as one."""
+        """Everything is about to be yielded as one."""
         self.handed = None if None in self.origins else self.origins
         self.items, self.origins = [], []
 
@@ -60,7 +60,7 @@ class Buffer(LastOrigin):
 
 
 class Grouped(LastOrigin):
-    """Items taken and not handed on, in several lists.
+    """Items taken and not yielded, in several lists.
 
     >>> at = Grouped(2)
     >>> at.take("a", 1)
@@ -92,7 +92,7 @@ class Grouped(LastOrigin):
         self.origins[group].append(self._origin)
 
     def hand(self, group: int) -> None:
-        """This group is about to be handed on as one."""
+        """This group is about to be yielded as one."""
         self.handed = None if None in self.origins[group] else self.origins[group]
         self.items[group], self.origins[group] = [], []
 

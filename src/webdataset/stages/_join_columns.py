@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from webdataset.arguments import require_count
+from webdataset.arguments import require_choice, require_count
 from webdataset.describe import Described, call
 from webdataset.errors import FormatError, SpecError, Where
 
@@ -49,11 +49,8 @@ class JoinColumns(Described):
     ) -> None:
         if len(sources) < 2 or not all(hasattr(source, "__iter__") for source in sources):
             raise SpecError("join_columns() needs at least two datasets that can be iterated")
-        if missing not in {"error", "drop"} or conflict not in {"error", "first", "last"}:
-            raise SpecError(
-                f"join_columns(missing={missing!r}, conflict={conflict!r})",
-                hint="missing is 'error' or 'drop', conflict is 'error', 'first' or 'last'",
-            )
+        require_choice("missing", missing, ("error", "drop"))
+        require_choice("conflict", conflict, ("error", "first", "last"))
         window = require_count("join_columns", "window", window, least=1)
         self._set(sources=sources, missing=missing, conflict=conflict, window=window)
 

@@ -57,7 +57,7 @@ class LogKeys(Described, Resumable):
         return Numbered(during.world)
 
     def run(self, items: Iterator[Any], at: Numbered, /) -> Iterator[Any]:
-        """Log, then hand on."""
+        """Log, then yield."""
         if not self.logfile:
             yield from items
             return

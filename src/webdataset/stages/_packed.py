@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.arguments import require_count
+from webdataset.arguments import require_choice, require_count
 from webdataset.describe import Described
 from webdataset.errors import CollationError, SpecError, Where
 from webdataset.flow import Json, Pass, Recall, Resumable
@@ -41,7 +41,7 @@ class Rows(Grouped):
         self.used[group] += self._measure(item)
 
     def remove(self, group: int) -> None:
-        """The row is about to be handed on."""
+        """The row is about to be yielded."""
         super().remove(group)
         del self.used[group]
 
@@ -61,7 +61,7 @@ class Packed(Described, Resumable):
     ['a', 'c'] [3 3 3 2 2] [1 1 1 2 2] [0 1 2 0 1]
     ['b'] [4 4 4 4 0] [1 1 1 1 0] [0 1 2 3 0]
 
-    A row is handed on when it is full, or, the fullest first, when a sequence fits nowhere and `rows` are open. A row
+    A row is yielded when it is full, or, the fullest first, when a sequence fits nowhere and `rows` are open. A row
     has the fields asked for, the keys of its samples under `__keys__`, `segment_ids` (1 for the first sequence, 2 for
     the second, …, 0 for padding) and `positions` (0, 1, 2, … within each sequence).
 
@@ -88,8 +88,7 @@ class Packed(Described, Resumable):
             raise SpecError("packed() was given no fields", hint='for example packed(2048, "tokens")')
         self._set(fields=fields)
         self._set(rows=require_count("packed", "rows", self.rows, least=1))
-        if self.overlong not in {"error", "drop", "cut", "split"}:
-            raise SpecError(f"packed(overlong={self.overlong!r}): choose 'error', 'drop', 'cut' or 'split'")
+        require_choice("overlong", self.overlong, ("error", "drop", "cut", "split"))
 
     def start(self, during: Pass) -> Rows:
         """No rows."""
@@ -101,7 +100,7 @@ class Packed(Described, Resumable):
         for item in at.arrivals(items):
             length = self._checked_length(item)
             if self.overlong == "split":
-                for start in range(0, length, self.size):  # all of them before the first row is handed on
+                for start in range(0, length, self.size):  # all of them before the first row is yielded
                     piece = self._piece(item, start)
                     at.take(piece, self._place(at, self._length(piece)), start)
             elif length > self.size:
@@ -130,7 +129,7 @@ class Packed(Described, Resumable):
         return next((row for row, used in enumerate(at.used) if used + length <= self.size), len(at.used))
 
     def _closed(self, at: Rows) -> Iterator[Any]:
-        """The rows to hand on after a sample was placed."""
+        """The rows to yield after a sample was placed."""
         if self.overlong == "split":  # its pieces may fill many rows at once
             yield from self._full(at)
         if len(at.items) > self.rows:

@@ -67,7 +67,7 @@ class Store(ABC):
 
 
 class Played(LastOrigin):
-    """How many samples were handed on, and whether they came out of the recording."""
+    """How many samples were yielded, and whether they came out of the recording."""
 
     def __init__(self, during: Pass) -> None:
         self.during = during
@@ -128,7 +128,7 @@ def play(
         items: the stream to record.
         at: how far the pass is.
         store: where the recording is.
-        limit: how many samples are recorded and handed on at most.
+        limit: how many samples are recorded and yielded at most.
         order: in which order that many samples are played back.
     """
     with store:
@@ -157,7 +157,7 @@ def _replay(at: Played, store: Store, order: Sequence[int]) -> Iterator[Any]:
 
 
 def _record(items: Iterator[Any], at: Played, store: Store, limit: int | None) -> Iterator[Any]:
-    again = at.taken if at.rewinds else 0  # samples that were handed on before a resume, and are only recorded now
+    again = at.taken if at.rewinds else 0  # samples that were yielded before a resume, and are only recorded now
     recording = store.begin(at.taken - again)
     whole = False
     while limit is None or at.taken < limit:

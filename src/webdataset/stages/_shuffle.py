@@ -27,7 +27,7 @@ class Reservoir(Buffer):
     def __init__(self, draws: Draws | GivenDraws) -> None:
         super().__init__()
         self.draws = draws
-        self.half = False  # while it grows: one of the two items is there for which one is handed on
+        self.half = False  # while it grows: one of the two items is there for which one is yielded
 
     def draw(self) -> Any:
         """Take a random item out: the last one fills its place."""
@@ -62,13 +62,13 @@ class ShuffleOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False)
 class Shuffle(Described, Resumable):
-    """Hand on a random one of the items in a buffer.
+    """Yield a random one of the items in a buffer.
 
     >>> numbers = list(Shuffle(5, seed=1)(range(10)))
     >>> numbers == sorted(numbers), sorted(numbers) == list(range(10))
     (False, True)
 
-    The buffer starts small, so that the first item comes soon: once it holds `initial` items, one is handed on for
+    The buffer starts small, so that the first item comes soon: once it holds `initial` items, one is yielded for
     every two taken until it holds `bufsize`, then one for one; at the end it empties itself. A `bufsize` below 1 keeps
     the order.
 
@@ -78,7 +78,7 @@ class Shuffle(Described, Resumable):
 
     Args:
         bufsize: how many items may wait.
-        initial: how many must wait before the first is handed on.
+        initial: how many must wait before the first is yielded.
         rng: a generator to draw from instead of a seed, with a method `random()`. Its state becomes part of
             checkpoints.
         seed: replaces the pipeline's seed.
@@ -121,7 +121,7 @@ class Shuffle(Described, Resumable):
         return Reservoir(Draws(digest("shuffle", during.seed, during.epoch, during.stage, *during.world.part)))
 
     def run(self, items: Iterator[Any], at: Reservoir, /) -> Iterator[Any]:
-        """Fill, hand on, and empty the buffer."""
+        """Fill, yield, and empty the buffer."""
         enough = min(self.initial, self.bufsize)
         for item in items:
             at.take(item)

@@ -16,7 +16,7 @@ from ._buffers import Counted
 
 @dataclass(frozen=True, repr=False, init=False)
 class Slice(Described, Resumable):
-    """Hand on the items that `itertools.islice` would: `slice(stop)` or `slice(start, stop[, step])`.
+    """Yield the items that `itertools.islice` would: `slice(stop)` or `slice(start, stop[, step])`.
 
     >>> list(Slice(1, 8, 3)(range(100)))
     [1, 4, 7]
@@ -53,7 +53,7 @@ class Slice(Described, Resumable):
         return Counted()
 
     def run(self, items: Iterator[Any], at: Counted, /) -> Iterator[Any]:
-        """Count, and hand on what falls on the grid."""
+        """Count, and yield what falls on the grid."""
         while self.stop is None or at.taken < self.stop:
             try:
                 item = next(items)

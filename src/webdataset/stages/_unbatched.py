@@ -16,7 +16,7 @@ from ._buffers import LastOrigin, recallable
 
 
 class Opened(LastOrigin):
-    """The batch whose rows are being handed on: where it came from, and how many rows are gone."""
+    """The batch whose rows are being yielded: where it came from, and how many rows are gone."""
 
     def __init__(self) -> None:
         self.batch: Any = None
@@ -28,7 +28,7 @@ class Opened(LastOrigin):
         self.batch, self.source, self.is_open = batch, self.above(), True
 
     def finish(self) -> None:
-        """Its last row is about to be handed on."""
+        """Its last row is about to be yielded."""
         self.batch, self.source, self.row, self.is_open = None, None, 0, False
 
     def save(self) -> Json:
@@ -42,7 +42,7 @@ class Opened(LastOrigin):
 
 
 class _TakesApart(Described, Resumable):
-    """A stage that hands on the parts of every item."""
+    """A stage that yields the parts of every item."""
 
     @staticmethod
     @abstractmethod
@@ -75,7 +75,7 @@ class _TakesApart(Described, Resumable):
 
 @dataclass(frozen=True, repr=False)
 class Unbatched(_TakesApart):
-    """Hand on the rows of batches: the inverse of `batched`.
+    """Yield the rows of batches: the inverse of `batched`.
 
     >>> list(Unbatched()([{"cls": [3, 4], "meta": {"name": ["a", "b"]}}]))
     [{'cls': 3, 'meta': {'name': 'a'}}, {'cls': 4, 'meta': {'name': 'b'}}]
@@ -94,7 +94,7 @@ class Unbatched(_TakesApart):
 
 @dataclass(frozen=True, repr=False)
 class Unlisted(_TakesApart):
-    """Hand on the items of lists: the inverse of `listed`.
+    """Yield the items of lists: the inverse of `listed`.
 
     >>> list(Unlisted()([["a", "b"], ["c"]]))
     ['a', 'b', 'c']

@@ -4,7 +4,7 @@ obstore runs threads of its own, which do not survive a fork: in a child of a pr
 worker, for example), every call would hang. Such a child starts a helper process, the broker, and talks to it over
 pipes: one request, one answer. A broker serves one stream at a time and is reused for the next.
 
-A broker ends with the process that started it, also in the middle of a request (`webdataset.lifetime`).
+A broker ends with the process that started it, also in the middle of a request (`webdataset.child_processes`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO, Any
 
+from webdataset.child_processes import Lifeline, reap, start
 from webdataset.errors import StoreError
-from webdataset.lifetime import Lifeline, reap, start
 
 from ._byte_stream import Stream
 from ._store import PIECE, Stat, Store

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from webdataset.lifetime import end_with_lifeline
+from webdataset.child_processes import end_with_lifeline
 
 from ._broker import receive, send
 from ._registry import store_for

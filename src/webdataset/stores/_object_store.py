@@ -1,8 +1,8 @@
 """Object stores of the clouds: s3, gs, az, through obstore.
 
-A name in an address is the key itself, as the clouds' own tools have it: `%`, `+`, `?` and `#` stand for themselves, so
-that a listed address opens the listed object. Keys that obstore would change (`a//b`, `a/`, `..`, control characters)
-are refused.
+A name in an address is the key itself, as the clouds' own tools have it: `%`, `+`, `?` and `#` have no special
+meaning, so that a listed address opens the listed object. Keys that obstore would change (`a//b`, `a/`, `..`, control
+characters) are refused.
 
 Credentials, region and endpoint come from the variables that each cloud's own tools read (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, AWS_SKIP_SIGNATURE, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).

@@ -6,7 +6,7 @@ command that ends by SIGPIPE because the next one stopped reading (`a | head -c 
 
 The child is always waited for. A stream that is read to its end checks the exit status: a command that fails late is
 not mistaken for a complete shard. A stream that is closed early kills the command, and its status does not matter.
-When this process ends, whatever ended it, the command is killed (`webdataset.lifetime`).
+When this process ends, whatever ended it, the command is killed (`webdataset.child_processes`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO, Any, NoReturn
 
+from webdataset.child_processes import Guard, accepted, reap, shell, start
 from webdataset.errors import CommandFailed, SpecError, StoreTimeout, Where, located
-from webdataset.lifetime import Guard, accepted, reap, shell, start
 from webdataset.redact import redacted
 
 from ._byte_stream import Stream

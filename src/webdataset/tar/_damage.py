@@ -38,7 +38,7 @@ class Damage:
         offset: the byte where it begins.
         name: the member that is lost by it, if its name could be read.
         loses: whether members may be lost by it.
-        data: what stands where the payload of that member should be, if that is known.
+        data: what is there in place of that member's payload, if that is known.
     """
 
     kind: DamageKind

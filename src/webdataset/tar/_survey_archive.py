@@ -88,7 +88,7 @@ class _Survey:
                 yield from self._next_member()
 
     def _after_zeros(self, block: bytes, zeros: int) -> Iterator[Damage]:
-        """What stands between zeros and something that is not zero."""
+        """What is between zeros and something that is not zero."""
         offset = self._source.offset
         if zeros == 1:
             what = "one zero block before this byte: a header was wiped out"
@@ -317,7 +317,7 @@ def _is_extension(block: bytes) -> bool:
 
 
 def _may_be_header(block: bytes) -> bool:
-    """Whether a block stands where a header belongs: it is one, was one, or ends the archive."""
+    """Whether there is a block where a header is expected: it is one, was one, or ends the archive."""
     return block == ZEROS or _has_magic(block) or is_header(block)
 
 

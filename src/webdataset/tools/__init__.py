@@ -32,22 +32,22 @@ What they share:
     _shard_report    what a check is asked to do, and what it finds out about a shard
     _check_decoding  fields that cannot be decoded
     _hugging_face_types  types that Hugging Face refuses or changes
-    _portable_names  names that some readers trip over
+    _portable_names  names that some programs cannot read
     _key_table       keys of any number of samples, compared with little memory
     _repair_plan     what becomes of each member of a damaged shard
     _verb_options    how a verb writes and runs
-    _transform       shards through stages, as one stream or shard by shard
+    _run_stages      shards through stages, as one stream or shard by shard
     _read_inputs     input addresses → a stream of samples
-    _target          what `-o` means, and which outputs exist
+    _output_target   what `-o` means, and which outputs exist
     _write_samples   a stream of samples → one archive or a series
     _report          what a verb that writes shards returns, and samples whose processing failed
-    _scratch         temporary files
+    _temporary_files  and folders, with errors that name them
     _load_function   a function that a command line names
     _count_samples   how many samples shards have
     _expression      a safe expression language over samples
-    _shares          random shares that depend on keys alone
+    _random_shares   random shares that depend on keys alone
 What datasets are made of:
-    _entries         samples whose fields are still somewhere else
+    _sample_sources  samples whose fields are still somewhere else
     _recipe          text files with one member per line
     _manifest        tables with one sample per row
     _file_tree       folders and archives of files
@@ -108,12 +108,18 @@ if TYPE_CHECKING:
     from ._mix_inputs import mix as mix
     from ._mix_inputs import parse_mix_source as parse_mix_source
     from ._mix_inputs import read_mix_sources as read_mix_sources
+    from ._output_target import existing as existing
+    from ._output_target import refuse_existing as refuse_existing
+    from ._output_target import series_members as series_members
+    from ._output_target import store_description as store_description
     from ._partition import Parts as Parts
     from ._partition import partition as partition
     from ._partition import read_lists as read_lists
     from ._proc import proc as proc
     from ._query import Answer as Answer
     from ._query import query as query
+    from ._random_shares import Shares as Shares
+    from ._random_shares import parse_shares as parse_shares
     from ._read_inputs import expand_inputs as expand_inputs
     from ._read_inputs import read_list as read_list
     from ._recode import recode as recode
@@ -131,8 +137,6 @@ if TYPE_CHECKING:
     from ._shard_report import CheckOptions as CheckOptions
     from ._shard_report import ShardReport as ShardReport
     from ._shard_task import ShardResult as ShardResult
-    from ._shares import Shares as Shares
-    from ._shares import parse_shares as parse_shares
     from ._show_samples import ShownField as ShownField
     from ._show_samples import ShownSample as ShownSample
     from ._show_samples import field_rows as field_rows
@@ -145,10 +149,6 @@ if TYPE_CHECKING:
     from ._split import split as split
     from ._stored_versions import MISSING as MISSING
     from ._stored_versions import version_of as version_of
-    from ._target import existing as existing
-    from ._target import refuse_existing as refuse_existing
-    from ._target import series_members as series_members
-    from ._target import store_description as store_description
     from ._verb_options import DEFAULTS as DEFAULTS
     from ._verb_options import Options as Options
 
@@ -184,13 +184,13 @@ _HOME = {
     "_select_samples": "select",
     "_shard_report": "CheckOptions ShardReport",
     "_shard_task": "ShardResult",
-    "_shares": "Shares parse_shares",
+    "_random_shares": "Shares parse_shares",
     "_show_samples": "ShownField ShownSample field_rows show_samples",
     "_simulate": "ReaderShare Simulation simulate",
     "_sort": "shuffle sort",
     "_split": "split",
     "_stored_versions": "MISSING version_of",
-    "_target": "existing refuse_existing series_members store_description",
+    "_output_target": "existing refuse_existing series_members store_description",
     "_verb_options": "DEFAULTS Options",
 }
 _LAZY = {name: module for module, names in _HOME.items() for name in names.split()}

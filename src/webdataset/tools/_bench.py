@@ -56,7 +56,7 @@ class Bench:
     Attributes:
         shards: how many shards there are; as many of them were read as the time allowed.
         reading: reading alone.
-        decoding: reading and decoding; None if that was not wanted.
+        decoding: reading and decoding; None if it was not measured.
         workers: how many threads decoded.
     """
 

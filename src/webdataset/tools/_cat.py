@@ -11,10 +11,10 @@ from webdataset.flow import Stage
 from webdataset.stages import shuffle as shuffle_stage
 from webdataset.stages import slice as slice_stage
 
+from ._output_target import PerShard, parse_target
 from ._read_inputs import Inputs, Sample, where_of
 from ._report import Report
-from ._target import PerShard, parse_target
-from ._transform import transform
+from ._run_stages import transform
 from ._verb_options import DEFAULTS, Options
 
 
@@ -39,7 +39,7 @@ def _number_keys(template: str, samples: Iterator[Sample]) -> Iterator[Sample]:
 
 
 def stretch(text: str) -> Stage:
-    """A stage that hands on a stretch of the samples, as `lo:hi:step` selects it from a list; `n` alone is one sample.
+    """A stage that yields a stretch of the samples, as `lo:hi:step` selects it from a list; `n` alone is one sample.
 
     >>> list(stretch("1:6:2")(iter("abcdefg"))), list(stretch("2")(iter("abc")))
     (['b', 'd', 'f'], ['c'])

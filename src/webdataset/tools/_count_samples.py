@@ -9,8 +9,8 @@ from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.index import build_index, load_count
 
-from ._scratch import fetch, scratch_folder
-from ._target import is_stream
+from ._output_target import is_stream
+from ._temporary_files import fetch, scratch_folder
 
 
 @contextmanager

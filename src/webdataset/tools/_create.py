@@ -11,20 +11,21 @@ from itertools import chain
 from pathlib import Path
 
 from webdataset import stores
+from webdataset.arguments import require_choice
 from webdataset.errors import FormatError, SpecError, Where
 from webdataset.flow import digest
 from webdataset.order import permutation
 from webdataset.shards import is_shard_name
 
 from ._count_samples import even_counts
-from ._entries import Entry
 from ._file_tree import read_folder, read_image_folder, read_tar, read_zip
 from ._manifest import DEFAULT_KEY, read_manifest
+from ._output_target import existing, is_stream, make_folder, parse_stream, refuse_existing
 from ._partition import Parts, write_parts
 from ._read_inputs import Inputs, Sample, input_specs
 from ._recipe import read_recipe
 from ._report import Failure, Report
-from ._target import existing, is_stream, make_folder, parse_stream, refuse_existing
+from ._sample_sources import Entry
 from ._verb_options import DEFAULTS, Options
 from ._write_samples import description_of, write_samples
 
@@ -57,10 +58,9 @@ class Making:
     separator: str | None = None
 
     def __post_init__(self) -> None:
-        if self.format is not None and self.format not in FORMATS:
-            raise SpecError(f"the format {self.format!r} is not known", hint=f"take one of {', '.join(FORMATS)}")
-        if self.missing not in {"error", "skip"}:
-            raise SpecError(f"missing={self.missing!r} is not known", hint="take error or skip")
+        if self.format is not None:
+            require_choice("format", self.format, FORMATS)
+        require_choice("missing", self.missing, ("error", "skip"))
 
 
 def create(

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from webdataset.child_processes import exit_on
 from webdataset.errors import SpecError
-from webdataset.lifetime import exit_on
 from webdataset.optional import require
 
 ENGINES = ("local", "dask", "ray")

@@ -17,8 +17,8 @@ from webdataset.decompress import find_compression
 from webdataset.errors import FormatError, ShardNotFound, SpecError, Where, located
 from webdataset.names import is_meta, split_name
 
-from ._entries import Entry, LocalFile, Source, group_entries
-from ._scratch import fetch, scratch_folder
+from ._sample_sources import Entry, LocalFile, Source, group_entries
+from ._temporary_files import fetch, scratch_folder
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ _HF, _DALI, _GNU, _WINDOWS = Target
 class Kind(StrEnum):
     """Kinds of faults. The values of the first group are those of `tar.DamageKind`.
 
-    Each kind knows how bad it is, what to do, and the one program that it concerns if not every reader trips over it.
+    Each kind knows how bad it is, what to do, and the program that it concerns if that is only one.
     """
 
     severity: Severity
@@ -207,6 +207,6 @@ class Findings:
         self.counts[kind] += times
         if self.counts[kind] - times < MOST_OF_A_KIND:
             concerned = kind.target is None or kind.target in self.targets
-            severity = kind.severity if concerned else Severity.NOTE  # what only other programs trip over
+            severity = kind.severity if concerned else Severity.NOTE  # a problem for other programs only
             found = Finding(kind, what, shard or self.shard, offset, key, member, field, severity, kind.remedy)
             self.listed.append(found)

@@ -10,8 +10,8 @@ from webdataset.index import IndexedShards
 from webdataset.samples import OWN_FIELDS
 
 from ._expression import Expression
+from ._output_target import is_stream
 from ._read_inputs import Inputs, Sample, expand_inputs, read_samples
-from ._target import is_stream
 
 PICTURES = ("img", "image", "ppm", "pgm", "pbm", "jpeg", "jpg", "png")
 

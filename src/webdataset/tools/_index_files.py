@@ -24,8 +24,8 @@ from webdataset.index import (
     read_description,
 )
 
+from ._output_target import existing, refuse_existing, store_description
 from ._read_inputs import Inputs, expand_inputs, input_specs
-from ._target import existing, refuse_existing, store_description
 from ._verb_options import Advance
 
 

@@ -10,10 +10,10 @@ from webdataset.flow import digest
 from webdataset.index import Description, IndexedShards, ShardEntry, index_shards, seen_from
 from webdataset.plan import JOIN, join_stages
 
+from ._output_target import existing, refuse_existing, store_description
 from ._read_inputs import Inputs, expand_inputs
 from ._report import Report
-from ._target import existing, refuse_existing, store_description
-from ._transform import transform
+from ._run_stages import transform
 from ._verb_options import DEFAULTS, Options
 
 

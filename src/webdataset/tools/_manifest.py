@@ -15,7 +15,7 @@ from webdataset.codecs import check_row_group
 from webdataset.errors import FormatError, SpecError, Where, located
 from webdataset.optional import require
 
-from ._entries import Entry, LocalFile, Source, StoredFile, as_bytes
+from ._sample_sources import Entry, LocalFile, Source, StoredFile, as_bytes
 
 DEFAULT_KEY = "{record:09d}"
 

@@ -13,11 +13,11 @@ from webdataset.describe import shown
 from webdataset.errors import SpecError
 from webdataset.flow import Stage
 
+from ._output_target import PerShard, parse_target
 from ._read_inputs import Inputs, expand_inputs
 from ._report import Report
 from ._run_tasks import run_tasks
 from ._shard_task import ShardTask
-from ._target import PerShard, parse_target
 from ._verb_options import Options
 
 Outputs = str | os.PathLike[str] | Sequence[str] | Callable[[str], str]

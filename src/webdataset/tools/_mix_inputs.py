@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from webdataset import stores
+from webdataset.arguments import require_choice
 from webdataset.errors import FormatError, SpecError, Where
 from webdataset.optional import require
 from webdataset.pipeline import DataPipeline, RandomMix
@@ -18,9 +19,9 @@ from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList
 
 from ._cat import numbered_keys
+from ._output_target import parse_stream
 from ._read_inputs import CountStage, Sample, expand_inputs
 from ._report import Report
-from ._target import parse_stream
 from ._verb_options import DEFAULTS, Options
 from ._write_samples import write_samples
 
@@ -94,8 +95,7 @@ def mix(
         samples: end after so many samples.
         rekey: number the keys in this format.
     """
-    if stop not in _EXHAUSTED:
-        raise SpecError(f"stop={stop!r} is not known", hint=f"take one of {', '.join(_EXHAUSTED)}")
+    require_choice("stop", stop, _EXHAUSTED)
     if stop == "never" and samples is None:
         raise SpecError("a mix that never stops needs a number of samples", hint="give --samples")
     target, counter = parse_stream(output), CountStage()

@@ -11,10 +11,10 @@ from functools import cached_property
 from webdataset.errors import SpecError
 
 from ._expression import Expression
+from ._output_target import Series, parse_target, refuse_outputs
+from ._random_shares import Shares
 from ._read_inputs import CountStage, Inputs, Sample, expand_inputs, read_list, read_samples
 from ._report import Report, collect_failures, failure_handler
-from ._shares import Shares
-from ._target import Series, parse_target, refuse_outputs
 from ._verb_options import DEFAULTS, Options, advancing
 from ._write_samples import SeriesWriter, description_of
 

@@ -1,4 +1,4 @@
-"""Which readers trip over a member's name, and names that none of them trips over."""
+"""Which programs cannot read a member's name, and names that all of them can."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _ends_badly(part: str) -> bool:
 
 
 def portable_name(name: str) -> str:
-    r"""The closest name that no reader trips over; the same name if that is it already.
+    r"""The closest name that every program can read; the same name if it is one already.
 
     >>> portable_name("/data/../a\n1.JPG"), portable_name("a.jpg")
     ('data/a_1.jpg', 'a.jpg')

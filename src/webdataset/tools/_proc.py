@@ -14,17 +14,18 @@ from functools import partial
 from pathlib import Path
 
 from webdataset import stores
+from webdataset.arguments import require_choice
+from webdataset.child_processes import Guard, run_shell
 from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, Where, located
 from webdataset.flow import Stage
-from webdataset.lifetime import Guard, run_shell
 
 from ._file_tree import read_folder
 from ._load_function import load_function
+from ._output_target import PerShard, parse_target
 from ._read_inputs import Inputs, Sample
-from ._report import Report, check_policy, settle_failure
-from ._scratch import scratch_folder, write_scratch
-from ._target import PerShard, parse_target
-from ._transform import transform
+from ._report import SAMPLE_ERRORS, Report, settle_failure
+from ._run_stages import transform
+from ._temporary_files import scratch_folder, write_scratch
 from ._verb_options import DEFAULTS, Options
 
 _BASE = "sample"
@@ -247,7 +248,7 @@ def proc(
     """
     if (command is None) == (function is None):
         raise SpecError("expected either a command or a function", hint="give --command or --python")
-    check_policy(failed)
+    require_choice("failed", failed, SAMPLE_ERRORS)
     by_shard = isinstance(parse_target(output), PerShard)
     stage: Stage
     if function is not None:

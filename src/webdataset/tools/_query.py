@@ -25,9 +25,9 @@ from webdataset.samples import read_shard
 
 from ._expression import JSON, NUMBERS, TEXTS
 from ._list_samples import Listed, list_indexed, shard_index
+from ._output_target import existing, refuse_existing
 from ._read_inputs import Inputs, expand_inputs
-from ._scratch import scratch_folder
-from ._target import existing, refuse_existing
+from ._temporary_files import scratch_folder
 from ._verb_options import Advance, advancing
 
 _AT_A_TIME = 2000

@@ -19,7 +19,7 @@ from webdataset.plan import JOIN
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList, expand
 
-# A path that stands for itself, such as the many of a long list.
+# A path that needs no expansion, such as the many of a long list.
 _PLAIN = re.compile(r"[\w/.,+=@% -]+\.tar")
 
 Sample = dict[str, Any]
@@ -55,7 +55,7 @@ def input_specs(inputs: Inputs) -> list[str]:
 
 
 def expand_inputs(inputs: Inputs) -> list[str]:
-    """The shards that the inputs stand for: braces, globs, folders ending in `/`, descriptions ending in `.json`.
+    """The shards that the inputs name: braces, globs, folders ending in `/`, descriptions ending in `.json`.
 
     >>> expand_inputs(["a-{0..1}.tar", "-"])
     ['a-0.tar', 'a-1.tar', '-']

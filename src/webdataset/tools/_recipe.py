@@ -9,7 +9,7 @@ from webdataset import stores
 from webdataset.errors import FormatError, Where
 from webdataset.names import split_name
 
-from ._entries import Entry, LocalFile, Source, StoredFile, group_entries
+from ._sample_sources import Entry, LocalFile, Source, StoredFile, group_entries
 
 
 def read_recipe(url: str, folder: str | None = None, separator: str | None = None) -> Iterator[Entry]:

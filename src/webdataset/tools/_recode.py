@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from webdataset.arguments import require_choice
 from webdataset.codecs import IMAGE_EXTENSIONS, IMAGE_FORMATS, encode_field, imageencoder, open_image
 from webdataset.errors import DecodingError, MissingDependency, SpecError, WebDatasetError
 
 from ._read_inputs import Inputs, Sample
-from ._report import Report, check_policy, settle_failure
-from ._transform import transform
+from ._report import SAMPLE_ERRORS, Report, settle_failure
+from ._run_stages import transform
 from ._verb_options import DEFAULTS, Options
 
 RAW = "ppm"  # pixels after a header of a few bytes: the fastest image to read
@@ -51,9 +52,9 @@ class Recoding:
     failed: str = "stop"
 
     def __post_init__(self) -> None:
-        check_policy(self.failed)
-        if self.format is not None and self.format not in {*IMAGE_FORMATS, "raw", "npy"}:
-            raise SpecError(f"the format {self.format!r} is not known", hint="take jpg, png, webp, raw or npy")
+        require_choice("failed", self.failed, SAMPLE_ERRORS)
+        if self.format is not None:
+            require_choice("format", self.format, (*IMAGE_FORMATS, "raw", "npy"))
         for name in ("short", "longest", "crop"):
             side = getattr(self, name)
             if side is not None and side < 1:

@@ -13,7 +13,7 @@ from webdataset.flow import Stage
 from ._cat import numbered_keys
 from ._read_inputs import Inputs, Sample, where_of
 from ._report import Report
-from ._transform import transform
+from ._run_stages import transform
 from ._verb_options import DEFAULTS, Options
 
 

@@ -23,9 +23,9 @@ from webdataset.writers import TarWriter
 from ._check_decoding import decode_faults, field_decoder
 from ._check_shard import REGULAR, check_shard
 from ._findings import Finding, Kind, Severity
+from ._output_target import PerShard, existing, make_folder, parse_target, refuse_existing
 from ._repair_plan import Action, Deed, Draft, Plan, Planner, Stored
 from ._shard_report import CheckOptions
-from ._target import PerShard, existing, make_folder, parse_target, refuse_existing
 from ._verb_options import Advance, advancing
 
 

@@ -96,7 +96,7 @@ class Planner:
         self._losses: list[tar.Damage] = []
 
     def add_damage(self, damage: tar.Damage, position: int) -> None:
-        """Bytes that cannot be saved; what stands in place of a payload is kept at `position` and set aside."""
+        """Bytes that cannot be saved; what is there in place of a payload is kept at `position` and set aside."""
         if damage.loses:
             self._losses.append(damage)
         if damage.data and damage.name:

@@ -8,7 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
 
-from webdataset.errors import SpecError, WebDatasetError, add_where
+from webdataset.arguments import require_choice
+from webdataset.errors import WebDatasetError, add_where
 from webdataset.handlers import Handler, reraise_exception
 
 from ._read_inputs import Sample
@@ -99,19 +100,13 @@ def note_failure(item: str, error: Exception) -> None:
 
 def failure_handler(errors: str) -> Handler:
     """What is done about an input that cannot be read: "stop" raises its error, all else notes it and goes on."""
-    check_errors(errors)
+    require_choice("errors", errors, ERRORS)
     return reraise_exception if errors == "stop" else _note_unreadable
 
 
 def _note_unreadable(error: Exception) -> bool:
     note_failure(error.where.shard or "input" if isinstance(error, WebDatasetError) else "input", error)
     return True
-
-
-def check_errors(errors: str) -> None:
-    """Refuse what is no policy for shards that fail."""
-    if errors not in ERRORS:
-        raise SpecError(f"errors={errors!r} is not known", hint=f"take one of {', '.join(ERRORS)}")
 
 
 def settle_failure(sample: Sample, error: Exception, policy: str) -> list[Sample]:
@@ -122,16 +117,3 @@ def settle_failure(sample: Sample, error: Exception, policy: str) -> list[Sample
         raise error
     note_failure(sample["__key__"], error)
     return [sample] if policy == "keep" else []
-
-
-def check_policy(policy: str) -> None:
-    """Refuse what is no policy for samples that fail.
-
-    >>> check_policy("ignore")
-    Traceback (most recent call last):
-    webdataset.errors.SpecError: a failed sample cannot be treated by 'ignore' – take one of stop, skip, keep
-    """
-    if policy not in SAMPLE_ERRORS:
-        raise SpecError(
-            f"a failed sample cannot be treated by {policy!r}", hint=f"take one of {', '.join(SAMPLE_ERRORS)}"
-        )

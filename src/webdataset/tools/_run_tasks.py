@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from webdataset import stores
+from webdataset.arguments import require_choice
 from webdataset.errors import SpecError, StoreError, WebDatasetError, Where, add_where
 from webdataset.flow import digest
 from webdataset.index import Description, ShardEntry
@@ -23,10 +24,10 @@ from webdataset.redact import redacted
 
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
-from ._report import Failure, Report, check_errors
+from ._output_target import existing, refuse_existing, store_description
+from ._report import ERRORS, Failure, Report
 from ._shard_task import ShardResult
 from ._stored_versions import MISSING, Version, by_folder, versions_of
-from ._target import existing, refuse_existing, store_description
 from ._verb_options import Options
 
 _log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ def run_tasks(
         job: what the tasks do, in words that are the same in every run.
         pattern: what the name of the ledger follows from; by default the outputs.
     """
-    check_errors(options.errors)
+    require_choice("errors", options.errors, ERRORS)
     urls, names = [url for url, _ in pairs], [name for _, name in pairs]
     path = options.ledger or _beside(names, pattern)
     if options.dry_run:

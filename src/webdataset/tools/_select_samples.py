@@ -11,10 +11,10 @@ from webdataset.errors import SpecError
 from webdataset.flow import digest
 
 from ._expression import Expression
+from ._random_shares import Shares
 from ._read_inputs import Inputs, Sample, read_list
 from ._report import Failure, Report
-from ._shares import Shares
-from ._transform import transform
+from ._run_stages import transform
 from ._verb_options import DEFAULTS, Options
 
 

@@ -10,10 +10,10 @@ from webdataset.errors import located
 from webdataset.flow import Stage
 from webdataset.writers import Record, TarWriter
 
+from ._output_target import make_folder
 from ._read_inputs import CountStage, read_samples
 from ._report import collect_failures
 from ._stored_versions import Version, version_of
-from ._target import make_folder
 
 
 class ShardResult(NamedTuple):

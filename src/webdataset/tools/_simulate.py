@@ -13,8 +13,8 @@ from webdataset.shards import ShareShards
 from webdataset.world import World
 
 from ._list_samples import list_samples
+from ._output_target import is_stream
 from ._read_inputs import Inputs, expand_inputs
-from ._target import is_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ReaderShare:
         rank: the rank.
         worker: the worker.
         shards: how many shards it reads, shared ones included.
-        samples: how many samples it hands on.
+        samples: how many samples it yields.
         batches: how many batches it makes of them, the last of which may be smaller.
     """
 

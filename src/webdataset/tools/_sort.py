@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from webdataset import stores
+from webdataset.arguments import require_choice
 from webdataset.errors import FormatError, SpecError
 from webdataset.flow import digest
 
 from ._expression import Expression
 from ._read_inputs import Inputs, Sample, where_of
 from ._report import Report
-from ._scratch import scratch_folder
-from ._transform import transform
+from ._run_stages import transform
+from ._temporary_files import scratch_folder
 from ._verb_options import DEFAULTS, Options
 
 MEMORY = 512_000_000
@@ -97,8 +98,7 @@ def sort(
         folder: where temporary files go.
     """
     Expression(by)  # what cannot be compiled fails here
-    if missing not in {"error", "first", "last"}:
-        raise SpecError(f"missing={missing!r} is not known", hint="take error, first or last")
+    require_choice("missing", missing, ("error", "first", "last"))
     stage = partial(sort_samples, by=by, reverse=reverse, missing=missing, memory=memory, folder=folder)
     return transform([stage], inputs, output, options, job=f"sort {by} {reverse} {missing}")
 

@@ -6,10 +6,10 @@ import os
 
 from webdataset.errors import SpecError
 
+from ._output_target import Series, parse_target
 from ._read_inputs import Inputs
 from ._report import Report
-from ._target import Series, parse_target
-from ._transform import transform
+from ._run_stages import transform
 from ._verb_options import DEFAULTS, Options
 
 

@@ -80,7 +80,7 @@ def by_folder(urls: Iterable[str]) -> dict[str, dict[str, str]]:
         groups[url[: url.rfind("/") + 1]].append(url)
     folders: dict[str, dict[str, str]] = defaultdict(dict)
     for prefix, members in groups.items():
-        # An address is a path as it stands unless its beginning says otherwise: asked once for each folder.
+        # An address is a plain path unless its beginning says otherwise: checked once for each folder.
         if prefix and ":" not in prefix and stores.is_local(prefix) == prefix:
             folders[prefix.rstrip("/") or "/"].update({url[len(prefix) :]: url for url in members})
             continue

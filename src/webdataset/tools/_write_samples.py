@@ -10,9 +10,9 @@ from webdataset.errors import SpecError
 from webdataset.index import Description
 from webdataset.writers import Record, ShardWriter, TarWriter
 
+from ._output_target import OneArchive, Stream, is_stream, make_folder, refuse_outputs, store_description
 from ._read_inputs import Sample
 from ._report import Report
-from ._target import OneArchive, Stream, is_stream, make_folder, refuse_outputs, store_description
 from ._verb_options import Options, advancing
 
 DEFAULT_COUNT = 100_000
@@ -122,7 +122,7 @@ class SeriesWriter:
 def description_of(target: Stream) -> str | None:
     """The usual name of a dataset's description: that of its shards without the number.
 
-    >>> from webdataset.tools._target import Series
+    >>> from webdataset.tools._output_target import Series
     >>> description_of(Series("out/train-%06d.tar")), description_of(OneArchive("-"))
     ('out/train.json', None)
     """

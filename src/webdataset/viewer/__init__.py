@@ -7,8 +7,8 @@ The server:
     _view_server       a socket, the page, an end
     _request_checks    who may ask: token, cookie, Host, Origin; security headers
     _endpoints         JSON, pictures and bytes; `docs/viewer.md` describes them
-    _range_answer      HTTP Range, straight from the offsets in a shard
-    _jobs              work that takes longer than a request
+    _http_range        HTTP Range, straight from the offsets in a shard
+    _background_jobs   work that takes longer than a request
 The data:
     _catalog           all samples by number; counts shards in the background
     _shard_view        the samples of one shard, through its index or out of a stream

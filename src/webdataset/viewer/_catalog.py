@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Self
 
-from webdataset import config, stores, tar
+from webdataset import stores
 from webdataset.decompress import is_packed
 from webdataset.errors import EncodingError, ShardNotFound, SpecError, WebDatasetError, Where, located
 from webdataset.index import (
-    IndexBuilder,
     ShardIndex,
     build_index,
     load_count,
@@ -270,7 +269,8 @@ class Catalog:
 
     def _built(self, url: str) -> ShardIndex:
         """The index of a shard that has none."""
-        index = build_index(url) if stores.is_local(url) is not None else self._read_headers(url)
+        # A local shard may be indexed by its headers alone. Another one is read once, unless the catalog is closed.
+        index = build_index(url, watch=None if stores.is_local(url) is not None else self._check_open)
         try:
             save_index(index, url, self._learned.name)
         except EncodingError:  # names with blanks have no place in an index file
@@ -278,15 +278,9 @@ class Catalog:
                 self._unsaved[url] = index
         return index
 
-    def _read_headers(self, url: str) -> ShardIndex:
-        """The index of a shard in another store: it is read once, unless the catalog is closed meanwhile."""
-        builder = IndexBuilder()
-        with located(shard=url), stores.open_read(url) as stream:
-            for run in tar.read_runs(stream, limit=config.read("WDS_DECOMPRESS_LIMIT")):
-                if self._closed.is_set():
-                    raise ClosedError
-                builder.add_run(run)
-        return builder.finish()
+    def _check_open(self, _data: bytes) -> None:
+        if self._closed.is_set():
+            raise ClosedError
 
 
 def _expanded(spec: str) -> list[str]:

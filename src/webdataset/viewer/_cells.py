@@ -8,10 +8,10 @@ from typing import Any
 from webdataset import stores
 from webdataset.errors import WebDatasetError
 
+from ._background_jobs import error_words
 from ._catalog import Catalog, Found
 from ._field_content import field_content, head
 from ._field_kind import FieldKind, field_kind, media_type
-from ._jobs import error_words
 
 # Of a text so many bytes are shown in a cell; fields that are not larger are fetched together.
 _SNIPPET = 280

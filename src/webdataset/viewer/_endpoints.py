@@ -17,6 +17,7 @@ from starlette.routing import Route
 from webdataset import stores
 from webdataset.errors import MissingDependency, ShardNotFound, SpecError, StoreError, WebDatasetError
 
+from ._background_jobs import Job, Jobs, error_words
 from ._catalog import Catalog, Found
 from ._cells import cells, sample_page
 from ._facets import count_facets, shard_rows
@@ -24,9 +25,8 @@ from ._field_content import load_array, open_member, waveform
 from ._field_kind import OCTETS, FieldKind, field_kind, media_type
 from ._filter_samples import Matches, ask_sql, filter_samples
 from ._find_problems import check_dataset, compare, find_duplicates
-from ._jobs import Job, Jobs, error_words
+from ._http_range import NotSatisfiable, Part, asked_part, portions
 from ._model_input import ModelInput
-from ._range_answer import NotSatisfiable, Part, asked_part, portions
 from ._shard_view import Member, member_named
 from ._thumbnail import array_picture, check_fetch, checked_image, first_frame, shrink_image
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from webdataset import stores
 from webdataset.errors import WebDatasetError
 
+from ._background_jobs import Job
 from ._catalog import Catalog
 from ._cells import shown_text
 from ._field_content import head
 from ._field_kind import FieldKind, field_kind
-from ._jobs import Job
 from ._shard_view import IndexedShard, Member, ShardView
 from ._thumbnail import image_size
 

@@ -11,8 +11,8 @@ from webdataset.errors import WebDatasetError
 from webdataset.index import SeekableRange
 from webdataset.optional import require
 
+from ._background_jobs import error_words
 from ._field_kind import FieldKind, field_kind
-from ._jobs import error_words
 from ._shard_view import Member, ShardView
 from ._thumbnail import check_fetch, undecodable
 

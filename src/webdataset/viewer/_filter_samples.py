@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError, WebDatasetError
 
+from ._background_jobs import Job
 from ._catalog import Catalog
 from ._field_kind import FieldKind, field_kind
-from ._jobs import Job
 from ._shard_view import Member, ShardView
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import Any
 from webdataset import stores
 from webdataset.errors import WebDatasetError
 
+from ._background_jobs import Job
 from ._catalog import Catalog
 from ._cells import shown_text
 from ._field_content import head
 from ._field_kind import FieldKind, field_kind
-from ._jobs import Job
 from ._thumbnail import check_fetch, shrink_image
 
 _MOST_FINDINGS = 2000
@@ -111,7 +111,7 @@ def near_pairs(hashes: Iterable[tuple[int, int]], most: int) -> list[tuple[int, 
             bands[band, bits >> shift & (1 << width) - 1].append((number, bits))
     found: dict[tuple[int, int], int] = {}
     for entries in bands.values():
-        # Many plain images share a band; the first of them stand for all.
+        # Many plain images share a band; only the first of them are compared.
         for (one, left), (two, right) in combinations(entries[:_LARGEST_BAND], 2):
             distance = (left ^ right).bit_count()
             if distance <= _DISTANCE:

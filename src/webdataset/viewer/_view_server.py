@@ -12,8 +12,8 @@ from typing import Any, Self
 from webdataset.errors import StoreError
 from webdataset.optional import require
 
+from ._background_jobs import Jobs
 from ._catalog import Catalog
-from ._jobs import Jobs
 from ._model_input import ModelInput
 
 _PAGE = Path(__file__).parent / "page"

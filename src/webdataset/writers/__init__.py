@@ -7,7 +7,7 @@ is encoded (`codecs`), what a header looks like (`tar`), or how a store publishe
 * `_tar_writer`        one archive: fields in order, offsets, abort
 * `_writer_lock`       one live writer per local archive
 * `_earlier_run`       shards of an earlier, longer run under the same pattern
-* `_record`            index, size and checksum, recorded while writing
+* `_shard_record`        index, size and checksum, recorded while writing
 * `_check_names`       which keys and fields are read as they were written
 * `_encode_sample`     what `encoder=` may be
 * `_compress_archive`  whole-archive compression
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ._earlier_run import EarlierRun
 from ._encode_sample import make_encoder
-from ._record import Record
+from ._shard_record import Record
 from ._shard_writer import ShardWriter
 from ._tar_writer import Placed, TarWriter
 

@@ -13,7 +13,7 @@ from webdataset.redact import redacted
 from webdataset.stores import close_or_abort
 
 from ._earlier_run import EarlierRun
-from ._record import Record, Records
+from ._shard_record import Record, Records
 from ._tar_writer import TarWriter
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from webdataset.tar import END_OF_ARCHIVE, encode_header, padding
 from ._check_names import check_field, check_key, require_key
 from ._compress_archive import find_compression
 from ._encode_sample import make_encoder
-from ._record import Record, index_place
+from ._shard_record import Record, index_place
 from ._sink import Sink
 
 

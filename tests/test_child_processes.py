@@ -19,7 +19,7 @@ import pytest
 from webdataset import stores
 from webdataset.cli._split_command import run_after
 from webdataset.errors import CommandFailed
-from webdataset.lifetime import Guard, Lifeline, Parent
+from webdataset.child_processes import Guard, Lifeline, Parent
 from webdataset.tools._proc import run_command
 from wids import wids_dl
 
@@ -38,7 +38,7 @@ CHILDREN = {
         print(int(stream.readline()), stream.proc.pid, flush=True)
     """,
     "a command that is run to its end": """
-        threading.Thread(target=lifetime.run_shell, args=("sleep 1000 & echo $! $$; wait",), daemon=True).start()
+        threading.Thread(target=child_processes.run_shell, args=("sleep 1000 & echo $! $$; wait",), daemon=True).start()
     """,
     "a command that is written to": """
         stream = stores.open_write("pipe:cat > /dev/null; sleep 1000")
@@ -94,17 +94,17 @@ ENDINGS = {
 PROGRAM = """
 import multiprocessing, os, sys, threading, time
 sys.path.insert(0, {source!r})
-from webdataset import lifetime, stores
+from webdataset import child_processes, stores
 
 def work(parent, queue):
-    lifetime.end_with(parent)
+    child_processes.end_with(parent)
     queue.put(os.getpid())
     time.sleep(1000)
 
 def worker(method):
     context = multiprocessing.get_context(method)
     queue = context.SimpleQueue()
-    context.Process(target=work, args=(lifetime.Parent.here(), queue), daemon=True).start()
+    context.Process(target=work, args=(child_processes.Parent.here(), queue), daemon=True).start()
     return queue
 
 if __name__ == "__main__":
@@ -189,18 +189,18 @@ def test_a_command_that_signals_its_group_does_not_end_its_guard():
 INTERRUPTED_EVERYWHERE = """
 import gc, subprocess, sys
 import psutil
-from webdataset import lifetime, stores
+from webdataset import child_processes, stores
 from webdataset.stores import _pipe
 
 class Interrupt(BaseException):
     pass
 
 event = sys.argv[2]
-files = {module.__file__ for module in (lifetime, _pipe, subprocess)}
+files = {module.__file__ for module in (child_processes, _pipe, subprocess)}
 
 def start_a_command():
     if sys.argv[1] == "run_shell":
-        lifetime.run_shell("sleep 1000", timeout=0)
+        child_processes.run_shell("sleep 1000", timeout=0)
     with stores.open_read("pipe:sleep 1000") as stream:
         stream.fileno
 
@@ -321,7 +321,7 @@ def test_a_command_that_stops_reading_on_purpose_is_no_failure(command):
 
 
 def test_without_bash_a_warning_says_what_is_not_noticed(monkeypatch):
-    monkeypatch.setattr("webdataset.lifetime._bash", lambda: None)
+    monkeypatch.setattr("webdataset.child_processes._bash", lambda: None)
     with pytest.warns(UserWarning, match="bash is not installed"), stores.open_read("pipe:false | printf x") as stream:
         assert stream.read() == b"x"
     with stores.open_read("pipe:printf y") as stream:
@@ -348,7 +348,7 @@ def test_a_signal_is_not_lost_while_a_finalizer_runs():
     """Python drops what a handler raises there: the program would go on."""
     program = textwrap.dedent("""
         import signal, time
-        from webdataset.lifetime import exit_on
+        from webdataset.child_processes import exit_on
 
         class Finalized:
             def __del__(self):

@@ -10,11 +10,11 @@ from webdataset.errors import SpecError
 from webdataset.flow import Stage
 
 from ._count_samples import shard_counts
+from ._output_target import PerShard, Stream, parse_target
 from ._read_inputs import CountStage, Inputs, expand_inputs, read_samples
 from ._report import Report, collect_failures, failure_handler
 from ._run_tasks import run_tasks
 from ._shard_task import ShardTask
-from ._target import PerShard, Stream, parse_target
 from ._verb_options import DEFAULTS, Options
 from ._write_samples import write_samples
 

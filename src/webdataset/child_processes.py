@@ -95,8 +95,7 @@ class Guard:
     """A process group for one command, which is killed when this process ends, or drops it, before `release`.
 
     The group is there before the command, so that there is no moment in which a signal or an exception here could
-    leave a command behind that nobody knows: what is raised inside `subprocess.Popen` takes the number of its child
-    with it.
+    leave an unknown command behind: what is raised inside `subprocess.Popen` takes the number of its child with it.
 
     >>> guard = Guard()
     >>> child = subprocess.Popen(["sleep", "1000"], process_group=guard.group)

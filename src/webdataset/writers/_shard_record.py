@@ -103,8 +103,7 @@ class Records:
     def close(self) -> None:
         """All archives have been published: store their description, whole or not at all."""
         if self._description is not None and self._entries:
-            with stores.open_write(self._description) as stream:
-                stream.write(write_description(Description(self._entries)))
+            stores.write_bytes(self._description, write_description(Description(self._entries)))
 
 
 def index_place(index: Any) -> tuple[str | None, bool]:

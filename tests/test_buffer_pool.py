@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import torch
 
-from webdataset.recycle import _KEPT, _LEAST, _SIZES, Recycler
+from webdataset.buffer_pool import _KEPT, _LEAST, _SIZES, Recycler
 from webdataset.stages import batched, default_collation_fn
 
 FLOAT = np.dtype(np.float32)
