@@ -297,12 +297,13 @@ class Resumable(ABC):
     One that `splits` yields this process's part of what comes; one that `draws` leaves its choice to chance, and
     before a split chance must decide alike in all processes, or items would be lost. One that `cuts` may end before its
     input does; one that `carries` begins its next pass by how far this one came, so nothing is read ahead between the
-    two.
+    two. One that `keeps_count` yields as many items as it takes.
     """
 
     splits: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     cuts: ClassVar[bool] = False
+    keeps_count: ClassVar[bool] = False
 
     @property
     def carries(self) -> bool:
@@ -311,7 +312,7 @@ class Resumable(ABC):
 
     def count(self, items: int) -> int | None:
         """How many items come out when so many go in; None if that is not known."""
-        return None
+        return items if self.keeps_count else None
 
     @abstractmethod
     def start(self, during: Pass) -> Progress:

@@ -12,7 +12,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from tests.golden.pipelines import PIPELINES, write_shards
+from tests.golden.pipelines import PIPELINES
+from tests.golden.shards import write_shards
 from tests.golden.replay import following, resume, save_at, stop_points, uninterrupted
 
 STATES = Path(__file__).parent / "states"

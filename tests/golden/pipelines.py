@@ -1,15 +1,11 @@
-"""The pipelines whose checkpoints are stored in `states/`, and the shards they read.
+"""The pipelines whose checkpoints are stored in `states/`.
 
 A checkpoint contains shard names and function names. So the shards have relative names (the caller changes into the
 directory that holds them), their content is fixed, and every function is defined at module level.
 """
 
-import io
-import json
-import tarfile
-from pathlib import Path
-
 import webdataset as wds
+from tests.golden.shards import LENGTHS
 from webdataset.extradatasets import repeatedly
 
 STREAMED = "streamed/a-{0..2}.tar"  # 4 + 3 + 4 samples, without index
@@ -17,39 +13,6 @@ STREAMED_B = "streamed/b-{0..1}.tar"  # 5 + 2 samples
 LABELS = "streamed/labels-{0..2}.tar"  # the keys of STREAMED, another field
 INDEXED = "indexed/a-{0..2}.tar"  # the same samples, with an index for each shard
 INDEXED_B = "indexed/b-{0..1}.tar"
-
-_LENGTHS = (3, 1, 4, 1, 5, 2, 6, 5, 3, 5, 2)
-
-
-def write_shards(directory, a=(4, 3, 4), b=(5, 2)):
-    """Write all shards below a directory, byte for byte the same everywhere; `a` and `b` count samples per shard."""
-    directory = Path(directory)
-    for kind in ("streamed", "indexed"):
-        (directory / kind).mkdir()
-        for name, counts in {"a": a, "b": b}.items():
-            _write_dataset(directory / kind, name, counts, name, _sample)
-    _write_dataset(directory / "streamed", "labels", a, "a", _label)
-    wds.index_shards(sorted(str(path) for path in (directory / "indexed").glob("*.tar")))
-
-
-def _write_dataset(directory, name, counts, letter, fields):
-    first = 0
-    for number, count in enumerate(counts):
-        with tarfile.open(directory / f"{name}-{number}.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
-            for sample in range(first, first + count):
-                for field, content in fields(sample).items():
-                    member = tarfile.TarInfo(f"{letter}{sample:02d}.{field}")
-                    member.size = len(content)
-                    archive.addfile(member, io.BytesIO(content))
-        first += count
-
-
-def _sample(number):
-    return {"tokens.json": json.dumps([number] * _LENGTHS[number]).encode(), "txt": f"text {number}".encode()}
-
-
-def _label(number):
-    return {"label.txt": f"label {number}".encode()}
 
 
 def keys_of(item):
@@ -80,7 +43,7 @@ def drop_every_fourth(sample):
 
 
 def extra_fields(key):
-    return {"length": _LENGTHS[int(key[1:])]}
+    return {"length": LENGTHS[int(key[1:])]}
 
 
 def length_of(sample):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.pipelines import PIPELINES, write_shards
+from tests.golden.pipelines import PIPELINES
+from tests.golden.shards import write_shards
 from tests.golden.replay import following, resume, uninterrupted
 
 STATES = Path(__file__).parent / "states"

@@ -92,7 +92,7 @@ def test_a_beton_of_another_version_is_an_error(beton):
     data = bytearray(beton.read_bytes())
     data[0] = 1
     beton.write_bytes(data)
-    with pytest.raises(wds.FormatError, match=r"the version of the file is 1, and 2 is known – .*golden.beton, byte 0"):
+    with pytest.raises(wds.FormatError, match=r"expected version 2 of the format, got 1 – .*golden.beton, byte 0"):
         records_of(beton, None)
 
 

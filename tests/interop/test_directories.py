@@ -62,7 +62,7 @@ def test_a_bad_checksum_of_mds_is_an_error(tmp_path, byte):
     data = bytearray((root / "shard.00000.mds").read_bytes())
     data[byte] ^= 1
     (root / "shard.00000.mds").write_bytes(data)
-    with pytest.raises(wds.FormatError, match=r"the sha1 of the shard is .* in the index – .*shard.00000.mds, byte 0"):
+    with pytest.raises(wds.FormatError, match=r"expected sha1 .* as in the index, got .* – .*shard.00000.mds, byte 0"):
         records_of(root, "mds")
 
 
@@ -92,7 +92,7 @@ def test_mds_is_published_whole_or_not_at_all(tmp_path, before):
     if before:
         interop.write(good, root, small)
     for bad in ({"a": "two", "b": b""}, {"a": 1}):
-        with pytest.raises(wds.EncodingError, match="a value is str, and int in the first sample – field a|missing"):
+        with pytest.raises(wds.EncodingError, match="expected int as in the first sample, got str – field a|missing"):
             interop.write([*good[:20], bad], root, small)
         assert os.listdir(tmp_path) == (["mds"] if before else [])
         assert not before or all(map(same, records_of(root, "mds"), good))

@@ -190,7 +190,7 @@ def test_mnist_is_read(tmp_path, suffix):
     with pytest.raises(wds.FormatError, match="there are 5 images and 4 labels"):
         records_of(tmp_path, "mnist")
     (tmp_path / f"train-images-idx3-ubyte{suffix}").write_bytes(pack(idx(images)[:-1]))
-    with pytest.raises(wds.FormatError, match=r"3936 bytes are expected, and there are 3935 – .*train-images"):
+    with pytest.raises(wds.FormatError, match=r"expected 3936 bytes, got 3935 – .*train-images"):
         records_of(tmp_path, "mnist")
 
 

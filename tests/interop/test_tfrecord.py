@@ -308,7 +308,7 @@ def test_a_shuffle_after_records_resumes(tmp_path):
 def test_a_list_where_one_value_is_expected_is_an_error(tmp_path):
     path = str(tmp_path / "a.tfrecord")
     interop.write([{"n": 1}, {"n": [1, 2]}], path)
-    with pytest.raises(wds.FormatError, match=r"record 1: one value is expected, and there are 2 – field n, .*n\[\]"):
+    with pytest.raises(wds.FormatError, match=r"record 1: expected one value, got 2 – field n, .*n\[\]"):
         interop.convert(path, str(tmp_path / "a.tar"), mapping="n:cls")
     assert os.listdir(tmp_path) == ["a.tfrecord"]
 

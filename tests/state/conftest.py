@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.golden.pipelines import write_shards
+from tests.golden.shards import write_shards
 from tests.state.compositions import COUNTS
 
 

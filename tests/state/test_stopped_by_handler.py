@@ -9,7 +9,8 @@ import shutil
 import pytest
 
 import webdataset as wds
-from tests.golden.pipelines import STREAMED_B, indexed, keys, number_of, streamed, write_shards
+from tests.golden.pipelines import STREAMED_B, indexed, keys, number_of, streamed
+from tests.golden.shards import write_shards
 from tests.state import compositions as c
 from tests.state.reference import Reference, flat
 from tests.state.stopping import Recording, a_few

@@ -77,161 +77,162 @@ def pax(records):
     return member("././@PaxHeader", records, b"x")
 
 
-def faults():
-    """Name → planted fault."""
-    K = Kind
-    bad_json, bad_cls = sample("x", json=b"{", cls=b"7", jpg=PICTURE), sample("x", cls=b"seven", jpg=PICTURE, json=JSON)
-    usual = frozenset({K.UNUSUAL_FIELDS})
-    extra = sample("x", cls=b"1", jpg=PICTURE, json=b'{"a": 2}', txt=b"hello")
-    return {
-        # The file.
-        "nothing": Planted(b"", K.EMPTY_FILE),
-        "a web page": Planted(b"<!DOCTYPE html>" * 100, K.NOT_TAR),
-        "a zip": Planted(b"PK\3\4" + bytes(range(256)) * 8, K.NOT_TAR),
-        "an empty archive": Planted(END, K.NO_SAMPLES),
-        "folders only": Planted(member("a/", kind=b"5") + END, K.NO_SAMPLES),
-        # Cut.
-        "cut in a header": Planted((HEAD + TAIL)[: LEN + 300], K.CUT_HEADER),
-        "cut in a payload": Planted((HEAD + TAIL)[: LEN + 2 * BLOCK + BLOCK + 20], K.CUT_PAYLOAD, others=usual),
-        "cut in padding": Planted((HEAD + TAIL)[: LEN + BLOCK + 100], K.CUT_PADDING, others=usual),
-        "cut between samples": Planted(HEAD + TAIL, K.NO_END),
-        "cut between members": Planted(HEAD + member("x.jpg", PICTURE), K.NO_END, others=usual),
-        "half an end mark": Planted(HEAD + bytes(BLOCK), K.HALF_END),
-        "cut in an extended header": Planted(HEAD + member("n" * 300, kind=b"0")[: BLOCK + 100], K.CUT_HEADER),
-        "cut gzip": Planted(gzip.compress(among())[:-20], K.CUT_COMPRESSION),
-        "cut bzip2": Planted(bz2.compress(among())[:-20], K.CUT_COMPRESSION),
-        "cut xz": Planted(lzma.compress(among())[:-20], K.CUT_COMPRESSION),
-        "gzip with a wrong checksum": Planted(
-            patched(z := gzip.compress(among()), len(z) - 8, b"abcd"), K.BAD_COMPRESSION
-        ),
-        "gzip and garbage": Planted(gzip.compress(among()) + b"garbage" * 10, K.BAD_COMPRESSION),
-        "a bit of gzip flipped": Planted(patched(z, len(z) // 2, bytes([z[len(z) // 2] ^ 255])), K.BAD_COMPRESSION),
-        # Damaged.
-        "a wrong checksum": Planted(among(patched(sample("x"), 148, b"000000")), K.BAD_CHECKSUM, others=usual),
-        "a flipped bit in a name": Planted(among(patched(sample("x"), 0, b"y")), K.BAD_CHECKSUM, others=usual),
-        "a header of noise": Planted(
-            among(patched(sample("x"), 0, bytes(range(256)) * 2)), K.BAD_CHECKSUM, others=usual
-        ),
-        "a size in words": Planted(
-            among(patched(sample("x")[:BLOCK], 124, b"a few bytes\0", checksum=True) + sample("x")[BLOCK:]),
-            K.BAD_HEADER,
-            others=usual,
-        ),
-        "a wiped header": Planted(
-            among(bytes(BLOCK) + sample("x")[BLOCK:]), K.WIPED_HEADER, others=usual | {K.BAD_CHECKSUM}
-        ),
-        "bytes missing from a payload": Planted(
-            among(sample("x")[:600] + sample("x")[900:]), K.MISALIGNED, others=usual
-        ),
-        "bytes added to a payload": Planted(
-            among(sample("x")[:600] + b"?" * 77 + sample("x")[600:]), K.MISALIGNED, others=usual
-        ),
-        "blocks missing from a payload": Planted(
-            among(member("x.bin", bytes(3000))[:1024], member("y.bin", b"1")), K.MISALIGNED
-        ),
-        "garbage after the end": Planted(among() + b"garbage" * 200, K.GARBAGE),
-        "a few bytes after the end": Planted(among() + b"garbage", K.GARBAGE),
-        "two archives": Planted(HEAD + END + TAIL + END, K.CONCATENATED),
-        "a PAX record that is too long": Planted(
-            among(pax(b"99 path=a\n"), sample("x")), K.BAD_EXTENSION, others=usual
-        ),
-        "a PAX header of gigabytes": Planted(
-            among(patched(pax(b"9 path=a\n")[:BLOCK], 124, b"77777777777\0", checksum=True)), K.BAD_EXTENSION
-        ),
-        "a long name without a member": Planted(
-            HEAD + member("././@LongLink", b"n" * 200, b"L") + END, K.BAD_EXTENSION
-        ),
-        # Types.
-        "a symbolic link": Planted(among(sample("x"), member("x.txt", kind=b"2", link="0000.json")), K.SYMBOLIC_LINK),
-        "a hard link": Planted(among(member("x.jpg", kind=b"1", link="0000.jpg")), K.HARD_LINK),
-        "a device": Planted(among(member("x.jpg", kind=b"3")), K.DEVICE),
-        "a named pipe": Planted(among(member("x.jpg", kind=b"6")), K.DEVICE),
-        "a file of two volumes": Planted(among(member("x.jpg", b"abc", kind=b"M")), K.CONTINUED),
-        "an unknown type": Planted(among(member("x.jpg", b"abc", kind=b"Q")), K.UNKNOWN_TYPE),
-        "a sparse file": Planted(among(member("x.jpg", b"abc", kind=b"S")), K.SPARSE_MEMBER, others=usual),
-        "a sparse file in PAX": Planted(
-            among(pax(b"22 GNU.sparse.major=1\n"), member("x.jpg", b"abc")), K.SPARSE_MEMBER
-        ),
-        # Names.
-        "no extension": Planted(among(member("README", b"abc")), K.NO_EXTENSION),
-        "an empty extension": Planted(among(member("x.", b"abc")), K.EMPTY_EXTENSION, others=usual),
-        "a hidden file": Planted(among(member(".hidden.jpg", PICTURE)), K.HIDDEN),
-        "what macOS leaves": Planted(among(member("dir/._0001.jpg", b"abc")), K.HIDDEN),
-        "a reserved name": Planted(among(member("__meta__/info.json", b"{}")), K.RESERVED),
-        "an upper-case field": Planted(among(sample("x", cls=b"1", JPG=PICTURE, json=JSON)), K.UPPER_CASE),
-        "a name in Latin-1": Planted(among(sample("x\udce4")), K.NOT_UTF8),
-        "a line break in a name": Planted(among(sample("x\ny")), K.CONTROL),
-        "an absolute name": Planted(among(sample("/data/x")), K.ABSOLUTE),
-        "a name that leaves its folder": Planted(among(sample("../x")), K.PARENT),
-        "a very long name": Planted(among(sample("x" * 300)), K.TOO_LONG, for_target(Target.GNU_TAR)),
-        "a file that is a folder": Planted(
-            among(sample("x"), sample("x.jpg/y")), K.FILE_AND_FOLDER, for_target(Target.GNU_TAR)
-        ),
-        "a colon for Windows": Planted(among(sample("x:y")), K.WINDOWS_NAME, for_target(Target.WINDOWS)),
-        "a device of Windows": Planted(among(sample("aux")), K.WINDOWS_NAME, for_target(Target.WINDOWS)),
-        "names that differ in case": Planted(
-            among(sample("x"), sample("X")), K.CASE_COLLISION, for_target(Target.WINDOWS)
-        ),
-        "a space for DALI": Planted(among(sample("x y")), K.NAME_WITH_SPACE, for_target(Target.DALI)),
-        "a long GNU name for DALI": Planted(among(sample("d/" * 60 + "x")), K.LONG_GNU_NAME, for_target(Target.DALI)),
-        "compression for DALI": Planted(gzip.compress(among()), K.DALI_COMPRESSED, for_target(Target.DALI)),
-        "underscores for Hugging Face": Planted(among(sample("__x")), K.HF_HIDDEN, hf()),
-        # Samples.
-        "a field twice": Planted(among(sample("x"), member("x.cls", b"8")), K.DUPLICATE_FIELD),
-        "a field twice by case": Planted(
-            among(sample("x"), member("x.CLS", b"8")), K.DUPLICATE_FIELD, others=frozenset({K.UPPER_CASE})
-        ),
-        "interleaved keys": Planted(
-            among(sample("x", cls=b"1"), sample("y"), sample("x", jpg=PICTURE, json=JSON)), K.SPLIT_SAMPLE, others=usual
-        ),
-        "unsorted keys": Planted(among(sample("0000a")), K.UNSORTED, CheckOptions(in_order=True)),
-        "a required field is missing": Planted(
-            among(sample("x", jpg=PICTURE, json=JSON)), K.MISSING_FIELD, CheckOptions(fields=("jpg", "cls"))
-        ),
-        "a field that nearly all have is missing": Planted(
-            good(0, 40) + sample("x", jpg=PICTURE, json=JSON) + END, K.UNUSUAL_FIELDS
-        ),
-        # Values.
-        "bad JSON": Planted(among(bad_json), K.UNDECODABLE),
-        "a class that is no number": Planted(among(bad_cls), K.UNDECODABLE),
-        "a cut picture": Planted(among(sample("x", cls=b"1", jpg=PICTURE[:-60], json=JSON)), K.UNDECODABLE),
-        "an empty picture": Planted(among(sample("x", cls=b"1", jpg=b"", json=JSON)), K.UNDECODABLE),
-        "a picture of HTML": Planted(among(sample("x", cls=b"1", jpg=b"<html>", json=JSON)), K.UNDECODABLE),
-        "text in Latin-1": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, txt=b"\xe4\xf6")), K.UNDECODABLE
-        ),
-        "an array that is cut": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, npy=_array()[:-3])), K.UNDECODABLE
-        ),
-        "gzip in a field that is cut": Planted(
-            among(sample("x", **{"cls": b"1", "jpg": PICTURE, "json": JSON, "txt.gz": gzip.compress(b"hello")[:-3]})),
-            K.UNDECODABLE,
-        ),
-        "a pickle that runs code": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, pkl=b"cos\nsystem\n(S'true'\ntR.")), K.UNSAFE
-        ),
-        "a JPEG called png": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, png=PICTURE)), K.WRONG_EXTENSION
-        ),
-        # Hugging Face.
-        "fields that differ among the first five": Planted(extra + HEAD + END, K.HF_FIELDS, hf()),
-        "a field that comes late": Planted(HEAD + extra + END, K.HF_EXTRA_FIELD, hf()),
-        "a type that changes": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=b'{"a": "one"}')), K.HF_TYPE, hf()
-        ),
-        "a pickle": Planted(
-            among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, pkl=b"\x80\x04K\x01.")),
-            K.HF_PICKLE,
-            hf(),
-            frozenset({K.HF_EXTRA_FIELD, K.HF_TYPE}),
-        ),
-    }
-
-
 def _array():
     stream = io.BytesIO()
     np.save(stream, np.arange(10))
     return stream.getvalue()
+
+
+ZIPPED = gzip.compress(among())
+BAD_JSON = sample("x", json=b"{", cls=b"7", jpg=PICTURE)
+BAD_CLASS = sample("x", cls=b"seven", jpg=PICTURE, json=JSON)
+EXTRA = sample("x", cls=b"1", jpg=PICTURE, json=b'{"a": 2}', txt=b"hello")
+USUAL = frozenset({Kind.UNUSUAL_FIELDS})
+
+# Name → planted fault.
+IN_FILES = {
+    # The file.
+    "nothing": Planted(b"", Kind.EMPTY_FILE),
+    "a web page": Planted(b"<!DOCTYPE html>" * 100, Kind.NOT_TAR),
+    "a zip": Planted(b"PK\3\4" + bytes(range(256)) * 8, Kind.NOT_TAR),
+    "an empty archive": Planted(END, Kind.NO_SAMPLES),
+    "folders only": Planted(member("a/", kind=b"5") + END, Kind.NO_SAMPLES),
+    # Cut.
+    "cut in a header": Planted((HEAD + TAIL)[: LEN + 300], Kind.CUT_HEADER),
+    "cut in a payload": Planted((HEAD + TAIL)[: LEN + 2 * BLOCK + BLOCK + 20], Kind.CUT_PAYLOAD, others=USUAL),
+    "cut in padding": Planted((HEAD + TAIL)[: LEN + BLOCK + 100], Kind.CUT_PADDING, others=USUAL),
+    "cut between samples": Planted(HEAD + TAIL, Kind.NO_END),
+    "cut between members": Planted(HEAD + member("x.jpg", PICTURE), Kind.NO_END, others=USUAL),
+    "half an end mark": Planted(HEAD + bytes(BLOCK), Kind.HALF_END),
+    "cut in an extended header": Planted(HEAD + member("n" * 300, kind=b"0")[: BLOCK + 100], Kind.CUT_HEADER),
+    "cut gzip": Planted(gzip.compress(among())[:-20], Kind.CUT_COMPRESSION),
+    "cut bzip2": Planted(bz2.compress(among())[:-20], Kind.CUT_COMPRESSION),
+    "cut xz": Planted(lzma.compress(among())[:-20], Kind.CUT_COMPRESSION),
+    "gzip with a wrong checksum": Planted(patched(ZIPPED, len(ZIPPED) - 8, b"abcd"), Kind.BAD_COMPRESSION),
+    "gzip and garbage": Planted(gzip.compress(among()) + b"garbage" * 10, Kind.BAD_COMPRESSION),
+    "a bit of gzip flipped": Planted(
+        patched(ZIPPED, len(ZIPPED) // 2, bytes([ZIPPED[len(ZIPPED) // 2] ^ 255])), Kind.BAD_COMPRESSION
+    ),
+    # Damaged.
+    "a wrong checksum": Planted(among(patched(sample("x"), 148, b"000000")), Kind.BAD_CHECKSUM, others=USUAL),
+    "a flipped bit in a name": Planted(among(patched(sample("x"), 0, b"y")), Kind.BAD_CHECKSUM, others=USUAL),
+    "a header of noise": Planted(
+        among(patched(sample("x"), 0, bytes(range(256)) * 2)), Kind.BAD_CHECKSUM, others=USUAL
+    ),
+    "a size in words": Planted(
+        among(patched(sample("x")[:BLOCK], 124, b"a few bytes\0", checksum=True) + sample("x")[BLOCK:]),
+        Kind.BAD_HEADER,
+        others=USUAL,
+    ),
+    "a wiped header": Planted(
+        among(bytes(BLOCK) + sample("x")[BLOCK:]), Kind.WIPED_HEADER, others=USUAL | {Kind.BAD_CHECKSUM}
+    ),
+    "bytes missing from a payload": Planted(
+        among(sample("x")[:600] + sample("x")[900:]), Kind.MISALIGNED, others=USUAL
+    ),
+    "bytes added to a payload": Planted(
+        among(sample("x")[:600] + b"?" * 77 + sample("x")[600:]), Kind.MISALIGNED, others=USUAL
+    ),
+    "blocks missing from a payload": Planted(
+        among(member("x.bin", bytes(3000))[:1024], member("y.bin", b"1")), Kind.MISALIGNED
+    ),
+    "garbage after the end": Planted(among() + b"garbage" * 200, Kind.GARBAGE),
+    "a few bytes after the end": Planted(among() + b"garbage", Kind.GARBAGE),
+    "two archives": Planted(HEAD + END + TAIL + END, Kind.CONCATENATED),
+    "a PAX record that is too long": Planted(among(pax(b"99 path=a\n"), sample("x")), Kind.BAD_EXTENSION, others=USUAL),
+    "a PAX header of gigabytes": Planted(
+        among(patched(pax(b"9 path=a\n")[:BLOCK], 124, b"77777777777\0", checksum=True)), Kind.BAD_EXTENSION
+    ),
+    "a long name without a member": Planted(HEAD + member("././@LongLink", b"n" * 200, b"L") + END, Kind.BAD_EXTENSION),
+}
+
+IN_MEMBERS = {
+    # Types.
+    "a symbolic link": Planted(among(sample("x"), member("x.txt", kind=b"2", link="0000.json")), Kind.SYMBOLIC_LINK),
+    "a hard link": Planted(among(member("x.jpg", kind=b"1", link="0000.jpg")), Kind.HARD_LINK),
+    "a device": Planted(among(member("x.jpg", kind=b"3")), Kind.DEVICE),
+    "a named pipe": Planted(among(member("x.jpg", kind=b"6")), Kind.DEVICE),
+    "a file of two volumes": Planted(among(member("x.jpg", b"abc", kind=b"M")), Kind.CONTINUED),
+    "an unknown type": Planted(among(member("x.jpg", b"abc", kind=b"Q")), Kind.UNKNOWN_TYPE),
+    "a sparse file": Planted(among(member("x.jpg", b"abc", kind=b"S")), Kind.SPARSE_MEMBER, others=USUAL),
+    "a sparse file in PAX": Planted(
+        among(pax(b"22 GNU.sparse.major=1\n"), member("x.jpg", b"abc")), Kind.SPARSE_MEMBER
+    ),
+    # Names.
+    "no extension": Planted(among(member("README", b"abc")), Kind.NO_EXTENSION),
+    "an empty extension": Planted(among(member("x.", b"abc")), Kind.EMPTY_EXTENSION, others=USUAL),
+    "a hidden file": Planted(among(member(".hidden.jpg", PICTURE)), Kind.HIDDEN),
+    "what macOS leaves": Planted(among(member("dir/._0001.jpg", b"abc")), Kind.HIDDEN),
+    "a reserved name": Planted(among(member("__meta__/info.json", b"{}")), Kind.RESERVED),
+    "an upper-case field": Planted(among(sample("x", cls=b"1", JPG=PICTURE, json=JSON)), Kind.UPPER_CASE),
+    "a name in Latin-1": Planted(among(sample("x\udce4")), Kind.NOT_UTF8),
+    "a line break in a name": Planted(among(sample("x\ny")), Kind.CONTROL),
+    "an absolute name": Planted(among(sample("/data/x")), Kind.ABSOLUTE),
+    "a name that leaves its folder": Planted(among(sample("../x")), Kind.PARENT),
+    "a very long name": Planted(among(sample("x" * 300)), Kind.TOO_LONG, for_target(Target.GNU_TAR)),
+    "a file that is a folder": Planted(
+        among(sample("x"), sample("x.jpg/y")), Kind.FILE_AND_FOLDER, for_target(Target.GNU_TAR)
+    ),
+    "a colon for Windows": Planted(among(sample("x:y")), Kind.WINDOWS_NAME, for_target(Target.WINDOWS)),
+    "a device of Windows": Planted(among(sample("aux")), Kind.WINDOWS_NAME, for_target(Target.WINDOWS)),
+    "names that differ in case": Planted(
+        among(sample("x"), sample("X")), Kind.CASE_COLLISION, for_target(Target.WINDOWS)
+    ),
+    "a space for DALI": Planted(among(sample("x y")), Kind.NAME_WITH_SPACE, for_target(Target.DALI)),
+    "a long GNU name for DALI": Planted(among(sample("d/" * 60 + "x")), Kind.LONG_GNU_NAME, for_target(Target.DALI)),
+    "compression for DALI": Planted(gzip.compress(among()), Kind.DALI_COMPRESSED, for_target(Target.DALI)),
+    "underscores for Hugging Face": Planted(among(sample("__x")), Kind.HF_HIDDEN, hf()),
+}
+
+IN_SAMPLES = {
+    # Samples.
+    "a field twice": Planted(among(sample("x"), member("x.cls", b"8")), Kind.DUPLICATE_FIELD),
+    "a field twice by case": Planted(
+        among(sample("x"), member("x.CLS", b"8")), Kind.DUPLICATE_FIELD, others=frozenset({Kind.UPPER_CASE})
+    ),
+    "interleaved keys": Planted(
+        among(sample("x", cls=b"1"), sample("y"), sample("x", jpg=PICTURE, json=JSON)), Kind.SPLIT_SAMPLE, others=USUAL
+    ),
+    "unsorted keys": Planted(among(sample("0000a")), Kind.UNSORTED, CheckOptions(in_order=True)),
+    "a required field is missing": Planted(
+        among(sample("x", jpg=PICTURE, json=JSON)), Kind.MISSING_FIELD, CheckOptions(fields=("jpg", "cls"))
+    ),
+    "a field that nearly all have is missing": Planted(
+        good(0, 40) + sample("x", jpg=PICTURE, json=JSON) + END, Kind.UNUSUAL_FIELDS
+    ),
+    # Values.
+    "bad JSON": Planted(among(BAD_JSON), Kind.UNDECODABLE),
+    "a class that is no number": Planted(among(BAD_CLASS), Kind.UNDECODABLE),
+    "a cut picture": Planted(among(sample("x", cls=b"1", jpg=PICTURE[:-60], json=JSON)), Kind.UNDECODABLE),
+    "an empty picture": Planted(among(sample("x", cls=b"1", jpg=b"", json=JSON)), Kind.UNDECODABLE),
+    "a picture of HTML": Planted(among(sample("x", cls=b"1", jpg=b"<html>", json=JSON)), Kind.UNDECODABLE),
+    "text in Latin-1": Planted(among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, txt=b"\xe4\xf6")), Kind.UNDECODABLE),
+    "an array that is cut": Planted(
+        among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, npy=_array()[:-3])), Kind.UNDECODABLE
+    ),
+    "gzip in a field that is cut": Planted(
+        among(sample("x", **{"cls": b"1", "jpg": PICTURE, "json": JSON, "txt.gz": gzip.compress(b"hello")[:-3]})),
+        Kind.UNDECODABLE,
+    ),
+    "a pickle that runs code": Planted(
+        among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, pkl=b"cos\nsystem\n(S'true'\ntR.")), Kind.UNSAFE
+    ),
+    "a JPEG called png": Planted(
+        among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, png=PICTURE)), Kind.WRONG_EXTENSION
+    ),
+    # Hugging Face.
+    "fields that differ among the first five": Planted(EXTRA + HEAD + END, Kind.HF_FIELDS, hf()),
+    "a field that comes late": Planted(HEAD + EXTRA + END, Kind.HF_EXTRA_FIELD, hf()),
+    "a type that changes": Planted(among(sample("x", cls=b"1", jpg=PICTURE, json=b'{"a": "one"}')), Kind.HF_TYPE, hf()),
+    "a pickle": Planted(
+        among(sample("x", cls=b"1", jpg=PICTURE, json=JSON, pkl=b"\x80\x04K\x01.")),
+        Kind.HF_PICKLE,
+        hf(),
+        frozenset({Kind.HF_EXTRA_FIELD, Kind.HF_TYPE}),
+    ),
+}
+
+FAULTS = IN_FILES | IN_MEMBERS | IN_SAMPLES
 
 
 def _write(folder, name, data):

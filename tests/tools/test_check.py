@@ -13,11 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import webdataset as wds
-from tests.tools.faults import AROUND, END, faults, good, sample
+from tests.tools.faults import FAULTS, AROUND, END, good, sample
 from webdataset.tools import CheckOptions, Kind, Severity, Target, check
 from webdataset.tools._findings import MOST_OF_A_KIND, Finding
 
-FAULTS = faults()
 ALL = CheckOptions(targets=frozenset(Target), in_order=True, fields=("cls", "jpg", "json"))
 
 

@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from tests.tools.faults import END, PICTURE, faults, good, member, sample
+from tests.tools.faults import FAULTS, END, PICTURE, good, member, sample
 from tests.tools.referees import interpreter, program
 from webdataset.errors import SpecError
 from webdataset.index import index_shards, load_index
@@ -15,7 +15,6 @@ from webdataset.samples import read_shard
 from webdataset.testing import make_shard
 from webdataset.tools import CheckOptions, Deed, Kind, Target, check, repair
 
-FAULTS = faults()
 GOOD = {f"{number:04d}": {"cls": b"7", "jpg": PICTURE, "json": b'{"a": 1}'} for number in range(12)}
 # Nothing can be saved of these.
 HOPELESS = {"nothing", "a web page", "a zip", "an empty archive", "folders only"}

@@ -284,14 +284,11 @@ def test_roles_and_names(shards, tmp_path):
 
 
 @pytest.mark.long
-def test_the_first_page_shows_while_the_index_is_learned(tmp_path):
-    """A remote shard without an index: its end is held back until the first pictures are seen."""
+@contextmanager
+def held_back(data, go_on):
+    """The address of a shard on a server that sends its end when the event is set."""
     import http.server
     import threading
-
-    [shard] = photos(tmp_path, shards=1, each=300)
-    data = Path(shard).read_bytes()
-    go_on = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def log_message(self, *_):
@@ -337,17 +334,29 @@ def test_the_first_page_shows_while_the_index_is_learned(tmp_path):
     thread = threading.Thread(target=remote.serve_forever, args=(0.02,))
     thread.start()
     try:
-        url = f"http://127.0.0.1:{remote.server_port}/train.tar"
-        with ViewServer(url) as server, browsing(server, tmp_path / "profile") as page:
-            page.pictures()
-            assert not page.run("return document.getElementById('learning').hidden")
-            assert page.find("#count").text == "200 samples so far"
-            page.shot("learning")
-            go_on.set()
-            page.wait("return document.getElementById('count').textContent === '300 samples'")
-            page.wait("return document.getElementById('learning').hidden")
+        yield f"http://127.0.0.1:{remote.server_port}/train.tar"
     finally:
         go_on.set()
         remote.shutdown()
         remote.server_close()
         thread.join()
+
+
+def test_the_first_page_shows_while_the_index_is_learned(tmp_path):
+    """A remote shard without an index: its end is held back until the first pictures are seen."""
+    import threading
+
+    [shard] = photos(tmp_path, shards=1, each=300)
+    go_on = threading.Event()
+    with (
+        held_back(Path(shard).read_bytes(), go_on) as url,
+        ViewServer(url) as server,
+        browsing(server, tmp_path / "profile") as page,
+    ):
+        page.pictures()
+        assert not page.run("return document.getElementById('learning').hidden")
+        assert page.find("#count").text == "200 samples so far"
+        page.shot("learning")
+        go_on.set()
+        page.wait("return document.getElementById('count').textContent === '300 samples'")
+        page.wait("return document.getElementById('learning').hidden")

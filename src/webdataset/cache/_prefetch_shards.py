@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from webdataset.errors import SpecError
+from webdataset.arguments import require_count
 from webdataset.flow import (
     EndOfStreamError,
     Json,
@@ -67,8 +67,8 @@ class OpenAhead(Resumable):
     handler: Handler = reraise_exception
 
     def __post_init__(self) -> None:
-        if self.depth < 1 or self.budget_bytes < 1:
-            raise SpecError(f"{self}: depth and budget_bytes must be at least 1")
+        require_count("OpenAhead", "depth", self.depth, least=1)
+        require_count("OpenAhead", "budget_bytes", self.budget_bytes, least=1)
 
     def __repr__(self) -> str:
         # Part of a checkpoint: names, which are the same in every process.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 from webdataset import config
+from webdataset.arguments import require_choice
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.stores import Stream, counters, open_read, redacted
 
@@ -72,8 +73,7 @@ class ShardCache:
             raise SpecError("url_to_name and validator must be functions", hint="leave them out for the defaults")
         if not isinstance(self.limit, int | float):
             raise SpecError(f"the cache size {self.limit!r} is not a number", hint="give bytes, or -1 for no limit")
-        if self.revalidate not in {None, *POLICIES}:
-            raise SpecError(f"revalidate={self.revalidate!r}", hint=f"use one of {', '.join(POLICIES)}")
+        require_choice("revalidate", self.revalidate, (None, *POLICIES))
         self.folder = os.path.abspath(os.path.expanduser(os.fspath(self.folder)))
 
     def open(self, url: str) -> Stream | IO[bytes]:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from webdataset.errors import EncodingError, FormatError, SpecError
+from webdataset.arguments import require_count
+from webdataset.errors import EncodingError, FormatError
 from webdataset.optional import require
 
 from ._audio import limited, read_waveform
@@ -57,8 +58,9 @@ class VideoHandler:
     torch: bool = False
 
     def __post_init__(self) -> None:
-        if self.every < 1 or (self.limit is not None and self.limit < 1):
-            raise SpecError(f"{self!r}: every and limit must be at least 1")
+        require_count("VideoHandler", "every", self.every, least=1)
+        if self.limit is not None:
+            require_count("VideoHandler", "limit", self.limit, least=1)
 
     def __call__(self, key: str, data: bytes) -> tuple[Any, Any, dict[str, float]] | None:
         """Frames, audio and rates, or None if the field is not a video."""

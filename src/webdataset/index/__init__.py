@@ -4,22 +4,22 @@ In: the members of a shard (from a stream, or while it is read), index files, da
 keys. Out: offsets, counts, and single samples as dicts of bytes. This package does not know how fields are decoded, in
 which order samples are read, or ranks.
 
-* `_split_names`     which member belongs to which sample
-* `_shard_index`     the index of one shard, checked for what no archive can be
-* `_build_index`     members → index: one shard, a shard while it is read
+* `_split_names`          which member belongs to which sample
+* `_shard_index`          the index of one shard, checked for what no archive can be
+* `_build_index`          members → index: one shard, a shard while it is read
 * `_index_while_reading`  the index of a shard, built while its samples are read
-* `_walk_headers`    the headers of a local archive of large files, from one to the next
-* `_dali_text`       the text format of NVIDIA's `wds2idx`
-* `_description`     the JSON description of a whole dataset
-* `_index_location`  where index files are stored; saving and loading them
-* `_index_dataset`   index a whole dataset and describe it
-* `_verify_shards`   the bytes of a whole shard, compared with its description as they pass
-* `_check_index`     does this index describe this shard?
-* `_fetch_ranges`    byte ranges of a shard, from a local file or over the network
-* `_seekable_range`  byte ranges as a file
-* `_shard_reader`    single samples of a shard
-* `_recent_indexes`  the most recently used indexes
-* `_indexed_shards`  a map-style dataset over indexed shards
+* `_walk_headers`         the headers of a local archive of large files, from one to the next
+* `_dali_text`            the text format of NVIDIA's `wds2idx`
+* `_description`          the JSON description of a whole dataset
+* `_index_location`       where index files are stored; saving and loading them
+* `_index_dataset`        index a whole dataset and describe it
+* `_verify_shards`        the bytes of a whole shard, compared with its description as they pass
+* `_check_index`          does this index describe this shard?
+* `_fetch_ranges`         byte ranges of a shard, from a local file or over the network
+* `_seekable_range`       byte ranges as a file
+* `_shard_reader`         single samples of a shard
+* `_recent_indexes`       the most recently used indexes
+* `_indexed_shards`       a map-style dataset over indexed shards
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class _BetonFile(RangeFile):
         version, count, self._page, self._count, table = HEADER.unpack(self._data.read(0, HEADER.size))
         if version != VERSION:
             raise FormatError(
-                f"the version of the file is {version}, and {VERSION} is known",
+                f"expected version {VERSION} of the format, got {version}",
                 Where(shard=self._url, offset=0),
                 hint="write it again with FFCV 1.0, or it is not a .beton",
             )

@@ -176,10 +176,10 @@ def _pixels(value: Any) -> np.ndarray[Any, Any]:
         decoded = imagehandler("rgb8")(".jpg", value)
         value = decoded
     if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim not in {2, 3}:
-        raise EncodingError(f"an image is needed, and this is {type(value).__name__}")
+        raise EncodingError(f"expected an image, got {type(value).__name__}")
     pixels = np.repeat(value[:, :, None], 3, axis=2) if value.ndim == 2 else value
     if pixels.shape[2] != 3 or max(pixels.shape[:2]) >= 1 << 16:
-        raise EncodingError(f"an image has three channels and less than 65,536 rows, this one is {value.shape}")
+        raise EncodingError(f"expected three channels and sides of less than 65,536 pixels, got {value.shape}")
     return pixels
 
 

@@ -104,7 +104,7 @@ class BetonSink(RecordSink):
         if values.keys() != {each.name for each in self._fields}:
             first = sorted(each.name for each in self._fields)
             raise EncodingError(
-                f"the fields are {sorted(values)}, and {first} in the first sample",
+                f"expected the fields {first} as in the first sample, got {sorted(values)}",
                 hint="a beton has no missing values: name the fields that all samples have in the mapping",
             )
         encoded = []
@@ -119,7 +119,7 @@ class BetonSink(RecordSink):
             return shape, data
         found = field_for(each.name, value)
         if (found.kind, found.dtype, found.shape) != (each.kind, each.dtype, each.shape):
-            raise EncodingError(f"a value is {found}, and {each} in the first sample")
+            raise EncodingError(f"expected {each} as in the first sample, got {found}")
         if each.kind in NUMBERS:
             return _number(each, value), None
         if each.kind in SIZED:

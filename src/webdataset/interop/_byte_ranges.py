@@ -34,7 +34,7 @@ class ByteRanges:
     (11, b'world')
     >>> ByteRanges("memory://ranges/a.bin").read(6, 9)
     Traceback (most recent call last):
-    webdataset.errors.TruncatedShard: 9 bytes are expected at byte 6, and the file ends at byte 11 – ...
+    webdataset.errors.TruncatedShard: expected 9 bytes at byte 6, the file ends at byte 11 – ...
 
     Args:
         url: a path or an address of any scheme that can read ranges.
@@ -50,7 +50,7 @@ class ByteRanges:
         """Exactly these bytes; an error if the object is shorter."""
         if start < 0 or length < 0 or start + length > self.size:
             raise TruncatedShard(
-                f"{length} bytes are expected at byte {start}, and the file ends at byte {self.size}",
+                f"expected {length} bytes at byte {start}, the file ends at byte {self.size}",
                 Where(shard=self.url, offset=min(max(start, 0), self.size)),
                 hint="the file was cut, or is not what its name says: copy it again",
             )

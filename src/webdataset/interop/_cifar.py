@@ -60,7 +60,7 @@ class _Batch(IndexedFile):
         self._names = batch.get("filenames")
         for name, values in self._labels.items():
             if len(values) != len(pixels):
-                raise FormatError(f"there are {len(values)} of {name} and {len(pixels)} images", Where(shard=url))
+                raise FormatError(f"expected {len(pixels)} of {name}, got {len(values)}", Where(shard=url))
 
     def __len__(self) -> int:
         return len(self._pixels)  # type: ignore[arg-type]  # checked

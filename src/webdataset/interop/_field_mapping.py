@@ -174,7 +174,7 @@ def _only(source: str, value: Any) -> Any:
     if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim):
         if len(value) != 1:
             raise FormatError(
-                f"one value is expected, and there are {len(value)}",
+                f"expected one value, got {len(value)}",
                 Where(field=source),
                 hint=f"keep the list with {source}[]:… in the mapping",
             )

@@ -51,9 +51,7 @@ class LitData(Format):
             if config.get("encryption") is not None:
                 raise FormatError("the chunks are encrypted", Where(shard=root), hint="write them without encryption")
             if config.get("item_loader") not in {None, "PyTreeLoader"}:
-                raise FormatError(
-                    f"the chunks are for {config['item_loader']}, and PyTreeLoader is known", Where(shard=root)
-                )
+                raise FormatError(f"expected chunks for PyTreeLoader, got {config['item_loader']}", Where(shard=root))
             return [Part(inner_url(root, chunk["filename"]), (chunk, config)) for chunk in index["chunks"]]
 
     def open(self, part: Part) -> RecordFile:
@@ -79,7 +77,7 @@ class _Chunk(RangeFile):
         offsets = read_offsets(self._data) if self._blocks is None else self._blocks.offsets
         expected = self._chunk["chunk_size"]
         if len(offsets) - 1 != expected:
-            raise bad_record(f"the chunk has {len(offsets) - 1} items, {expected} in the index", self._url)
+            raise bad_record(f"expected {expected} items as in the index, got {len(offsets) - 1}", self._url)
         return offsets
 
     @property
@@ -129,7 +127,7 @@ class _Blocks:
         self._data, self._url = data, url
         version, items, _, blocks = struct.unpack("<4I", data.read(8, 16))
         if version != 1:
-            raise bad_record(f"the version of the chunk is {version}, and 1 is known", url, offset=8)
+            raise bad_record(f"expected version 1 of the chunk, got {version}", url, offset=8)
         self.offsets: list[int] = np.frombuffer(data.read(24, 4 * (items + 1)), "<u4").tolist()
         table = 24 + 4 * (items + 1)
         self._table = [struct.unpack("<IIQII", data.read(table + 24 * n, 24)) for n in range(blocks)]
@@ -191,7 +189,7 @@ def _json(data: bytes) -> Any:
         return json.loads(data[5 : 5 + size])
     values, end = _list_of(tag, data, 5, size)
     if end != len(data):
-        raise FormatError(f"it has {len(data)} bytes, and {end} are needed")
+        raise FormatError(f"expected {end} bytes, got {len(data)}")
     return values
 
 

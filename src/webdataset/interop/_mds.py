@@ -55,9 +55,7 @@ class MDS(Format):
         root, index = read_index(source)
         version = index.get("version")
         if version != 2:
-            raise FormatError(
-                f"the version of the index is {version}, and 2 is known", Where(shard=f"{root}/index.json")
-            )
+            raise FormatError(f"expected version 2 of the index, got {version}", Where(shard=f"{root}/index.json"))
         with explained("the index", f"{root}/index.json"):
             return [_part(root, shard) for shard in index["shards"]]
 
@@ -148,7 +146,7 @@ class _MDSShard(RangeFile):
 def _compare(data: ByteRanges, stored: dict[str, Any], url: str) -> None:
     if data.size != stored["bytes"]:
         raise FormatError(
-            f"the shard has {data.size} bytes, and {stored['bytes']} in the index",
+            f"expected {stored['bytes']} bytes as in the index, got {data.size}",
             Where(shard=url, offset=min(data.size, stored["bytes"])),
             hint="copy it again",
         )
@@ -156,7 +154,7 @@ def _compare(data: ByteRanges, stored: dict[str, Any], url: str) -> None:
         found = data.checksum(algorithm)
         if found != expected:
             raise FormatError(
-                f"the {algorithm} of the shard is {found}, and {expected} in the index",
+                f"expected {algorithm} {expected} as in the index, got {found}",
                 Where(shard=url, offset=0),
                 hint="the shard is damaged: copy it again",
             )

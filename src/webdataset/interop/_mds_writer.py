@@ -83,7 +83,7 @@ class MDSSink(RecordSink):
             with located(field=name):
                 value = sample[name]
                 if name not in self._given and _encoding(name, value) != encoding:
-                    raise EncodingError(f"a value is {_encoding(name, value)}, and {encoding} in the first sample")
+                    raise EncodingError(f"expected {encoding} as in the first sample, got {_encoding(name, value)}")
                 values.append(encode_value(encoding, value))
             if column_size(encoding) is None:
                 sizes.append(len(values[-1]))

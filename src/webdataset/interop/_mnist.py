@@ -79,7 +79,7 @@ class _IdxFile:
             expected = self._start + self._size * self.shape[0]
             if self._data.size != expected:
                 raise FormatError(
-                    f"{expected} bytes are expected, and there are {self._data.size}",
+                    f"expected {expected} bytes, got {self._data.size}",
                     Where(shard=url, offset=min(expected, self._data.size)),
                     hint="copy it again",
                 )

@@ -113,13 +113,13 @@ def check_schema(schema: Schema | None, first: Schema | None, url: str, first_ur
 
     >>> check_schema({"a": "int32"}, {"a": "int64"}, "2.parquet", "1.parquet")
     Traceback (most recent call last):
-    webdataset.errors.FormatError: the field a is int32, and int64 in 1.parquet – 2.parquet – ...
+    webdataset.errors.FormatError: the field a: expected int64 as in 1.parquet, got int32 – 2.parquet – ...
     """
     if schema is None or first is None or schema == first:
         return
     name = next(name for name in (*first, *schema) if first.get(name) != schema.get(name))
     raise FormatError(
-        f"the field {name} is {schema.get(name, 'missing')}, and {first.get(name, 'missing')} in {first_url}",
+        f"the field {name}: expected {first.get(name, 'missing')} as in {first_url}, got {schema.get(name, 'missing')}",
         Where(shard=url),
         hint="convert files of one schema at a time",
     )

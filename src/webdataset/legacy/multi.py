@@ -9,8 +9,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from webdataset import world
+from webdataset.arguments import require_count
 from webdataset.child_processes import Parent, end_with
-from webdataset.errors import SpecError, StageError
+from webdataset.errors import StageError
 
 __all__ = ["MultiLoader"]
 
@@ -44,10 +45,8 @@ class MultiLoader:
         nokill: bool = False,
         prefix: str = "/tmp/_multi-",  # noqa: S108  # never used
     ) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise SpecError(f"MultiLoader(workers={workers!r})", hint="at least one process must do the work")
         self.dataset = dataset
-        self.workers = workers
+        self.workers = require_count("MultiLoader", "workers", workers, least=1)
         self.verbose = verbose
         self.nokill = nokill
         self.prefix = prefix

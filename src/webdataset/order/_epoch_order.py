@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webdataset.arguments import require_count
 from webdataset.errors import SpecError
 from webdataset.flow import digest
 
@@ -133,8 +134,8 @@ def _checked(counts: Any, window: int | None, chunk: int | None) -> Ints:
         raise SpecError(
             f"window={window} is not possible", hint="None for all, 0 for the order of storage, or a number"
         )
-    if chunk is not None and chunk < 1:
-        raise SpecError(f"chunk={chunk} is not possible", hint="give a number of samples, at least 1")
+    if chunk is not None:
+        require_count("Order", "chunk", chunk, least=1)
     return array
 
 

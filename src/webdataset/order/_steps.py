@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webdataset.arguments import require_choice
+from webdataset.arguments import require_choice, require_count
 from webdataset.errors import SpecError
 
 PADDING = ("pad", "drop")
@@ -36,8 +36,8 @@ class Steps:
     last: str = "pad"
 
     def __post_init__(self) -> None:
-        if self.samples < 0 or self.batch < 1 or self.ranks < 1:
-            raise SpecError(f"{self} is not possible", hint="batch and ranks are at least 1, samples at least 0")
+        for name, least in (("samples", 0), ("batch", 1), ("ranks", 1)):
+            require_count("Steps", name, getattr(self, name), least=least)
         require_choice("last", self.last, PADDING)
 
     def __len__(self) -> int:

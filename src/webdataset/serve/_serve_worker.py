@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from webdataset.arguments import require_count
 from webdataset.errors import FormatError, SpecError, StoreError, WebDatasetError
 from webdataset.pipeline import DataPipeline
 
@@ -61,8 +62,8 @@ class Worker:
         zmq, self._keys = load_zmq(), as_keys(keys)
         load_msgpack()
         check_address(address, self._keys, insecure=insecure)
-        if threads < 1 or queue < 1 or cache < 0:
-            raise SpecError(f"threads={threads}, queue={queue}, cache={cache}", hint="at least one thread and request")
+        for name, number, least in (("threads", threads, 1), ("queue", queue, 1), ("cache", cache, 0)):
+            require_count("Worker", name, number, least=least)
         if isinstance(dataset, DataPipeline):
             self._maker = StepMaker(dataset, None, threads)
         else:

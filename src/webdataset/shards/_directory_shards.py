@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset import stores
+from webdataset.arguments import require_choice
 from webdataset.errors import SpecError
 from webdataset.flow import Drawn
 
@@ -64,11 +65,8 @@ class DirectoryShardList(ShardSource):
         self.path = os.fspath(self.path)
         if self.mode is None:
             return
-        if self.mode not in _MODES or self.select not in _CHOICES:
-            raise SpecError(
-                f"DirectoryShardList(mode={self.mode!r}, select={self.select!r}) is not possible",
-                hint=f"mode is None or one of {_MODES}, select one of {_CHOICES}",
-            )
+        require_choice("mode", self.mode, _MODES)
+        require_choice("select", self.select, _CHOICES)
         if not os.path.isdir(self.path):
             raise SpecError(f"{self.path!r} is not a directory", hint="files can be claimed in a local directory only")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, ClassVar
 
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable
@@ -56,9 +56,7 @@ class NonEmpty(Resumable):
     webdataset.errors.SpecError: the stream is empty – check the shards, the splitters and the filters before this stage
     """
 
-    def count(self, items: int) -> int:
-        """As many as come in."""
-        return items
+    keeps_count: ClassVar[bool] = True
 
     def start(self, during: Pass) -> AnyItem:
         """No item yet."""

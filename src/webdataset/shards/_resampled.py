@@ -116,8 +116,7 @@ class Resampled(Resumable):
     n: int = sys.maxsize
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n, int) or self.n < 0:
-            raise SpecError(f"resampled({self.n!r}) cannot be drawn", hint="give a number of items, at least 0")
+        require_count("resampled", "n", self.n, least=0)
 
     def start(self, during: Pass) -> Collected:
         """Nothing collected yet."""

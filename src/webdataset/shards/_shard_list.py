@@ -88,7 +88,7 @@ class ShuffleShards(Resumable):
         return Collected(during)
 
     def run(self, items: Iterator[Any], at: Collected, /) -> Iterator[dict[str, Any]]:
-        """Take them all, then hand them on in the order of the epoch, after those that were yielded already."""
+        """Take them all, then yield them in the order of the epoch, after those that were yielded already."""
         for number in shard_order(at.fill(items), at.during.seed, at.during.epoch)[at.taken :]:
             at.taken += 1
             at.last = at.origins[number]

@@ -72,6 +72,7 @@ class Cached(Described, Resumable):
     """
 
     verb: ClassVar[str] = "Cached"
+    keeps_count: ClassVar[bool] = True
     limit_bytes: int | None = None
     memory: Memory = field(default_factory=Memory, init=False, repr=False)
 
@@ -83,10 +84,6 @@ class Cached(Described, Resumable):
     def carries(self) -> bool:
         """A complete pass is recorded."""
         return True
-
-    def count(self, items: int) -> int:
-        """As many as come in."""
-        return items
 
     def start(self, during: Pass) -> Recorded:
         """The beginning of a pass."""

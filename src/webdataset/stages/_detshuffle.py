@@ -31,6 +31,7 @@ class DetShuffle(Described, Resumable):
     """
 
     verb: ClassVar[str] = "detshuffle"
+    keeps_count: ClassVar[bool] = True
     bufsize: int = 1000
     initial: int = 100
     seed: int = 0
@@ -40,10 +41,6 @@ class DetShuffle(Described, Resumable):
     def __post_init__(self) -> None:
         for name in ("bufsize", "initial", "seed", "epoch"):
             setattr(self, name, require_count("detshuffle", name, getattr(self, name), least=-(2**63)))
-
-    def count(self, items: int) -> int:
-        """As many as come in."""
-        return items
 
     def start(self, during: Pass) -> Reservoir:
         """An empty buffer; `epoch` becomes that of this pass."""

@@ -44,6 +44,7 @@ class LMDBCached(OnDisk):
     """
 
     verb: ClassVar[str] = "LMDBCached"
+    keeps_count: ClassVar[bool] = True
     fname: str | Path
     map_size: float = 1e12
     pickler: Any = None
@@ -54,10 +55,6 @@ class LMDBCached(OnDisk):
             raise SpecError(f"LMDBCached({self.fname!r}): give the name of a directory")
         require_count("LMDBCached", "map_size", self.map_size, least=1)
         require_count("LMDBCached", "chunksize", self.chunksize, least=1)
-
-    def count(self, items: int) -> int:
-        """As many as come in."""
-        return items
 
     def run(self, items: Iterator[Any], at: Played, /) -> Iterator[Any]:
         """Play back or record."""

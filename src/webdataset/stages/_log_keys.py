@@ -42,15 +42,12 @@ class LogKeys(Described, Resumable):
     """
 
     verb: ClassVar[str] = "log_keys"
+    keeps_count: ClassVar[bool] = True
     logfile: str | Path | None = None
 
     def __post_init__(self) -> None:
         if self.logfile is not None and not isinstance(self.logfile, str | os.PathLike):
             raise SpecError(f"log_keys({self.logfile!r}): give the name of a file, or None")
-
-    def count(self, items: int) -> int:
-        """As many as come in."""
-        return items
 
     def start(self, during: Pass) -> Numbered:
         """Nothing logged."""

@@ -86,6 +86,7 @@ class Shuffle(Described, Resumable):
     """
 
     verb: ClassVar[str] = "shuffle"
+    keeps_count: ClassVar[bool] = True
     draws: ClassVar[bool] = True
     bufsize: int = 1000
     initial: int = 100
@@ -107,10 +108,6 @@ class Shuffle(Described, Resumable):
     def carries(self) -> bool:
         """A generator of the user's goes on from pass to pass."""
         return self.rng is not None
-
-    def count(self, items: int) -> int:
-        """As many as come in."""
-        return items
 
     def start(self, during: Pass) -> Reservoir:
         """An empty buffer with this pass's draws."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Self
 
-from webdataset.errors import SpecError
+from webdataset.arguments import require_count
 from webdataset.read_methods import find_read1, find_readinto
 
 from ._byte_stream import Stream
@@ -237,8 +237,8 @@ class ReadAhead:
         depth: int = 4,
         skip: Callable[[Any], bool] | None = None,
     ) -> None:
-        if depth < 1 or budget_bytes < 1:
-            raise SpecError(f"depth={depth} and budget_bytes={budget_bytes} must be at least 1")
+        require_count("ReadAhead", "depth", depth, least=1)
+        require_count("ReadAhead", "budget_bytes", budget_bytes, least=1)
         self._items: Iterator[Any] = iter(items)
         self._opener, self._depth, self._skip = opener, depth, skip
         self._shared = _Shared(budget_bytes)

@@ -3,11 +3,15 @@
 In: an implementation of one of the package's extension points. Out: a verdict. This package knows all others; no
 other knows it.
 
-    _web_server        a loopback web server           _faults     what can go wrong, in seeded schedules
-    _fault_server  a server that goes wrong so     _resume_check     a pipeline goes on from every point
-    _make_shard         a shard in one line             _codec_contract  what is encoded comes back
-    _store_contract  what every store must do      _stage_contract  what every stage must do
-    _system_faults  the n-th system call fails
+* `_web_server`      a loopback web server
+* `_fault_server`    a web server that breaks, stalls and lies at chosen bytes
+* `_faults`          what can go wrong with a download, in seeded schedules
+* `_system_faults`   the n-th system call fails
+* `_make_shard`      a shard in one line
+* `_store_contract`  what every store must do
+* `_codec_contract`  what is encoded comes back
+* `_stage_contract`  what every stage must do
+* `_resume_check`    a pipeline goes on from every point
 """
 
 from ._codec_contract import CodecContract

@@ -7,7 +7,7 @@ is encoded (`codecs`), what a header looks like (`tar`), or how a store publishe
 * `_tar_writer`        one archive: fields in order, offsets, abort
 * `_writer_lock`       one live writer per local archive
 * `_earlier_run`       shards of an earlier, longer run under the same pattern
-* `_shard_record`        index, size and checksum, recorded while writing
+* `_shard_record`      index, size and checksum, recorded while writing
 * `_check_names`       which keys and fields are read as they were written
 * `_encode_sample`     what `encoder=` may be
 * `_compress_archive`  whole-archive compression

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Self
 
+from webdataset.arguments import require_count
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
 from webdataset.stores import close_or_abort
@@ -213,8 +214,7 @@ def _check_arguments(*, maxcount: Any, maxsize: Any, start_shard: Any, post: Any
     for name, value in (("maxcount", maxcount), ("maxsize", maxsize)):
         if not isinstance(value, int | float) or not value > 0:
             raise SpecError(f"{name}={value!r} is not a limit", hint="use a number greater than 0")
-    if not isinstance(start_shard, int) or start_shard < 0:
-        raise SpecError(f"start_shard={start_shard!r} is not a shard number", hint="use an integer, 0 or greater")
+    require_count("ShardWriter", "start_shard", start_shard, least=0)
     for name, value in (("post", post), ("opener", opener)):
         if value is not None and not callable(value):
             raise SpecError(f"{name}={value!r} is not callable", hint="it is called with the name of a shard")

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 # Small blocks are gathered into writes of this size: one call into the stream instead of several per sample.
 _GATHER = 256 * 1024
 
-# Joining copies, so blocks from this size on are yielded as they are: a local file gathers them without a copy.
+# Joining copies, so blocks from this size on are written as they are: a local file gathers them without a copy.
 _LARGE = 4 * 1024
 
 
