@@ -93,7 +93,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             skips or a filter leaves out, so that all ranks have the same number of full batches (indexed).
         copy: False makes the fields read-only `memoryview`s of what was read, which decoders and writers take like
             bytes. Samples of 100 kB are read faster; a view that you keep also keeps the megabyte around it in memory
-            (docs/how-to/run-faster.md).
+            (docs/howto/views.md).
     """
 
     def __init__(
