@@ -59,7 +59,7 @@ def _converted(item: Any, convert: Callable[[Any], Any]) -> Any:
     return item if kind in _PLAIN else convert(item)
 
 
-_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
+_PLAIN = frozenset({str, bytes, memoryview, int, float, bool, type(None)})
 
 
 def _are_plain(values: Iterable[Any]) -> bool:

@@ -135,7 +135,7 @@ class ReadPlanned(Source):
         at.mark = "" if self.last is None else COUNTED
         first = at.remaining.position + at.taken
         starts = starts_of(self.dataset.counts).tolist()
-        reader = ReadSamples(handler=self.handler, strict=self.strict, opener=self.opener)
+        reader = ReadSamples(handler=self.handler, strict=self.strict, opener=self.opener, copy=self.dataset.copy)
         for shard, url in enumerate(self.dataset.urls):
             begin, end = starts[shard : shard + 2]
             if end <= first:

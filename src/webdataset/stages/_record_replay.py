@@ -189,6 +189,8 @@ class Pickler:
 
     def dumps(self, sample: Any) -> bytes:
         """A sample as bytes. The first one is read back at once: better to fail now than in the second epoch."""
+        if isinstance(sample, dict):  # views do not pickle
+            sample = {name: bytes(value) if type(value) is memoryview else value for name, value in sample.items()}
         data: bytes = (self._chosen or pickle).dumps(sample, protocol=pickle.HIGHEST_PROTOCOL)
         if not self._tried:
             self._tried = True
