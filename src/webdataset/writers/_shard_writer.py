@@ -86,8 +86,8 @@ class ShardWriter:
         self._advance()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"at {redacted(self.fname)}, {self.count} samples in it"
-        return f"<ShardWriter {self.pattern!r}: {state}, {self.total} samples in all>"
+        state = "closed" if self._closed else f"at {self.fname}, {self.count} samples in it"
+        return redacted(f"<ShardWriter {self.pattern!r}: {state}, {self.total} samples in all>")
 
     @property
     def tarstream(self) -> TarWriter | None:
