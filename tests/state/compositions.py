@@ -4,6 +4,7 @@ Each composition says what it promises (`Promise`), from its description alone.
 """
 
 import functools
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -73,6 +74,10 @@ def stream_shuffled():
     return streamed(shardshuffle=True).shuffle(3)
 
 
+def stream_given_generator():
+    return streamed(shardshuffle=True).shuffle(3, rng=random.Random(1))
+
+
 def stream_filtered():
     return streamed(shardshuffle=True).select(not_every_third).map(drop_every_fourth).shuffle(3)
 
@@ -130,6 +135,7 @@ def part_b(dataset):
 SOURCES = {
     stream: Promise(A),
     stream_shuffled: Promise(A, shuffled=True),
+    stream_given_generator: Promise(A, shuffled=True),
     stream_filtered: Promise(KEPT, shuffled=True),
     stream_batched: Promise(A, shuffled=True, batches=True),
     generator: Promise(G, shuffled=True),
