@@ -66,7 +66,8 @@ def tagged(run: Run, *, origins: bool = False) -> Iterator[Tagged]:
         changed = weights and weights != run.weights  # the cursor knows those of the time when it was asked for
         if now >= pause_ends or changed or (isinstance(cursor, Cursor) and cursor.plan is not None):
             said = _ask(run)
-            if not isinstance(said, StateError) or isinstance(cursor, StateError) or changed:  # else count on
+            counts_on = isinstance(said, StateError) and isinstance(cursor, Cursor) and run.is_repeatable
+            if not counts_on or changed:
                 cursor, since = said, 0
             weights = run.weights
             asked = time.perf_counter()

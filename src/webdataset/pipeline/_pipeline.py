@@ -19,7 +19,7 @@ from webdataset.plan import count_items
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
 from ._epochs import EpochCounter
-from ._inner_datasets import check_owner_of_epoch, inner_seeds, shares_of_mixes
+from ._inner_datasets import check_owner_of_epoch, inner_seeds, is_repeatable, shares_of_mixes
 from ._nested import Nested
 from ._rank_agreement import check_ranks
 from ._require_json import require_json
@@ -291,7 +291,9 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
         stages = [Nested(stage) if isinstance(stage, DataPipeline) else stage for stage in self.pipeline]
-        return Definition(stages, self.seed, self.repetitions, self.nsamples, shares_of_mixes(self))
+        return Definition(
+            stages, self.seed, self.repetitions, self.nsamples, shares_of_mixes(self), is_repeatable(self)
+        )
 
     def state_dict(self) -> dict[str, Json]:
         """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.
