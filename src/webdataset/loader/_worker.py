@@ -14,16 +14,8 @@ from webdataset import recycle, world
 from webdataset.errors import SpecError, StageError, StateError
 from webdataset.flow import PerItem, Resumable
 from webdataset.handlers import SkipLog, Skipped
-from webdataset.pipeline import (
-    ArrayBatches,
-    Cursor,
-    DataPipeline,
-    EpochCounter,
-    GoesToSpawned,
-    Run,
-    RunOptions,
-    TorchIterable,
-)
+from webdataset.pipeline import Cursor, DataPipeline, EpochCounter, GoesToSpawned, Run, RunOptions, TorchIterable
+from webdataset.plan import ArrayBatches
 from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
 

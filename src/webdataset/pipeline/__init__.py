@@ -22,7 +22,6 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_index_options.py`: which datasets are read by plan
 * `_merge_states.py`: one checkpoint from those of all ranks
 * `_indexed_api.py`: what a dataset can do when it starts with a plan
-* `_array_batches.py`: arrays of indexed shards, whole batches at a time
 * `_mix.py`: several datasets as one
 * `_source_choice.py`: which of them comes next
 * `_dataset_wrappers.py`: datasets around datasets: an epoch, a length, a constant
@@ -30,7 +29,6 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_torch_iterable.py`: be torch's `IterableDataset` without importing torch
 """
 
-from ._array_batches import ArrayBatches
 from ._checkpoint import Checkpoint, Identity
 from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor, check_types
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
@@ -53,7 +51,6 @@ from ._torch_iterable import TorchIterable
 from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
 
 __all__ = [
-    "ArrayBatches",
     "Beginning",
     "CheckEmpty",
     "Checkpoint",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import warnings
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -13,8 +13,8 @@ from webdataset import config, world
 from webdataset.arguments import require_count
 from webdataset.describe import as_html
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, PerItem, Source
-from webdataset.plan import count_items
+from webdataset.flow import Json, PerItem
+from webdataset.plan import ArrayBatches, count_items
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
@@ -195,7 +195,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         """How many items the first stage has; None if that is not known."""
         first = self.pipeline[0] if self.pipeline else None
         if not isinstance(first, DataPipeline):
-            return len(first) if isinstance(first, Source) and isinstance(first, Sized) else None
+            return first.steps(world.current().ranks) if isinstance(first, ArrayBatches) else None
         return first._length() if first.size is None else first.size
 
     def __bool__(self) -> bool:
