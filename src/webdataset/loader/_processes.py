@@ -64,9 +64,11 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
 
     def __len__(self) -> int:
         workers = max(1, self.num_workers)
-        if self.dataset.nsamples > 0 and self.dataset.size is None:  # every worker has an epoch of that size
-            return int(self.dataset.nsamples * workers)
-        if workers > 1 and self.dataset.size is None and not is_even_chain(self.dataset.pipeline):
+        declared = self.dataset.size is not None
+        of_worker: int | None = self.dataset._of_passes(None)
+        if of_worker is not None and not declared:  # every worker has an epoch of that size
+            return int(of_worker * workers)
+        if workers > 1 and not declared and (self.dataset.nsamples > 0 or not is_even_chain(self.dataset.pipeline)):
             raise TypeError("every worker may end with a batch that is not full, so the length is not known")
         return len(self.dataset)
 

@@ -15,6 +15,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_column_batches.py`: batches made by column, where functions and `batched` allow it
 * `_epochs.py`: which pass is this, also in worker processes
+* `_epoch_length.py`: how many items an epoch has
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
 * `_webdataset.py`: `WebDataset`
