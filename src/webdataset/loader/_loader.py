@@ -12,7 +12,8 @@ from webdataset.describe import identifies, shown
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
-from webdataset.pipeline import ArrayBatches, Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
+from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
+from webdataset.plan import ArrayBatches
 
 from ._device import Device, OnDevice
 from ._move_batching import as_it_is, batch_inside, converted, default_batch_size, makes_batches
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ._stats import Stats
 
 USUAL: Any = object()  # a batch size that was not given
-_ORDERS = {"shuffle", "sampler", "batch_sampler"}  # settings of torch's loader
+_ORDERS = ("shuffle", "sampler", "batch_sampler")  # settings of torch's loader
 _FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
 
 
@@ -224,7 +225,8 @@ class WebLoader(DataPipeline, FluidInterface):
 
 def _is_read_in_order(dataset: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> bool:
     """Whether a sequence of batches is read from first to last; torch reads it in any other order."""
-    return isinstance(dataset, ArrayBatches) and not args and settings.keys().isdisjoint(_ORDERS)
+    given = (settings.get(name) for name in _ORDERS)
+    return isinstance(dataset, ArrayBatches) and not args and all(each is None or each is False for each in given)
 
 
 def _not_held(origin: Json) -> Any:

@@ -8,7 +8,8 @@ from itertools import chain
 from typing import Any
 
 from webdataset.arguments import require_count
-from webdataset.pipeline import ArrayBatches, DataPipeline, FluidWrapper
+from webdataset.pipeline import DataPipeline, FluidWrapper
+from webdataset.plan import ArrayBatches
 from webdataset.stages import Batched, Bucketed, Listed, Unbatched, Unlisted, default_collation_fn
 
 

@@ -20,10 +20,11 @@ from webdataset.index import VerifyShards, read_description
 from webdataset.plan import ReadPlanned, described_joins
 from webdataset.samples import ReadSamples
 
+from ._epoch_length import ENDLESS
 from ._fluid import FluidInterface
 from ._index_options import Wishes, indexed, is_description
 from ._indexed_api import Plannable
-from ._pipeline import ENDLESS, DataPipeline
+from ._pipeline import DataPipeline
 from ._stage_kinds import PipelineStage
 from ._torch_iterable import is_iterable_dataset
 
