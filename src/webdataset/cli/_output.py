@@ -36,26 +36,27 @@ class Console:
     traceback: bool = False
     stdout_is_taken: bool = False  # data goes there, so a report must not
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, data: bool = False) -> None:
         """A line for the user, on standard error."""
         if not self.quiet:
-            echo(text, err=True)
+            echo(text, err=True, data=data)
 
     def warn(self, text: str) -> None:
         """A line that also a quiet run shows."""
         echo(text, err=True)
 
-    def result(self, value: Any, text: str | None = None) -> None:
+    def result(self, value: Any, text: str | None = None, *, data: bool = False) -> None:
         """The result: as JSON if that was asked for, else the text.
 
         Args:
             value: a dataclass, or anything that JSON knows.
             text: what a person reads; it is the report of a verb whose output is elsewhere, so it goes to stderr.
+            data: its secrets are for the user: they are not hidden.
         """
         if self.as_json:
-            echo(json.dumps(as_jsonable(value)), err=self.stdout_is_taken, data=True)
+            echo(json.dumps(value if data else as_jsonable(value)), err=self.stdout_is_taken, data=True)
         elif text is not None:
-            self.say(text)
+            self.say(text, data=data)
 
     @contextmanager
     def progress(self, unit: str, total: int | None = None) -> Iterator[Advance]:
