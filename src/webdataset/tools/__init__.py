@@ -146,6 +146,7 @@ if TYPE_CHECKING:
     from ._stored_versions import MISSING as MISSING
     from ._stored_versions import version_of as version_of
     from ._target import existing as existing
+    from ._target import refuse_description as refuse_description
     from ._target import refuse_existing as refuse_existing
     from ._target import series_members as series_members
     from ._target import store_description as store_description
@@ -190,7 +191,7 @@ _HOME = {
     "_sort": "shuffle sort",
     "_split": "split",
     "_stored_versions": "MISSING version_of",
-    "_target": "existing refuse_existing series_members store_description",
+    "_target": "existing refuse_description refuse_existing series_members store_description",
     "_verb_options": "DEFAULTS Options",
 }
 _LAZY = {name: module for module, names in _HOME.items() for name in names.split()}

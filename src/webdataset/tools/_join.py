@@ -12,7 +12,7 @@ from webdataset.plan import JOIN, join_stages
 
 from ._read_inputs import Inputs, expand_inputs
 from ._report import Report
-from ._target import existing, refuse_existing, store_description
+from ._target import existing, refuse_description, refuse_existing, store_description
 from ._transform import transform
 from ._verb_options import DEFAULTS, Options
 
@@ -69,6 +69,7 @@ def _describe(
 ) -> Report:
     """Index all shards and write a description that joins them."""
     refuse_existing(existing([output]), force=options.force)
+    refuse_description(output, [*urls, *added])
     if options.dry_run:
         return Report(outputs=(output,))
     base, other = (_indexed(shards, options) for shards in (urls, added))

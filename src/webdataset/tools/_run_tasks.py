@@ -26,7 +26,7 @@ from ._ledger import Ledger
 from ._report import Failure, Report, check_errors
 from ._shard_task import ShardResult
 from ._stored_versions import MISSING, Version, by_folder, versions_of
-from ._target import existing, refuse_existing, store_description
+from ._target import existing, refuse_description, refuse_existing, store_description
 from ._verb_options import Options
 
 _log = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ def run_tasks(
     """
     check_errors(options.errors)
     urls, names = [url for url, _ in pairs], [name for _, name in pairs]
+    refuse_description(options.description, names)
     path = options.ledger or _beside(names, pattern)
     if options.dry_run:
         if not os.path.exists(path):
