@@ -187,18 +187,23 @@ def seen_from(description: str, url: str) -> str:
     else:
         name = os.path.abspath(path)
         name = name if home is None else name.removeprefix(f"{os.path.abspath(home).rstrip('/')}/")
-    if description != "-" and stores.scheme_of(description) != "pipe":
-        try:
-            if path is not None and home is None:
-                raise UnsafeContent("a path in a description on a server is one of that server")
-            _document(description, None).address(name)
-        except UnsafeContent as error:
-            raise SpecError(
-                f"a description at {description} could not name this shard: readers would refuse it",
-                Where(shard=url),
-                hint="write the description beside the shards, or name their folder in WDS_TRUSTED_FOLDERS",
-            ) from error
+    unseen = path is not None and home is None  # a path in a description on a server would be one of that server
+    if description != "-" and stores.scheme_of(description) != "pipe" and (unseen or not _opens(description, name)):
+        raise SpecError(
+            f"a description at {description} could not name this shard: readers would refuse it",
+            Where(shard=url),
+            hint="write the description beside the shards, or name their folder in WDS_TRUSTED_FOLDERS",
+        )
     return name
+
+
+def _opens(description: str, name: str) -> bool:
+    """Whether a reader of the description opens a shard under this name."""
+    try:
+        _document(description, None).address(name)
+    except UnsafeContent:
+        return False
+    return True
 
 
 def _document(name: str, base: str | None) -> _Document:
