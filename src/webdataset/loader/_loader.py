@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.arguments import require_choice, require_count
 from webdataset.child_processes import Parent
-from webdataset.describe import identifies, shown
+from webdataset.describe import identifies, refuse_unknown, shown
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 USUAL: Any = object()  # a batch size that was not given
 _ORDERS = ("shuffle", "sampler", "batch_sampler")  # settings of torch's loader
-_FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
+_OF_THREADS = (
+    "threads take num_workers, prefetch_factor, memory, pin_memory, device, collate_fn and drop_last; "
+    "for what else DataLoader takes use workers='processes'"
+)
 
 
 class WebLoader(DataPipeline, FluidInterface):
@@ -247,7 +250,7 @@ def _thread_source(
     **settings: Any,
 ) -> Threads:
     if settings:
-        raise SpecError(f"WebLoader(workers='threads') got {', '.join(settings)}", hint=_FOR_PROCESSES)
+        raise SpecError(f"WebLoader(workers='threads') got {', '.join(settings)}", hint=_OF_THREADS)
     for name, value, least in (
         ("num_workers", num_workers, 0),
         ("prefetch_factor", prefetch_factor, 1),
@@ -271,6 +274,7 @@ def _process_source(
         if settings.get("num_workers", 0) == 0 and isinstance(dataset, DataPipeline) and not args:
             return Threads(dataset, device=device, convert=settings.get("collate_fn") or converted)  # read it here
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
+    refuse_unknown("WebLoader(workers='processes')", settings, WebLoader, DataLoader)
     if isinstance(dataset, DataPipeline) and batch_size is None and not args:
         return Processes(dataset, shared_memory=shared_memory, device=device, **settings)
     loader = DataLoader(dataset, batch_size, *args, **settings)

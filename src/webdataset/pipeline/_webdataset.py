@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +11,7 @@ from typing import Any, Self
 
 from webdataset import config, shards, stores
 from webdataset.arguments import require_count
-from webdataset.describe import did_you_mean
+from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 from webdataset.handlers import Handler, reraise_exception
@@ -138,7 +137,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         verbose = older.pop("verbose", verbose)
         url_to_name = older.pop("url_to_name", url_to_name)
         length = older.pop("length", None)
-        _refuse_unknown(older)
+        refuse_unknown("WebDataset", older, WebDataset)
         urls = shards.kept(urls)
         opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose, in_memory=in_memory)
         shuffled = _wants_shuffle(shardshuffle)
@@ -357,12 +356,6 @@ def _checked_seed(seed: Any) -> int:
             f"seed={seed!r} is not a whole number", hint="the same number on every rank gives the same order"
         )
     return seed
-
-
-def _refuse_unknown(older: dict[str, Any]) -> None:
-    if older:
-        known = inspect.signature(WebDataset).parameters
-        raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}{did_you_mean(older, known)}")
 
 
 def _renamed(older: dict[str, Any]) -> dict[str, Any]:

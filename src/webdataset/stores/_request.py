@@ -222,7 +222,8 @@ def _fault_of_the_network(error: BaseException) -> StoreError:
     if isinstance(error, theirs.NameResolutionError):
         return retryable(StoreError(f"unknown host name: {error}", hint="check the address and the network"))
     if isinstance(error, theirs.NewConnectionError):  # which urllib3 counts among the time-outs
-        return retryable(StoreError(f"no connection: {error}", hint="check host and port, and whether the server runs"))
+        what = str(error).partition("Failed to establish a new connection: ")[2] or str(error)
+        return retryable(StoreError(f"no connection: {what}", hint="check host and port, and whether the server runs"))
     if isinstance(error, theirs.TimeoutError | TimeoutError):
         return StoreTimeout("the server did not answer in time", hint="WDS_TIMEOUT sets the seconds to wait")
     return retryable(StoreError(f"the connection failed: {error}"))

@@ -35,6 +35,7 @@ _WORTH_SCANNING = 16 * BLOCK
 
 # From this mean payload on walking from header to header, at 2 µs each, beats the scan of the whole window at 80 µs.
 _WORTH_WALKING = 1 << 15
+_CHECK_ADDRESS = "check the address; a login or error page in place of a shard is a common cause"
 
 
 class Run(NamedTuple):
@@ -336,19 +337,18 @@ class _Reader:
         self._discard_rest()
         if not self._strict or (zeros >= 2 and not block.strip(b"\0")):
             return
+        hint = "fetch or write the shard again, or save what is left: wds check --fix"
         if self._blocks.offset == start:
             what = "the archive is empty: 0 bytes"
+        elif block and self._blocks.offset == len(block):  # a message of a server or a pointer of Git LFS is that short
+            what, hint = f"the archive is truncated in its first header: it starts with {block[:16]!r}", _CHECK_ADDRESS
         elif block:
             what = "the archive is truncated in a header"
         elif zeros:
             what = "the archive is truncated: one block of zeros at its end instead of two"
         else:
             what = "the archive is truncated: it has no end-of-archive mark"
-        raise TruncatedShard(
-            what,
-            Where(offset=self._blocks.offset),
-            hint="fetch or write the shard again, or save what is left: wds check --fix",
-        )
+        raise TruncatedShard(what, Where(offset=self._blocks.offset), hint=hint)
 
     def _discard_rest(self) -> None:
         """Read to the end, to notice a failure of the stream: an error even where truncation is not."""
@@ -371,8 +371,5 @@ def _expect_tar(block: bytes) -> None:
     try:
         parse_header(block)
     except BadHeader as error:
-        raise BadHeader(
-            f"this is not a tar archive: it starts with {block[:16]!r}",
-            Where(offset=0),
-            hint="check the address; a login or error page in place of a shard is a common cause",
-        ) from error
+        what = f"this is not a tar archive: it starts with {block[:16]!r}"
+        raise BadHeader(what, Where(offset=0), hint=_CHECK_ADDRESS) from error

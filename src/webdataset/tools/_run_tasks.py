@@ -25,7 +25,7 @@ from webdataset.redact import redacted
 
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
-from ._output_target import existing, refuse_existing, store_description
+from ._output_target import existing, refuse_description, refuse_existing, store_description
 from ._report import ERRORS, Failure, Report
 from ._shard_task import ShardResult
 from ._stored_versions import MISSING, Version, by_folder, versions_of
@@ -72,6 +72,7 @@ def run_tasks(
     require_choice("errors", options.errors, ERRORS)
     urls, names = [url for url, _ in pairs], in_use(name for _, name in pairs)
     pairs = list(zip(urls, names, strict=True))
+    refuse_description(options.description, names)
     path = options.ledger or _beside(names, pattern)
     if options.dry_run:
         if not os.path.exists(path):

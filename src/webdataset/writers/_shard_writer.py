@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from webdataset.arguments import require_count
+from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
 from webdataset.stores import close_or_abort
@@ -73,6 +74,7 @@ class ShardWriter:
     ) -> None:
         self.pattern = _checked_pattern(pattern)
         _check_arguments(maxcount=maxcount, maxsize=maxsize, start_shard=start_shard, post=post, opener=opener)
+        refuse_unknown("ShardWriter", kw, ShardWriter, TarWriter)
         TarWriter(io.BytesIO(), **kw).abort()  # wrong arguments fail here, not at the first sample
         self.maxcount, self.maxsize, self.post, self.verbose = maxcount, maxsize, post, verbose
         self.opener, self.kw, self.overwrite = opener, kw, overwrite
