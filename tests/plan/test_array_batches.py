@@ -159,14 +159,14 @@ def test_every_loader_has_the_same_batches_and_goes_on_in_any_other(tmp_path, ho
 
 def steps_of(batches, ranks, count=None, state=None):
     """The batches of all ranks, step by step, and the state of the first rank after them."""
-    found = []
+    found, saved = [], None
     for rank in range(ranks):
         with world.pretend(world.World(rank, ranks)):
             dataset = wds.DataPipeline(batches)
             if state is not None:
                 dataset.load_state_dict(state)
             found.append(rows(islice(iter(dataset), count)))
-            saved = dataset.state_dict() if rank == 0 else saved
+            saved = saved or dataset.state_dict()
             assert count is not None or state is not None or len(dataset) == len(found[-1])
     return [batch for step in zip(*found, strict=True) for batch in step], saved
 
