@@ -14,6 +14,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 MUTATIONS = {
+    "a view never shows other bytes": (
+        "tar/_window_memory.py", "weakref.finalize(shown, self._spare.append, window).atexit = False", "self._spare.append(window)",
+        "tar/test_views.py", "let_go_of",
+    ),
     "an epoch has an order of its own": (
         "plan/_read_planned.py", "during.epoch, window", "0, window", "pipeline/test_planned.py", "golden_order",
     ),

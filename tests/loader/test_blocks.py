@@ -267,3 +267,16 @@ def test_no_step_of_either_side_changes_a_batch(steps):
 def test_collation_is_that_of_torch(samples):
     assert str(default_collate(samples)) == str(default_collate_of_torch(samples))
     assert str(default_collate(samples[:1])) == str(default_collate_of_torch(samples[:1]))
+
+
+@pytest.mark.parametrize("size", [0, 10, 2000, 200_000])
+@pytest.mark.parametrize(
+    "cut", [lambda view: view, lambda view: view[8:], lambda view: view[::-1], lambda v: v.cast("H")]
+)
+def test_a_view_arrives_as_a_view_of_the_same(size, cut):
+    view = cut(memoryview(os.urandom(size)))
+    for blocks in (None, Blocks(keep=2)):
+        found = pickle.loads(pickle.dumps(pack({"jpg": view, "label": 3}, blocks))).unpack()["jpg"]
+        assert type(found) is memoryview
+        assert found.readonly
+        assert (found.format, found.tolist()) == (view.format, view.tolist())

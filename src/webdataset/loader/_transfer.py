@@ -114,15 +114,15 @@ class _Pickler(pickle.Pickler):
         if isinstance(obj, np.ndarray) and not (obj.flags.c_contiguous or obj.flags.f_contiguous):
             return np.ascontiguousarray(obj).__reduce_ex__(5)
         if type(obj) is memoryview:
-            return _view, (pickle.PickleBuffer(obj),)
+            return _view, (np.asarray(obj),)
         torch = sys.modules.get("torch")  # a tensor cannot exist before torch is imported
         if torch is not None and type(obj) is torch.Tensor and _is_plain(obj, torch):
             return _tensor_reduced(obj.contiguous(), torch)
         return NotImplemented
 
 
-def _view(buffer: Any) -> memoryview:
-    return memoryview(buffer).toreadonly()
+def _view(array: Any) -> memoryview:
+    return memoryview(array).toreadonly()
 
 
 def _is_plain(tensor: Any, torch: Any) -> bool:
