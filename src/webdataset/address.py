@@ -189,8 +189,8 @@ def own_addresses(addresses: Callable[[], Mapping[str, Address]]) -> Iterator[No
     """In this block a checkpoint means these addresses first: another dataset may have some of the same text.
 
     >>> with own_addresses(lambda: {"https://***@h/a.tar": Address("https://me:secret@h/a.tar")}):
-    ...     from_checkpoint("https://***@h/a.tar")
-    'https://me:secret@h/a.tar'
+    ...     print(from_checkpoint("https://***@h/a.tar"))
+    https://me:secret@h/a.tar
 
     Args:
         addresses: asked when an address is looked for.

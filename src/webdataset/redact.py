@@ -17,53 +17,74 @@ What counts as a secret:
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
 MASK = "***"
 
+# Part of a name: without a limit, a long word would take quadratic time.
+_PART = r"[\w.\-]{0,64}"
 # Names of values: AWSAccessKeyId, X-Amz-Signature, sig, access_token, client_secret, passwd, jwt, …
 _NAME = (
-    r"[\w.\-]*(?:token|secret|signature|credential|passw|passphrase|api[_-]?key|access[_-]?key|private|authorization|"
-    r"jwt|cookie)[\w.\-]*|(?:[\w.\-]*[_.\-])?(?:sig|pwd|hmac)"
+    rf"{_PART}(?:token|secret|signature|credential|passw|passphrase|(?:api|access|account)[_-]?key|private|authorization|"
+    rf"jwt|cookie){_PART}|(?:{_PART}[_.\-])?(?:sig|pwd|hmac)"
 )
 # Names that are secret in the query of a URL and ordinary words elsewhere (`/data/key=7/a.tar`).
-_NAME_IN_QUERY = r"(?:[\w.\-]*[_.\-])?(?:key[\w.\-]*|auth|pass|policy|code|session|sid|otp|pin)"
+_NAME_IN_QUERY = rf"(?:{_PART}[_.\-])?(?:key{_PART}|auth|pass|pw|policy|code|sas|session|sid|otp|pin)"
+_VALUE = r"(?:[^&;\s'\"|#,]|,(?!\s)|'(?=\w))+"
 _QUOTED = r"\"[^\"]*\"|'[^']*'"
 _HEADER = (
-    r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|(?:\w+-)+(?:token|secret|key|auth)(?:-\w+)*"
-    r"|(?<=['\"])\w*(?:token|secret|passw)\w*(?=\\?['\"]))"
+    r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|(?:\w{1,64}-){1,8}(?:token|secret|key|auth)(?:-\w{1,64}){0,8}"
+    r"|(?<=['\"])\w{0,64}(?:token|secret|passw)\w{0,64}(?=\\?['\"]))"
     rf"(\\?['\"]?\s*:\s*)(?!//)(?:{_QUOTED}|(?:(?:bearer|basic|digest|token)\s+)?[^\s'\"|;,]+)"
 )
 _KNOWN_FORM = (
-    r"(?-i:\b(?:eyJ[\w\-]{8,}\.[\w\-]{8,}(?:\.[\w\-]*)?|hf_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|"
+    r"(?-i:\b(?:eyJ[\w\-]{8,1024}\.[\w\-]{8,}(?:\.[\w\-]*)?|hf_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|"
     r"github_pat_\w{16,}|glpat-[\w\-]{12,}|xox[abprs]-[\w\-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|sk-[\w\-]{16,}|"
     r"ya29\.[\w\-]{10,}))"
 )
 _SWITCH = r"(?:true|false)(?![\w.\-])"  # AWS_SKIP_SIGNATURE=true
-_RANDOM = "random"
+
+
+def _mask_random(found: re.Match[str]) -> str:
+    """Only what looks random: a file name or a number stays."""
+    value = found[0]
+    kinds = sum(any(test(sign) for sign in value) for test in (str.isdigit, str.islower, str.isupper))
+    looks_random = kinds >= 2 and not re.search(r"[a-z]{7,}|\.\w{2,5}$", value)
+    return MASK if looks_random else value
+
+
+def _mask_fragment(found: re.Match[str]) -> str:
+    return found[0] if found[1] is None else f"{found[0].removesuffix(found[1])}#{MASK}"
+
 
 # What to replace, and by what. Every pattern takes linear time: the text may be hostile.
-_RULES = (
+_RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     # Up to the last "@" of the authority, because a password may contain "@"; then a password that contains a slash.
-    (r"(?<=://)[^/?#\s'\"|]+@", f"{MASK}@"),
+    (r"(?<=://)[^/?#\s\"|]+@", f"{MASK}@"),
     (r"(?<=://)[^/?#@\s'\"|]{0,256}:(?!\d*(?:[/?#\s'\"|]|$))[^@\s'\"|]{0,256}@", f"{MASK}@"),
-    (r"(\bhttps?://[^\s#'\"|]*#)[^\s'\"|]+", rf"\1{MASK}"),
+    (r"\bhttps?://[^\s#'\"|]*(#[^\s'\"|]+)?", _mask_fragment),
     # Headers, as curl and as Python write them.
     (_HEADER, rf"\1\2{MASK}"),
     (r"\b(bearer|basic)\s+[\w+/.=~\-]{4,}", rf"\1 {MASK}"),
     # name=value in a URL or a command, --name value, -u user:password.
     (rf"(?<![\w.\-])({_NAME})(=)(?!{_SWITCH})(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s))+)", rf"\1\2{MASK}"),
-    (rf"(?<=[?&;])({_NAME_IN_QUERY})(=)(?:[^&;\s'\"|#,]|,(?!\s))+", rf"\1\2{MASK}"),
-    (rf"((?<!\S)--(?:{_NAME}))(\s+)(?:{_QUOTED}|[^\s|;]+)", rf"\1\2{MASK}"),
-    (rf"((?<!\S)(?:-u|--user|--proxy-user|--http-user)(?:\s+|=|(?=['\"])))(?:{_QUOTED}|[^\s|;]+)", rf"\1{MASK}"),
-    (r"(?<=[?&;=])[A-Za-z0-9+/_%.~\-]{20,}={0,2}", _RANDOM),
+    # In a query a value may have slashes and quotes: "'" ends it only where it ends a word.
+    (rf"(?<=[?&])({_NAME}|{_NAME_IN_QUERY})(=)(?!{_SWITCH}){_VALUE}", rf"\1\2{MASK}"),
+    (rf"(?<=;)({_NAME_IN_QUERY})(=){_VALUE}", rf"\1\2{MASK}"),
+    (rf"(\bsshpass\s+-p|(?<!\S)--(?:{_NAME}|(?:\w+-)+(?:key|pass)))(\s+)(?:{_QUOTED}|[^\s|;]+)", rf"\1\2{MASK}"),
+    (
+        rf"((?<!\S)(?:-u|--user|--proxy-user|--http-user)(?:\s+|=|(?=['\"]|[^\s:]+:)))(?:{_QUOTED}|[^\s|;]+)",
+        rf"\1{MASK}",
+    ),
+    (r"(?<=[?&;=])[A-Za-z0-9+/_%.~\-]{20,}={0,2}", _mask_random),
     # Tokens with a known form: JSON web tokens, Hugging Face, GitHub, GitLab, Slack, AWS, OpenAI, Google.
     (_KNOWN_FORM, MASK),
 )
 # A text without any of these has no secret: an ordinary path is searched once and returned.
 _FIRST_LOOK = re.compile(
-    r"[@=#]|:(?!//|\d)|(?<!\S)-u|--|[Bb](?:earer|asic)\s|hf_|gh[pousr]_|eyJ|AKIA|ASIA|sk-|glpat|xox|ya29|github_pat"
+    r"[@=#]|:(?!//|\d)|(?<!\S)-[up]|--|[Bb](?:earer|asic)\s|hf_|gh[pousr]_|eyJ|AKIA|ASIA|sk-|glpat|xox|ya29|github_pat"
 )
 
 
@@ -84,7 +105,7 @@ def redacted(text: str) -> str:
     if _FIRST_LOOK.search(text) is None:
         return text
     for pattern, replacement in _RULES:
-        text = _compiled(pattern).sub(_mask_random if replacement is _RANDOM else replacement, text)
+        text = _compiled(pattern).sub(replacement, text)
     return text
 
 
@@ -153,11 +174,3 @@ def _inside(error: BaseException) -> list[BaseException]:
     carried = [*error.args, getattr(error, "reason", None), getattr(error, "original_error", None)]
     carried += getattr(error, "exceptions", ())
     return [value for value in carried if isinstance(value, BaseException)]
-
-
-def _mask_random(found: re.Match[str]) -> str:
-    """Only what looks random: a file name or a number stays."""
-    value = found[0]
-    kinds = sum(any(test(sign) for sign in value) for test in (str.isdigit, str.islower, str.isupper))
-    looks_random = kinds >= 2 and not re.search(r"[a-z]{7,}|\.\w{2,5}$", value)
-    return MASK if looks_random else value
