@@ -186,6 +186,16 @@ def test_ranks_have_equal_steps_and_others_go_on(tmp_path, batchsize, seed):
             assert sum(before + after, [])[:22] == order
 
 
+def test_closing_a_pipeline_closes_the_shards(tmp_path):
+    names = shards(tmp_path)
+    dataset = wds.DataPipeline(wds.ArrayBatches(names, "x.npy", 22))
+    expected = rows(dataset)
+    dataset.close()
+    opened = {str(path.resolve()) for path in Path("/proc/self/fd").iterdir()}
+    assert opened.isdisjoint(names)
+    assert rows(dataset) == expected
+
+
 def test_another_number_of_samples_is_refused(tmp_path):
     dataset = wds.DataPipeline(wds.ArrayBatches(str(tmp_path / "*.tar"), "x.npy", 2))
     names = shards(tmp_path)
@@ -196,6 +206,27 @@ def test_another_number_of_samples_is_refused(tmp_path):
     again.load_state_dict(state)
     with pytest.raises(StateError, match="of 22 samples, the dataset has 15"):
         next(iter(again))
+
+
+@pytest.mark.parametrize("failing", range(6))
+def test_a_batch_whose_function_fails_is_tried_again(tmp_path, failing):
+    """Each of them, also the last one, which is short."""
+    batches = wds.ArrayBatches(shards(tmp_path), "x.npy", 4, seed=1)
+    number = rows(batches)[failing][0]
+
+    def fails(batch):
+        if number in batch[:, 0, 0]:
+            raise ValueError(number)
+        return batch
+
+    first, got = wds.DataPipeline(batches, wds.map(fails)), []
+    with pytest.raises(ValueError, match=str(number)):
+        got.extend(batch[:, 0, 0].tolist() for batch in first)
+    again = wds.DataPipeline(batches, wds.map(fails))
+    again.load_state_dict(first.state_dict())
+    with pytest.raises(ValueError, match=str(number)):
+        next(iter(again))
+    assert got == rows(batches)[:failing]
 
 
 @pytest.mark.parametrize("how", LOADERS, ids=str)

@@ -111,6 +111,11 @@ class ArrayBatches(Source):
         spans, epoch, _ = origin
         return self._batch(self._order(epoch), np.concatenate([np.arange(*span) for span in spans]))
 
+    def close(self) -> None:
+        """Let go of open shards."""
+        if "_dataset" in self.__dict__:
+            self._dataset.close()
+
 
 class _InBatches(PlanProgress):
     """How many positions this process took, whole batches of them."""
@@ -124,4 +129,4 @@ class _InBatches(PlanProgress):
             return None
         runs = np.split(self.handed, np.flatnonzero(np.diff(self.handed) != 1) + 1)
         spans = [[int(run[0]), int(run[-1]) + 1] for run in runs]
-        return Origin(spans, self.during.epoch, self.taken - len(self.handed) + 1)
+        return Origin(spans, self.during.epoch, self.taken - self._batch + 1)
