@@ -58,7 +58,8 @@ def test_many_findings_are_counted_and_not_all_shown(tmp_path):
 
 def test_notes_are_shown_on_request(tmp_path):
     shard = damaged(tmp_path, good() + sample("a b") + END)
-    assert run("check", shard).stdout == ""
+    result = run("check", shard)
+    assert result.stdout == "" and result.stderr.endswith(" notes (-v shows them)\n")
     assert "note name-with-space" in run("check", "-v", shard).stdout
     assert "warning name-with-space" in run("check", "--dali", shard, code=1).stdout
 

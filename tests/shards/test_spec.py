@@ -61,7 +61,7 @@ def test_commands_stay_as_they_are():
 
 
 def test_queries_and_windows_paths_are_no_patterns():
-    for url in ("https://h/a.tar?sig=*x", "http://h/[1].tar", "C:\\data\\a.tar"):
+    for url in ("https://h/a.tar?sig=*x", "https://h/*.tar?sig=x", "http://h/[1].tar", "C:\\data\\a.tar"):
         assert expand(url) == [url]
 
 

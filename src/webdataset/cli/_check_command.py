@@ -95,9 +95,10 @@ def _show(report: CheckReport, repairs: list[Repair]) -> None:
         for finding in repair.remaining:
             echo_line(f"still wrong: {finding}", data=False)
     words = [counted(len(report.of(severity)), severity) for severity in Severity]
+    hidden = " (-v shows them)" if report.of(Severity.NOTE) and not out.verbose else ""
     out.say(
         f"{counted(report.shards, 'shard')}, {counted(report.samples, 'sample')}, {counted(report.size, 'byte')}: "
-        f"{', '.join(words)}"
+        f"{', '.join(words)}{hidden}"
     )
 
 

@@ -224,9 +224,9 @@ def _directory(url: str) -> list[str]:
 def _is_glob(url: str) -> bool:
     scheme = stores.scheme_of(url)
     if scheme not in {"", "file"}:
-        # "*" is an ordinary character in commands and in the query of a web address, such as a signature.
-        path = url.partition("?")[0] if scheme in {"http", "https"} else url
-        return scheme != "pipe" and "*" in path
+        # "*" is an ordinary character in commands and in web addresses with a query, such as a signature.
+        names_one = scheme == "pipe" or (scheme in {"http", "https"} and "?" in url)
+        return "*" in url and not names_one
     return any(sign in url for sign in "*?[") and not os.path.exists(url)
 
 
