@@ -3,8 +3,8 @@
     python benchmarks/read.py [--rounds 3] [--peers ours webdataset] [--rows "small bytes" views …]
 
 The column `first ms` is a cold start: from the start of the process, through the import, to the first samples. The rows
-`gzip` read the first shard packed by `gzip -1`. The row `views` compares the reader with a sketch of one that does not
-copy members of 100 kB out of its window.
+`gzip` read the first shard packed by `gzip -1`. The row `views` compares `copy=False` with copies, for bytes that are used
+or not, and with sketches of readers that take new windows or map the file.
 """
 
 import lab

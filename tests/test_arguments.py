@@ -82,6 +82,9 @@ def test_datasets(shard, wrong):
         lambda name: wds.RandomMix([[1], [2]], probs=3),
         lambda name: wds.RandomMix([[1], [2]], probs=["a", "b"]),
         lambda name: wds.mix(3),
+        lambda name: wds.mix([([1], 1)], schedule={20: [1]}),
+        lambda name: wds.mix([([1], 1)], schedule=[20, [1]]),
+        lambda name: wds.WebLoader(wds.WebDataset(name), workers="threads", num_worker=1),
         lambda name: wds.handle_extension(3, int),
         lambda name: wds.handle_extension("cls", 3),
         lambda name: wds.MockDataset({}, "x"),
@@ -93,6 +96,20 @@ def test_datasets(shard, wrong):
 def test_others(shard, make):
     with pytest.raises(wds.SpecError):
         make(shard)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda name: wds.WebDataset(name, shardshufle=True), "WebDataset has .* did you mean shardshuffle?"),
+        (lambda name: wds.ShardWriter("a-%d.tar", max_count=3), "ShardWriter has .* did you mean maxcount?"),
+        (lambda name: wds.WebLoader(wds.WebDataset(name), num_worker=1), "WebLoader.* did you mean num_workers?"),
+        (lambda name: wds.WebLoader(wds.WebDataset(name), worker="threads"), "WebLoader.* did you mean workers?"),
+    ],
+)
+def test_keywords_that_are_misspelt(shard, call, message):
+    with pytest.raises(TypeError, match=message):
+        call(shard)
 
 
 def test_messages_show_what_was_written(shard):

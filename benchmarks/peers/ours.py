@@ -27,10 +27,10 @@ def raw(folder):
     return dataset.decode("rgb8", size=224, crop="window", flip=True).to_tuple("ppm", "cls").batched(64)
 
 
-def bytes_of_photos(folder):
+def bytes_of_photos(folder, **options):
     import webdataset as wds
 
-    return wds.WebDataset(data.shards(folder, "jpegs"), shardshuffle=False).to_tuple("jpg").batched(64)
+    return wds.WebDataset(data.shards(folder, "jpegs"), shardshuffle=False, **options).to_tuple("jpg").batched(64)
 
 
 def workers(make):
@@ -109,16 +109,15 @@ def index_text(folder):
         yield [read_dali(Path(path).with_suffix(".idx").read_bytes())]
 
 
-def read(folder, kind, at_once):
+def read(folder, kind, at_once, **options):
     import webdataset as wds
 
-    samples = iter(wds.WebDataset(data.shards(folder, kind), shardshuffle=False))
+    samples = iter(wds.WebDataset(data.shards(folder, kind), shardshuffle=False, **options))
     while some := list(islice(samples, at_once)):
         yield [some]
 
 
-# Views: what would samples that are not copied out of the window bring? A sketch of a reader with the same headers,
-# checksums and dicts, and nothing else.
+# Views: what do samples that are not copied out of the window bring, for bytes that are used or not?
 
 
 def look(batches):
@@ -129,39 +128,54 @@ def look(batches):
         yield samples
 
 
+def fill(batches):
+    """Every byte is copied into the array of a batch."""
+    import numpy as np
+
+    batch = np.empty((64, 1 << 17), np.uint8)
+    for number, samples in enumerate(batches):
+        for sample in samples[0]:
+            batch[number % 64, : len(sample["jpg"])] = np.frombuffer(sample["jpg"], np.uint8)
+        yield samples
+
+
+def shuffled(folder, **options):
+    import webdataset as wds
+
+    dataset = wds.WebDataset(data.shards(folder, "jpegs") * 4, shardshuffle=False, **options)
+    return ([[sample]] for sample in islice(dataset.shuffle(1000), data.COUNTS["jpegs"]))
+
+
 def heap_kept(folder):
     """Memory of this size, made and freed at once, raises the limits from which glibc gives memory back."""
     bytes(16 << 20)
     return read(folder, "jpegs", 1)
 
 
-def sketch(folder, windows, take):
-    """`take` makes a field of a view: `bytes` copies."""
+def sketch(folder, windows):
+    """A reader with the same headers, checksums and dicts, and nothing else."""
     one_numpy_thread()
     for path in data.shards(folder, "jpegs"):
         for window, members in windows(path):
             view = memoryview(window)
-            yield [[{"__key__": name[:-4], "__url__": path, "jpg": take(view[i:j])} for name, _, i, j in members]]
+            yield [[{"__key__": name[:-4], "__url__": path, "jpg": view[i:j]} for name, _, i, j in members]]
 
 
-def two_windows(path, new=False):
-    """The file by the megabyte, into two windows in turn. What is left of one is moved to the front of the other."""
+def new_windows(path):
+    """The file by the megabyte. What is left of a window is moved to the front of the next one."""
     from webdataset.tar import BLOCK, WINDOW
     from webdataset.tar._walk_window import walk
 
-    window, other, left = mmap.mmap(-1, WINDOW), mmap.mmap(-1, WINDOW), 0
+    window, left = mmap.mmap(-1, WINDOW), 0
     with open(path, "rb", buffering=0) as file:
         while got := file.readinto(memoryview(window)[left:]):
             columns = walk(window, 0, left + got)
             yield window, zip(*columns, strict=True)
             used = -(-columns[3][-1] // BLOCK) * BLOCK if columns[3] else 0
             left += got - used
-            other[:left] = window[used : used + left]
-            window, other = other, mmap.mmap(-1, WINDOW) if new else window
-
-
-def new_windows(path):
-    return two_windows(path, new=True)
+            following = mmap.mmap(-1, WINDOW)
+            following[:left] = window[used : used + left]
+            window = following
 
 
 def mapped(path):
@@ -275,7 +289,10 @@ ROWS = {
         "ours, sample by sample": tokens_one_by_one,
     },
     "index text": {"ours": index_text},
-    "small bytes": {"ours": lambda folder: read(folder, "small", 256)},
+    "small bytes": {
+        "ours": lambda folder: read(folder, "small", 256),
+        "ours, copy=False": lambda folder: read(folder, "small", 256, copy=False),
+    },
     "small bytes, gzip": {"ours": lambda folder: read(folder, "small.gz", 256)},
     "photo bytes, gzip": {"ours": lambda folder: read(folder, "jpegs.gz", 1)},
     "photo bytes": {
@@ -291,7 +308,8 @@ ROWS = {
         "ours, 2 processes, second epoch": lambda folder: second_epoch(processes(tokens_one_by_one(folder))),
     },
     "workers: token batches": workers(tokens),
-    "workers: photo bytes": workers(bytes_of_photos),
+    "workers: photo bytes": workers(bytes_of_photos)
+    | {"ours, 2 processes, copy=False": lambda folder: processes(bytes_of_photos(folder, copy=False))},
     "workers: photos": workers(photos),
     "blobs": {
         "ours": lambda folder: read(folder, "blobs", 1),
@@ -300,14 +318,16 @@ ROWS = {
     "views": {
         "ours": lambda folder: read(folder, "jpegs", 1),
         "ours, looked at": lambda folder: look(read(folder, "jpegs", 1)),
+        "ours, into batches": lambda folder: fill(read(folder, "jpegs", 1)),
+        "ours, shuffle(1000)": shuffled,
+        "ours, copy=False": lambda folder: read(folder, "jpegs", 1, copy=False),
+        "ours, copy=False, looked at": lambda folder: look(read(folder, "jpegs", 1, copy=False)),
+        "ours, copy=False, into batches": lambda folder: fill(read(folder, "jpegs", 1, copy=False)),
+        "ours, copy=False, shuffle(1000)": lambda folder: shuffled(folder, copy=False),
         "ours, the heap keeps its memory": heap_kept,
-        "sketch, copies": lambda folder: sketch(folder, two_windows, bytes),
-        "sketch, copies, looked at": lambda folder: look(sketch(folder, two_windows, bytes)),
-        "sketch, views": lambda folder: sketch(folder, two_windows, memoryview),
-        "sketch, views, looked at": lambda folder: look(sketch(folder, two_windows, memoryview)),
-        "sketch, views, new windows": lambda folder: sketch(folder, new_windows, memoryview),
-        "sketch, mapped views": lambda folder: sketch(folder, mapped, memoryview),
-        "sketch, mapped views, looked at": lambda folder: look(sketch(folder, mapped, memoryview)),
+        "sketch, views of new windows": lambda folder: sketch(folder, new_windows),
+        "sketch, mapped views": lambda folder: sketch(folder, mapped),
+        "sketch, mapped views, looked at": lambda folder: look(sketch(folder, mapped)),
         "page cache read": lambda folder: cached(folder, "jpegs"),
     },
 }

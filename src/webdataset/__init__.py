@@ -107,7 +107,6 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.loader import WebLoader as WebLoader
     from webdataset.loader import profile as profile
     from webdataset.loader import progress as progress
-    from webdataset.pipeline import ArrayBatches as ArrayBatches
     from webdataset.pipeline import DataPipeline as DataPipeline
     from webdataset.pipeline import FluidInterface as FluidInterface
     from webdataset.pipeline import FluidWrapper as FluidWrapper
@@ -120,6 +119,7 @@ if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers 
     from webdataset.pipeline import merge_states as merge_states
     from webdataset.pipeline import with_epoch as with_epoch
     from webdataset.pipeline import with_length as with_length
+    from webdataset.plan import ArrayBatches as ArrayBatches
     from webdataset.serve import connect as connect
     from webdataset.serve import serve_on_ray as serve_on_ray
     from webdataset.shards import DirectoryShardList as DirectoryShardList
@@ -200,9 +200,10 @@ _HOME = {
     "webdataset.interop": ("dali from_hf to_hf"),
     "webdataset.loader": ("WebLoader profile progress"),
     "webdataset.pipeline": (
-        "ArrayBatches DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix "
-        "RoundRobin WebDataset merge_states with_epoch with_length"
+        "DataPipeline FluidInterface FluidWrapper IndexedDataset MockDataset PipelineStage RandomMix RoundRobin "
+        "WebDataset merge_states with_epoch with_length"
     ),
+    "webdataset.plan": ("ArrayBatches"),
     "webdataset.serve": ("connect serve_on_ray"),
     "webdataset.shards": (
         "DirectoryShardList MultiShardSample ResampledShardList ResampledShards SimpleShardList non_empty "

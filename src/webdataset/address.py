@@ -2,9 +2,9 @@
 
 A plain `str` was written by the user, in code, on the command line or in the environment. Everything that was read
 from data is an `Address`: a `str` that also knows its `birth` and its `home`. It behaves as text everywhere
-(`sample["__url__"]`, dictionary keys, JSON, logging) and survives pickling and copying. `str(address)` and every other
-operation on text returns plain text; `like` makes an address of it again. The text alone is harmless as well, because
-an address is checked when it is read, not only when it is opened.
+(`sample["__url__"]`, dictionary keys, JSON, logging) but for its `repr`, which has no secrets, and survives pickling
+and copying. `str(address)` and every other operation on text returns plain text; `like` makes an address of it again.
+The text alone is harmless as well, because an address is checked when it is read, not only when it is opened.
 
 `webdataset.stores` decides, by one table, who may open what (`stores/_trust.py`).
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
-from typing import Self
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from webdataset.redact import redacted
@@ -59,7 +59,10 @@ class Address(str):
         self.birth, self.home, self.number = birth, home, number
         return self
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def __repr__(self) -> str:
+        return redacted(super().__repr__())  # of whatever contains it as well: samples, lists, results
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return restored, (str.__str__(self), self.birth.name, self.home, self.number)
 
 

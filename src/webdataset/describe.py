@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar
@@ -83,6 +84,18 @@ def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
     known = list(known)
     near = [match for name in sorted(given) for match in difflib.get_close_matches(name, known, n=1)]
     return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def refuse_unknown(what: str, given: Iterable[str], *takers: Callable[..., Any]) -> None:
+    """Refuse keywords that none of some functions takes, as Python does, and name those that are nearly the same.
+
+    >>> refuse_unknown("print", ["ends"], print)
+    Traceback (most recent call last):
+    TypeError: print has no parameter ends; did you mean end?
+    """
+    known = {name for taker in takers for name in inspect.signature(taker).parameters}
+    if unknown := sorted(set(given) - known):
+        raise TypeError(f"{what} has no parameter {', '.join(unknown)}{did_you_mean(unknown, known)}")
 
 
 def without_addresses(text: str) -> str:

@@ -214,7 +214,8 @@ def note_skipped(exn: Exception, key: str | None = None, shard: str | None = Non
         return
     where = getattr(exn, "where", None)  # of our own errors
     key, shard = key or getattr(where, "key", None), shard or getattr(where, "shard", None)
-    skip = Skip(key, None if shard is None else str(shard), f"{type(exn).__name__}: {exn}"[:300])
+    reason = redacted(f"{type(exn).__name__}: {exn}")[:300]
+    skip = Skip(key, None if shard is None else redacted(str(shard)), reason)
     for log in tuple(_logs):
         log.add(exn, skip)
 

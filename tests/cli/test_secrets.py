@@ -1,5 +1,6 @@
 """No verb prints a secret of an address, whatever it prints it for: a result, a finding, a log line, JSON."""
 
+import json
 import traceback
 
 import click
@@ -48,6 +49,7 @@ VERBS = {
     "stats": [],
 }
 FIRST = {"get", "grep", "query"}  # what is asked for comes before the shards
+asked = []  # the credentials of each request
 
 
 @pytest.fixture
@@ -60,7 +62,10 @@ def host(tmp_path, monkeypatch):
     data = (tmp_path / "whole.tar").read_bytes()
     (tmp_path / "cut.tar").write_bytes(data[:3000])
 
+    asked.clear()
+
     def respond(handler):
+        asked.append(handler.headers.get("Authorization"))
         path = tmp_path / handler.path.partition("?")[0].lstrip("/")
         status, body = (200, path.read_bytes()) if path.is_file() else (404, b"no " + handler.path.encode())
         handler.send_response(status)
@@ -96,3 +101,16 @@ def test_no_verb_prints_a_secret(verb, position, host, tmp_path):
     for path in tmp_path.rglob("*"):  # indexes, ledgers, outputs
         assert SECRET not in path.name
         assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_sends_credentials_to_the_host_that_a_description_names(verb, host, tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text(f"machine 127.0.0.1 login me password {SECRET}")
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    shard = {"url": f"http://{host}/whole.tar", "nsamples": 5}
+    (tmp_path / "d.json").write_text(json.dumps({"wids_version": 1, "shardlist": [shard]}))
+    words, rest = verb.split(" --")[0].split(), VERBS[verb]
+    CliRunner().invoke(wds, [*words, *([*rest, "d.json"] if verb in FIRST else ["d.json", *rest])])
+    assert asked or verb in {"convert", "index info", "recode", "select"}  # which need more words, or no shard
+    assert set(asked) <= {None}

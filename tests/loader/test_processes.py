@@ -335,3 +335,13 @@ def test_default_collation_and_conversion_are_those_of_torch():
     for settings in ({"batch_size": None}, {"batch_size": 2}):
         ours, theirs = list(WebLoader(dataset, **settings)), list(DataLoader(dataset, **settings))
         assert str(ours) == str(theirs)
+
+
+def test_workers_that_are_told_to_be_one_worker_are_refused(monkeypatch):
+    """Mutation: let a loader go by the numbers in the environment: it waits for a worker that is not there, and ends."""
+    monkeypatch.setenv("WORKER", "1")
+    monkeypatch.setenv("NUM_WORKERS", "2")
+    dataset = wds.DataPipeline(range(4), wds.split_by_worker)
+    assert list(wds.WebLoader(dataset, batch_size=None, num_workers=1)) == [1, 3]
+    with pytest.raises(wds.SpecError, match="worker process 0 of 2 was told to be worker 1 of 2"):
+        list(wds.WebLoader(dataset, batch_size=None, num_workers=2))

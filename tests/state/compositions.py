@@ -4,8 +4,12 @@ Each composition says what it promises (`Promise`), from its description alone.
 """
 
 import functools
+import itertools
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 import webdataset as wds
 from tests.golden.pipelines import (
@@ -27,6 +31,16 @@ B = tuple(f"b{number:02d}" for number in range(sum(COUNTS["b"])))
 G = tuple(f"g{number:02d}" for number in range(4))
 KEPT = tuple(key for key in A if int(key[1:]) % 3 != 1 and int(key[1:]) % 4 != 2)
 N = 3  # items of an epoch that is cut
+
+
+def write_arrays(directory):
+    """Shards of arrays that hold the numbers of the keys `A`."""
+    numbers = iter(range(len(A)))
+    (directory / "arrays").mkdir()
+    for shard, count in enumerate(COUNTS["a"]):
+        with wds.TarWriter(str(directory / f"arrays/a-{shard}.tar")) as sink:
+            for number in itertools.islice(numbers, count):
+                sink.write({"__key__": A[number], "npy": np.full(2, number)})
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,10 @@ def stream_shuffled():
     return streamed(shardshuffle=True).shuffle(3)
 
 
+def stream_given_generator():
+    return streamed(shardshuffle=True).shuffle(3, rng=random.Random(1))
+
+
 def stream_filtered():
     return streamed(shardshuffle=True).select(not_every_third).map(drop_every_fourth).shuffle(3)
 
@@ -117,6 +135,14 @@ def plan_buffered():
     return indexed(order="random").shuffle(4, buffer=True)
 
 
+def arrays():
+    return wds.FluidWrapper(wds.ArrayBatches("arrays/a-{0..2}.tar", "npy", 3, seed=3)).map(keys_of_rows)
+
+
+def keys_of_rows(batch):
+    return [f"a{row[0]:02d}" for row in batch]
+
+
 def resampled():
     return streamed(resampled=True).shuffle(3)
 
@@ -130,6 +156,7 @@ def part_b(dataset):
 SOURCES = {
     stream: Promise(A),
     stream_shuffled: Promise(A, shuffled=True),
+    stream_given_generator: Promise(A, shuffled=True),
     stream_filtered: Promise(KEPT, shuffled=True),
     stream_batched: Promise(A, shuffled=True, batches=True),
     generator: Promise(G, shuffled=True),
@@ -141,6 +168,7 @@ SOURCES = {
     plan_batched: Promise(A, shuffled=True, batches=True),
     plan_filtered_batched: Promise(KEPT, shuffled=True, batches=True),
     plan_buffered: Promise(A, shuffled=True),
+    arrays: Promise(A, shuffled=True, batches=True),
     resampled: Promise(A, epoch="some"),
 }
 

@@ -25,7 +25,7 @@ from tests.golden.pipelines import (
     skip_every_fifth,
     streamed,
 )
-from tests.state.compositions import letters, plan_random, stream_shuffled
+from tests.state.compositions import arrays, letters, plan_random, stream_shuffled
 from tests.state.reference import epoch_of
 
 TAKEN = 2  # items before the checkpoint
@@ -139,6 +139,7 @@ BY_NAME = {
     "PytorchShardList": lambda: wds.DataPipeline(wds.PytorchShardList(STREAMED), wds.tarfile_to_samples()),
     "ShardList": lambda: wds.DataPipeline(wds.ShardList(STREAMED), wds.tarfile_to_samples()),
     "IndexedDataset": lambda: wds.DataPipeline(wds.IndexedDataset(INDEXED), wds.shuffle(3)),
+    "ArrayBatches": arrays,
     "MockDataset": lambda: wds.DataPipeline(wds.MockDataset({"__key__": "same"}, 5), wds.listed(2)),
     "Dataset": lambda: wds.Dataset(STREAMED).shuffle(3),
     "join_columns": lambda: wds.DataPipeline(wds.join_columns(streamed(), streamed(LABELS)), wds.shuffle(3)),
@@ -268,7 +269,7 @@ PIPELINES = {**BY_NAME, **MORE}
 # pipeline.
 OTHER = frozenset(
     """
-    ArrayBatches Continue FileCache FluidInterface LRUCleanup MultiDataset PickleLoader PipelineStage ShardWriter
+    Continue FileCache FluidInterface LRUCleanup MultiDataset PickleLoader PipelineStage ShardWriter
     Shorthands StreamingOpen TarWriter cached_tarfile_samples cached_url_opener decode_image getfirst gopen_schemes
     group_by_keys gzfilter handle_extension imagehandler index_shards lru_cleanup merge_states numpy_dumps
     pipe_cleaner profile progress repeatedly tar_file_expander torch_audio torch_dumps torch_loads torch_video

@@ -43,6 +43,9 @@ def _selection():
     for source, workers in itertools.product(SHUFFLED, ("processes-0", "threads-2")):
         # Stages after the loader may hold the last items of a pass that the loader has read to its end.
         yield c.compose(source, c.parts_with_epochs, workers=workers, loader_cut=c.with_epoch_restart, rebatched=True)
+    for source, cut, again in itertools.product((c.stream_shuffled, c.generator_stage), c.CUTS, (False, True)):
+        # A loader has read more passes of a dataset that repeats them than epochs of its own.
+        yield c.compose(source, cut=c.repeated, workers="processes-0", loader_cut=cut, rebatched=again)
     for source in (*SHUFFLED, c.plan_filtered):
         yield c.compose(source, workers="processes-0", rebatched=True)
         yield c.compose(source, workers="threads-2", loader_cut=c.with_epoch, rebatched=True)

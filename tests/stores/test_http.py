@@ -13,6 +13,7 @@ import urllib3.exceptions
 from fakes import answer, body_of, send_object
 from webdataset import stores
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout, WebDatasetError
+from webdataset.shards import expand
 from webdataset.stores import HttpStore, Patience
 from webdataset.stores._request import meaning
 from webdataset.testing import FaultServer, LoopbackServer
@@ -235,6 +236,8 @@ def test_index_pages_and_queries(serve):
     site = serve(lambda handler: answer(handler, 200, page))
     assert stores.list_urls(site.url("dir/*.tar")) == [site.url("dir/a.tar"), site.url("dir/b.tar")]
     assert stores.list_urls(site.url("a.tar?part=1")) == [site.url("a.tar?part=1")]
+    assert expand(site.url("dir/*.tar")) == [site.url("dir/a.tar"), site.url("dir/b.tar")]
+    assert expand(site.url("dir/{a,b}*.tar")) == [site.url("dir/a.tar"), site.url("dir/b.tar")]
 
 
 def test_not_a_web_address():

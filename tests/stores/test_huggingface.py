@@ -1,16 +1,17 @@
 """The Hugging Face hub, on a fake that the hub's own library accepts."""
 
+import json
 import subprocess
 from pathlib import Path
 from unittest.mock import create_autospec
 
 import pytest
 
-from fakes import FakeHub
+from fakes import FakeHub, answer, body_of
 from webdataset import stores
-from webdataset.errors import ShardNotFound, SpecError, StoreError
+from webdataset.errors import ShardNotFound, SpecError, StoreError, UnsafeContent
 from webdataset.stores import HuggingFaceStore
-from webdataset.testing import Fault, FaultServer, Schedule, StoreContract
+from webdataset.testing import Fault, FaultServer, LoopbackServer, Schedule, StoreContract
 
 
 @pytest.fixture
@@ -174,3 +175,51 @@ def test_a_list_of_objects_that_breaks_off_is_asked_for_again(monkeypatch, patte
         assert stores.list_urls(pattern) == [pattern.replace("*", "0")]
         assert server.requests(path) == 2
         stores.close_connections()
+
+
+@pytest.mark.parametrize(
+    "target", ["http://localhost:{port}/next", "//localhost:{port}/next", "file:///etc/passwd", "pipe:true"]
+)
+def test_the_token_does_not_follow_the_address_of_the_next_page_elsewhere(hub, monkeypatch, target):
+    seen = []
+
+    def respond(handler):
+        seen.append(handler.headers.get("Authorization"))
+        answer(handler, 200, b'[{"type": "file", "path": "b.tar"}]')
+
+    def first(handler):
+        assert handler.headers["Authorization"] == "Bearer hf_secret"
+        answer(
+            handler, 200, b'[{"type": "file", "path": "a.tar"}]', Link=f'<{target.format(port=other.port)}>; rel="next"'
+        )
+
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with LoopbackServer(respond) as other, LoopbackServer(first) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url("").rstrip("/"))
+        if "localhost" in target:
+            assert len(stores.list_urls("hf://datasets/me/cats/*.tar")) == 2 and seen == [None]
+        else:
+            with pytest.raises(UnsafeContent, match="an HTTP redirect"):
+                stores.list_urls("hf://datasets/me/cats/*.tar")
+        stores.close_connections()
+
+
+@pytest.mark.parametrize("pattern", ["hf://datasets/me/cats/*.tar", "ais://b/*.tar"])
+@pytest.mark.parametrize("name", ["0.tar", "readme.txt"])
+def test_a_list_of_objects_without_an_end_is_an_error(monkeypatch, pattern, name):
+    asked = []
+
+    def respond(handler):
+        asked.append(body_of(handler))
+        page = {"entries": [{"name": name}], "continuation_token": "x"}
+        listed = [{"type": "file", "path": name}] if pattern.startswith("hf") else page
+        answer(handler, 200, json.dumps(listed).encode(), Link='</again>; rel="next"')
+
+    monkeypatch.setattr("webdataset.stores._request._PAGES", 20)
+    with LoopbackServer(respond) as server:
+        for variable in ("HF_ENDPOINT", "AIS_ENDPOINT"):
+            monkeypatch.setenv(variable, server.url("").rstrip("/"))
+        with pytest.raises(StoreError, match="more than 20 pages"):
+            stores.list_urls(pattern)
+        stores.close_connections()
+    assert len(asked) == 20

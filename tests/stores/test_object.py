@@ -240,6 +240,8 @@ def test_bad_input(monkeypatch):
         stores.list_urls("s3://no-such-bucket/*.tar")
     with pytest.raises(SpecError, match="no bucket"):
         stores.open_read("s3:///a.tar")
+    with pytest.raises(SpecError, match="write s3://bucket/name"):
+        stores.open_read("s3:/shards/a.tar")
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     from webdataset.stores import _object_store
 

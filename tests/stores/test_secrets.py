@@ -19,9 +19,9 @@ import pytest
 
 import webdataset as wds
 from fakes import answer, send_object
-from webdataset import handlers, shards, stores
+from webdataset import handlers, shards, stores, tools
 from webdataset.errors import StoreError, WebDatasetError
-from webdataset.index import read_description
+from webdataset.index import index_url, read_description
 from webdataset.redact import redacted, scrub
 from webdataset.testing import LoopbackServer
 
@@ -449,3 +449,60 @@ def test_secrets_in_representations(position):
         things.append(read_description({"wids_version": 1, "shardlist": [{"url": url, "nsamples": 1}]}))
     assert_clean(map(repr, things))
     assert_clean(map(str, things))
+
+
+# --- what stays on a disk, or is counted ---------------------------------------------------------------------------
+
+
+def test_secrets_in_results_and_writers(site, tmp_path):
+    """What a `repr` contains an address of: samples, lists, locations, reports and writers."""
+    url = f"http://me:{SECRET}@{site}/%d.tar?token={SECRET}"
+    dataset = wds.WebDataset(url % 0, index=False)
+    located = wds.IndexedDataset(url % 0, index=str(tmp_path))
+    with wds.TarWriter(url % 1) as one, wds.ShardWriter(url) as many:
+        assert_clean(map(repr, [one, many]))
+        one.abort()
+        many.abort()
+    sample, urls = next(iter(dataset)), dataset.pipeline[0].urls
+    assert_clean(map(repr, [sample, urls, located.where(0), tools.Report(outputs=(url,))]))
+    assert SECRET in sample["__url__"] and index_url(urls[0], "d") == index_url(url % 0, "d")
+
+
+@pytest.mark.parametrize("workers", [{"num_workers": 0}, {"num_workers": 1}, {"num_workers": 1, "workers": "threads"}])
+def test_secrets_in_counters(site, workers):
+    dataset = wds.WebDataset(f"http://me:{SECRET}@{site}/a.tar", index=False).map(
+        fails, handler=wds.ignore_and_continue
+    )
+    loader = wds.WebLoader(dataset, batch_size=None, **workers)
+    list(loader)
+    stats = loader.stats()
+    assert stats.skipped.count == 5 and "cannot use" in stats.skipped.first[0].reason
+    assert_clean([stats, repr(stats), json.dumps(stats.skipped.shards)])
+
+
+RECORDINGS = {
+    "DBCache": lambda path: wds.DBCache(f"{path}/db", verbose=False),
+    "LMDBCached": lambda path: wds.LMDBCached(f"{path}/lmdb"),
+}
+
+
+@pytest.mark.parametrize("recording", RECORDINGS)
+@pytest.mark.parametrize("options", [{}, {"resampled": True}])
+def test_secrets_in_recorded_samples(site, recording, options, tmp_path):
+    """And a sample of a recording gets the same random numbers."""
+    if recording == "LMDBCached":
+        pytest.importorskip("lmdb", reason="lmdb is not installed")
+    dataset = wds.WebDataset(f"http://me:{SECRET}@{site}/a.tar?token={SECRET}", index=False, **options).slice(5)
+    recorded = dataset.compose(RECORDINGS[recording](tmp_path))
+    drawn = [[wds.rng(sample).random() for sample in recorded] for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert options or drawn[0] == [wds.rng(sample).random() for sample in dataset]
+    assert_clean(path.read_bytes().decode("latin1") for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_secrets_in_the_shards_that_are_written(site, tmp_path):
+    with wds.TarWriter(str(tmp_path / "copy.tar"), keep_meta=True) as writer:
+        for sample in wds.WebDataset(f"http://me:{SECRET}@{site}/a.tar?token={SECRET}", index=False):
+            writer.write(sample)
+    assert b"/a.tar?token=***" in (tmp_path / "copy.tar").read_bytes()
+    assert_clean([(tmp_path / "copy.tar").read_bytes().decode("latin1")])

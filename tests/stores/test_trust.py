@@ -14,12 +14,14 @@ import cloudpickle
 import pytest
 
 import webdataset as wds
+import wids
 from fakes import answer, send_object
 from webdataset import address, shards, stores
 from webdataset.address import Address, Birth, birth_of, like
 from webdataset.errors import SpecError, StoreError, UnsafeContent, WebDatasetError
 from webdataset.flow import Drawn, url_as_json, url_from_json
 from webdataset.index import index_url, read_description
+from webdataset.legacy.gopen import gopen_htgs
 from webdataset.stores._trust import TABLE, Kind, may_send_credentials
 from webdataset.testing import LoopbackServer, make_shard
 
@@ -170,8 +172,8 @@ def first(urls):
     return next(iter(urls))
 
 
-def description_of(url, **more):
-    return json.dumps({"wids_version": 1, "shardlist": [{"url": url, "nsamples": 1}], **more}).encode()
+def description_of(url, nsamples=1, **more):
+    return json.dumps({"wids_version": 1, "shardlist": [{"url": url, "nsamples": nsamples}], **more}).encode()
 
 
 def from_local_description(scene, text):
@@ -388,6 +390,55 @@ def test_credentials_of_another_host_are_not_sent(scene, monkeypatch):
         read(str(url))  # as the user would write it
         stores.close_connections()
     assert seen == [("/a.tar", None, None), ("/a.tar", "Bearer tok", "1")]
+
+
+def in_view(dataset):
+    with dataset.preview() as shown:
+        catalog = shown._server._catalogs[0]
+        catalog.wait()
+        assert catalog.at(3).view.key(3) == "3"
+
+
+WAYS = {
+    "stream": lambda urls, _: list(wds.WebDataset(urls, index=False)),
+    "index": lambda urls, folder: list(wds.WebDataset(urls, index=folder)),
+    "resampled": lambda urls, _: list(wds.WebDataset(urls, resampled=True).slice(9)),
+    "cached": lambda urls, folder: list(wds.WebDataset(urls, index=False, cache_dir=folder)),
+    "ahead": lambda urls, _: list(wds.WebDataset(urls, index=False, read_ahead=2)),
+    "stages": lambda urls, _: list(wds.DataPipeline(wds.SimpleShardList(urls), wds.tarfile_to_samples())),
+    "look-ups": lambda urls, _: [wds.IndexedDataset(urls)[number] for number in range(5)],
+    "workers": lambda urls, _: list(wds.WebLoader(wds.WebDataset(urls), batch_size=None, num_workers=2)),
+    "threads": lambda urls, _: list(wds.WebLoader(wds.WebDataset(urls), batch_size=None, num_workers=2, workers="threads")),
+    "wids": lambda _, folder: [sample["__key__"] for sample in wids.ShardListDataset(f"{folder}/d.json")],
+    "map_shards": lambda urls, folder: wds.map_shards([], urls, f"{folder}/out/", workers=2),
+    "gopen": lambda urls, _: [wds.gopen(url).read() for url in urls],
+    "htgs": lambda urls, _: [gopen_htgs(url).read() for url in urls],
+    "url_opener": lambda urls, _: [each["stream"].read() for each in wds.url_opener({"url": url} for url in urls)],
+    "view": lambda urls, _: in_view(wds.WebDataset(urls, index=False)),
+    "view of an index": lambda urls, folder: in_view(wds.WebDataset(urls, index=folder)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_of_reading_sends_credentials_of_another_host(way, tmp_path, monkeypatch):
+    """An address keeps its birth on every way from a description to the server that it names."""
+    if way.startswith("view"):
+        pytest.importorskip("starlette", reason="the viewer needs webdataset[view]")
+    seen = []
+    shard = Path(make_shard(str(tmp_path / "a.tar"), [{"__key__": str(n), "txt": "x"} for n in range(5)])).read_bytes()
+
+    def note(handler):
+        seen.append(handler.headers.get("Authorization"))
+        send_object(handler, shard) if handler.path.endswith(".tar") else answer(handler, 404)
+
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret")
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with LoopbackServer(note) as other:
+        (tmp_path / "d.json").write_bytes(description_of(other.url("a.tar"), nsamples=5))
+        WAYS[way](read_description(str(tmp_path / "d.json")).urls, str(tmp_path))
+        stores.close_connections()
+    assert seen and set(seen) == {None}
 
 
 # --- the type itself ----------------------------------------------------------------------------------------------

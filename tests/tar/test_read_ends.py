@@ -51,6 +51,11 @@ def test_lenient_reading_takes_what_is_whole(tar):
     assert outcome(b"", strict=False)[:3] == ([], [], None)
 
 
+def test_a_short_message_in_place_of_an_archive_is_shown():
+    _, _, error, message = outcome(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    assert error is TruncatedShard and "starts with b'version https" in message and "check the address" in message
+
+
 @pytest.mark.parametrize("garbage", [b"g" * 512, b"g" * 100, b"g" * 5000])
 def test_garbage_behind_the_end(tar, garbage):
     archive = tar([("a.txt", b"abc")])

@@ -7,8 +7,21 @@ import pytest
 
 from tests.tools.caption_shards import captions, write
 from webdataset.errors import SpecError
+from webdataset import ShardWriter, WebDataset
 from webdataset.index import load_index, read_description
-from webdataset.tools import check, create_index, index_info, indexed_sample, update_index
+from webdataset.interop import convert
+from webdataset.tools import (
+    Options,
+    cat,
+    check,
+    create_index,
+    index_info,
+    indexed_sample,
+    join,
+    rename,
+    split,
+    update_index,
+)
 
 
 @pytest.fixture
@@ -78,3 +91,32 @@ def test_sample(shards, tmp_path):
     assert indexed_sample(str(tmp_path / "train.json"), -1)["cls"] == b"29"
     with pytest.raises(SpecError, match="there is no sample 30"):
         indexed_sample(shards, 30)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda shards: create_index(shards, description="meta/all.json"),
+        lambda shards: join(shards, shards, "meta/joined.json", replace=True),
+        lambda shards: cat(shards, "out.tar", Options(description="meta/all.json")),
+        lambda shards: split(shards, "out-%d.tar", Options(description="meta/all.json")),
+        lambda shards: rename(shards, "out/", Options(description="meta/all.json"), drop=["json"]),
+        lambda shards: convert(shards, "out.tar", options=Options(description="meta/all.json")),
+        lambda shards: ShardWriter("out-%d.tar", description="meta/all.json"),
+    ],
+    ids=["index", "join", "cat", "split", "rename", "convert", "ShardWriter"],
+)
+def test_no_description_is_written_that_readers_would_refuse(shards, tmp_path, monkeypatch, write):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SpecError, match=r"a description at meta/\w+\.json could not name this shard"):
+        write(shards)
+    assert sorted(tmp_path.rglob("*")) == before  # and nothing was done before it was refused
+    monkeypatch.setenv("WDS_TRUSTED_FOLDERS", str(tmp_path))
+    (tmp_path / "meta").mkdir()
+    made = write(shards)
+    if isinstance(made, ShardWriter):
+        made.write({"__key__": "a", "txt": "hello"})
+        made.close()
+    (description,) = (tmp_path / "meta").glob("*.json")
+    assert sum(1 for _ in WebDataset(str(description))) == len(WebDataset(str(description))) > 0

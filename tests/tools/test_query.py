@@ -91,7 +91,7 @@ def test_parquet(shards, tmp_path):
 
 
 def test_a_wrong_query_is_one_sentence_with_the_columns(shards):
-    with pytest.raises(SpecError, match="the columns are key shard number offset size sizes"):
+    with pytest.raises(SpecError, match="the columns are key shard number offset size sizes cls .*json"):
         ask("select wrong from samples", shards)
     with pytest.raises(SpecError):
         ask("selec", shards)

@@ -1,6 +1,10 @@
 """Who may ask the server, over real sockets."""
 
+import re
 import socket
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +17,15 @@ def test_it_listens_on_loopback_only(server):
     for address in others:
         with pytest.raises(OSError), socket.create_connection((address, server.port), timeout=2):
             pass
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_the_printed_address_opens_the_page(shards, how):
+    command = [sys.executable, "-m", "webdataset", "view", "--no-browser", "--idle", "1", *how, *shards]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as program:
+        address = re.search(r"http://[^\s\"]+", program.stdout.readline())[0]
+        Client(SimpleNamespace(port=int(address.split(":")[2].partition("/")[0])), address)  # it checks the answer
+    assert program.returncode == 0
 
 
 PATHS = ["/", "/index.html", "/app.js", "/api/dataset", "/api/cells", "/api/field/0/jpg", "/api/sample/0", "/nothing"]

@@ -57,6 +57,13 @@ class Console:
         elif text is not None:
             self.say(text)
 
+    def page(self, address: str) -> None:
+        """The address of a page, with the token that opens it: the one secret that is printed as it is."""
+        if self.as_json:
+            echo(json.dumps({"address": address}), data=True)
+        elif not self.quiet:
+            echo(f"viewing at {address} (Ctrl-C ends it)", err=True, data=True)
+
     @contextmanager
     def progress(self, unit: str, total: int | None = None) -> Iterator[Advance]:
         """A progress bar on standard error, where that is a terminal; hands out the function that advances it.

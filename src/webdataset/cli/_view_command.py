@@ -47,7 +47,7 @@ def command(
     server = ViewServer(list(inputs), port=port, index=index, compare=list(compare) or None, model=model)
     with server:
         address = server.new_address()
-        console().result({"address": address}, f"viewing at {address} (Ctrl-C ends it)")
+        console().page(address)
         if browser:
             click.launch(address)
         server.join(lambda: idle is not None and server.idle_seconds > idle)

@@ -31,12 +31,12 @@ def npy_loads(data: bytes) -> np.ndarray[Any, Any]:
     >>> npy_loads(numpy_dumps(np.arange(3)))
     array([0, 1, 2])
     """
-    if type(data) is not bytes:
-        data = bytes(data)
     if len(data) < _SHORTEST:
         raise FormatError("not an npy file")
     end = _header_end(data)
-    shape, order, dtype, size = _parse_header(data[:end])
+    header = data[:end]
+    # A header that is remembered must not keep the memory around it.
+    shape, order, dtype, size = _parse_header(header if type(header) is bytes else bytes(header))
     if size > len(data) - end:
         raise FormatError(f"npy data is truncated: expected {size:,} bytes, got {len(data) - end:,}")
     if not size:

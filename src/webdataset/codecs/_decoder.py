@@ -15,6 +15,7 @@ Step = Any  # a function of (data, sample): what the handlers from here on make 
 
 _OWN_TYPES = {str, bool, int, type(None)}  # of values that are not touched in fields that start with `__`
 _BYTES = (bytes, bytearray, memoryview)
+_COLUMN_TYPES = ({bytes}, {memoryview})
 _SHOWN = 24  # bytes of a field in a message
 
 
@@ -127,7 +128,7 @@ class Decoder:
         types = set(map(type, column))
         if types <= _OWN_TYPES if field.startswith("__") else self.only is not None and field not in self.only:
             return list
-        if types != {bytes} or field.startswith("__") or not self._plain:
+        if types not in _COLUMN_TYPES or field.startswith("__") or not self._plain:
             raise StepByStepError
         for handler in self.handlers:
             if isinstance(handler, BasicHandlers):

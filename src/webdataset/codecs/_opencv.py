@@ -55,7 +55,7 @@ def _count_png(data: bytes) -> int | None:
         return None
     width, height = struct.unpack_from(">II", data, 16)
     at = 33
-    while (kind := data[at + 4 : at + 8]) in _HARMLESS:
+    while (kind := bytes(data[at + 4 : at + 8])) in _HARMLESS:
         end = at + 8 + int.from_bytes(data[at : at + 4])
         if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4]):
             return None  # damaged; OpenCV would ignore it

@@ -33,9 +33,15 @@ def torch_loads(data: bytes) -> Any:
         if not weights_only or "nsupported" not in str(error):
             raise
         raise UnsafeContent(
-            f"the .pth field contains more than tensors: {str(error).splitlines()[-1]:.200}",
-            hint="if you trust the data: webdataset.config.safety.weights_only = False, or WDS_PYTORCH_WEIGHTS_ONLY=0",
+            f"the .pth field contains more than tensors: {_reason(error)}",
+            hint="if you trust the data: wds.pytorch_weights_only = False, or WDS_PYTORCH_WEIGHTS_ONLY=0",
         ) from error
+
+
+def _reason(error: pickle.UnpicklingError) -> str:
+    """The sentence of torch's page of advice that says what was refused."""
+    line = next(line for line in str(error).splitlines() if "nsupported" in line)
+    return line.partition("error: ")[2].partition(". ")[0] or line.strip()
 
 
 def load_weights(data: bytes, *, weights_only: bool = True) -> Any:

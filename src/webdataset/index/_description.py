@@ -22,7 +22,7 @@ from urllib.parse import urljoin, urlsplit
 
 from webdataset import stores
 from webdataset.address import Address, Birth
-from webdataset.errors import FormatError, SpecError, StaleIndex, Where
+from webdataset.errors import FormatError, SpecError, StaleIndex, UnsafeContent, Where
 from webdataset.redact import redacted
 
 KIND = "wids-shard-index-v1"
@@ -176,13 +176,34 @@ def seen_from(description: str, url: str) -> str:
 
     >>> seen_from("s3://b/train/all.json", "s3://b/train/0.tar"), seen_from("all.json", "s3://b/0.tar")
     ('0.tar', 's3://b/0.tar')
+    >>> seen_from("s3://b/all.json", "/data/0.tar")
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: a description at s3://b/all.json could not name this shard: readers would ...
     """
     folder = description.rpartition("/")[0]
     path, home = stores.is_local(url), stores.is_local(folder or ".")
     if path is None:
-        return url.removeprefix(f"{folder}/") if folder else url
-    path = os.path.abspath(path)
-    return path if home is None else path.removeprefix(f"{os.path.abspath(home).rstrip('/')}/")
+        name = url.removeprefix(f"{folder}/") if folder else url
+    else:
+        name = os.path.abspath(path)
+        name = name if home is None else name.removeprefix(f"{os.path.abspath(home).rstrip('/')}/")
+    unseen = path is not None and home is None  # a path in a description on a server would be one of that server
+    if description != "-" and stores.scheme_of(description) != "pipe" and (unseen or not _opens(description, name)):
+        raise SpecError(
+            f"a description at {description} could not name this shard: readers would refuse it",
+            Where(shard=url),
+            hint="write the description beside the shards, or name their folder in WDS_TRUSTED_FOLDERS",
+        )
+    return name
+
+
+def _opens(description: str, name: str) -> bool:
+    """Whether a reader of the description opens a shard under this name."""
+    try:
+        _document(description, None).address(name)
+    except UnsafeContent:
+        return False
+    return True
 
 
 def _document(name: str, base: str | None) -> _Document:

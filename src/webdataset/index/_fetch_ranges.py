@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from webdataset.errors import StoreError, Where
 from webdataset.tar import BLOCK
 
 from ._shard_index import Extent
+
+Show = Callable[[bytes], Any]  # `bytes`, or `memoryview` for members that are not copied out of what was read
 
 # Two ranges with no more than this between them are fetched as one: padding and the headers of the next member, with
 # PAX records. A larger gap is a field that was not asked for, which projection does not fetch.
@@ -68,7 +70,7 @@ class Member(NamedTuple):
 
     extent: Extent
     header: bytes
-    data: bytes
+    data: Any
 
 
 class _OpenFile(io.FileIO):
@@ -108,12 +110,12 @@ class LocalFile:
             raise self._too_short(start, length)
         return data
 
-    def read_members(self, extents: Sequence[Extent]) -> list[Member]:
+    def read_members(self, extents: Sequence[Extent], show: Show = bytes) -> list[Member]:
         """The header block and the data of several members."""
         members = []
         for extent in extents:
             body = self.read(extent.offset - BLOCK, BLOCK + extent.size)
-            members.append(Member(extent, body[:BLOCK], body[BLOCK:]))
+            members.append(Member(extent, body[:BLOCK], show(body)[BLOCK:]))
         return members
 
     def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.uint8]:
@@ -208,10 +210,10 @@ class Ranged:
         """Exactly these bytes."""
         return stores.read_range(self._url, start, length, version=self._version)
 
-    def read_members(self, extents: Sequence[Extent]) -> list[Member]:
-        """The header block and the data of several members, with few requests in parallel."""
+    def read_members(self, extents: Sequence[Extent], show: Show = bytes) -> list[Member]:
+        """The same, with few requests in parallel."""
         bodies = self.read_many([Range(extent.offset - BLOCK, BLOCK + extent.size) for extent in extents])
-        return [Member(extent, body[:BLOCK], body[BLOCK:]) for extent, body in zip(extents, bodies, strict=True)]
+        return [Member(extent, body[:BLOCK], show(body)[BLOCK:]) for extent, body in zip(extents, bodies, strict=True)]
 
     def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.uint8]:
         """`length` bytes from each offset, one a row."""

@@ -53,7 +53,7 @@ def index_url(url: str, place: str | None = None) -> str:
     if place is None:
         return like(url, f"{stem}.idx")
     name = re.sub(r"[^\w.-]+", "_", redacted(stem).rsplit("/", 1)[-1])[-64:]
-    return f"{place.rstrip('/')}/{name}-{digest(url):016x}.idx"
+    return f"{place.rstrip('/')}/{name}-{digest(str(url)):016x}.idx"
 
 
 def save_index(index: ShardIndex, url: str, place: str | None = None) -> str:

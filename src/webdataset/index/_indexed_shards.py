@@ -66,6 +66,7 @@ class IndexedShards(Sequence[Any]):
         store_index: store the indexes that had to be built, where they were looked for.
         fetch: makes a local copy of a shard that is not a local file, and returns its path; without it parts of such
             shards are read where they are.
+        copy: False makes the fields read-only views of what was read.
     """
 
     def __init__(
@@ -78,10 +79,12 @@ class IndexedShards(Sequence[Any]):
         lazy: bool = False,
         store_index: bool = False,
         fetch: Callable[[str], str] | None = None,
+        copy: bool = True,
     ) -> None:
         if isinstance(shards, str) or not all(map(callable, functions)):
             raise SpecError("IndexedShards takes a list of addresses and functions", hint="expand the spec first")
-        self._shards = _Shards(shards, index, store_index=store_index, fetch=fetch)
+        self._shards = _Shards(shards, index, store_index=store_index, fetch=fetch, copy=copy)
+        self.copy = copy
         self._fields = None if fields is None else tuple(fields)
         self._functions = tuple(functions)
         self._lazy = lazy
@@ -275,8 +278,9 @@ class _Shards:
         *,
         store_index: bool,
         fetch: Callable[[str], str] | None,
+        copy: bool,
     ) -> None:
-        self._place, self._fetch = place, fetch
+        self._place, self._fetch, self._copy = place, fetch, copy
         self._storing = StoreIndexes(place) if store_index else None
         self._indexes = RecentIndexes()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
@@ -348,7 +352,7 @@ class _Shards:
             if reader is not None:
                 self._readers.move_to_end(shard)
                 return reader
-        reader = ShardReader(self.urls[shard], self.index(shard), self._fetch)
+        reader = ShardReader(self.urls[shard], self.index(shard), self._fetch, copy=self._copy)
         with self._lock:
             reader = self._readers.setdefault(shard, reader)
             if len(self._readers) > _OPEN_SHARDS:

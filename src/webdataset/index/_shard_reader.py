@@ -15,7 +15,7 @@ from webdataset.names import OWN_FIELDS
 from webdataset.tar import BLOCK
 
 from ._check_index import Gap, check_end, check_gap, gap_sizes, header_fits, only_times_before, stale, suspicious_gaps
-from ._fetch_ranges import LocalFile, Member, Ranged, open_bytes
+from ._fetch_ranges import LocalFile, Member, Ranged, Show, open_bytes
 from ._shard_index import Extent, ShardIndex
 
 
@@ -52,9 +52,12 @@ class ShardReader:
         url: the address of the shard.
         index: what it holds; checked against the shard on the way.
         fetch: makes a local copy of a shard that is not a local file, and returns its path.
+        copy: False makes the fields read-only views of what was read.
     """
 
-    def __init__(self, url: str, index: ShardIndex, fetch: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self, url: str, index: ShardIndex, fetch: Callable[[str], str] | None = None, *, copy: bool = True
+    ) -> None:
         if is_packed(url):
             raise SpecError(
                 f"{url!r} is compressed, and a compressed shard can be read from its beginning only",
@@ -63,6 +66,7 @@ class ShardReader:
         self.url = url
         self.index = index
         self._fetch = fetch
+        self._show: Show = bytes if copy else memoryview
         self._bytes: LocalFile | Ranged | None = None
         self._gaps = gap_sizes(index)
         self._irregular = _per_sample(self._gaps != BLOCK, index)
@@ -79,8 +83,8 @@ class ShardReader:
         wanted = [_wanted(self.index.extents(number), fields) for number in numbers]
         self._check_irregular(numbers, opened)
         if len(wanted) == 1:
-            return [self._assemble(numbers[0], opened.read_members(wanted[0]), opened)]
-        members = iter(opened.read_members([extent for extents in wanted for extent in extents]))
+            return [self._assemble(numbers[0], opened.read_members(wanted[0], self._show), opened)]
+        members = iter(opened.read_members([extent for extents in wanted for extent in extents], self._show))
         return [
             self._assemble(number, list(islice(members, len(extents))), opened)
             for number, extents in zip(numbers, wanted, strict=True)

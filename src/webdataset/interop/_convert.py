@@ -16,6 +16,7 @@ from webdataset.tools import (
     Report,
     collect_failures,
     existing,
+    refuse_description,
     refuse_existing,
     run_tasks,
     series_members,
@@ -157,6 +158,7 @@ def _stream(conversion: Conversion, parts: Sequence[Part], target: str, options:
     made = f"{first.rstrip('/')}/index.json" if conversion.writer.directory else first
     series = series_members(target) if is_series(target) else []
     found = series or ([first] if existing([made]) else [])
+    refuse_description(options.description, [first])
     refuse_existing([*found, *existing([options.description])], force=options.force)
     if options.dry_run:
         return Report(outputs=(target,))

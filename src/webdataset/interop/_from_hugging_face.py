@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
+from webdataset import world
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable
 from webdataset.optional import require
@@ -78,12 +79,12 @@ class ReadHuggingFace(Resumable):
                 yield number, row
 
     def _stream(self, at: _InRows) -> Iterator[tuple[int, Record]]:
-        world = at.world
+        here = at.world
         dataset = copy.deepcopy(self.dataset)  # a state that is loaded stays for later passes
-        if world.ranks > 1:
+        if here.ranks > 1:
             from datasets.distributed import split_dataset_by_node
 
-            dataset = split_dataset_by_node(dataset, world.rank, world.ranks)
+            dataset = split_dataset_by_node(dataset, here.rank, here.ranks)
         if at.before is not None:
             dataset.load_state_dict(copy.deepcopy(at.before))
         skip = at.taken
@@ -91,8 +92,8 @@ class ReadHuggingFace(Resumable):
             for row in islice(_table_rows(table), skip, None):
                 at.taken += 1
                 at.next += 1
-                if (at.next - 1) % world.workers == world.worker:
-                    yield (at.next - 1) * world.ranks + world.rank, row
+                if (at.next - 1) % here.workers == here.worker:
+                    yield (at.next - 1) * here.ranks + here.rank, row
             at.before = copy.deepcopy(dataset.state_dict())  # it goes on changing
             at.taken = skip = 0
 
@@ -119,8 +120,11 @@ class HuggingFaceDataset(TypedPipeline):
     def __init__(self, stage: ReadHuggingFace) -> None:
         super().__init__(stage, CheckEmpty())
         self.rows = stage
-        if hasattr(stage.dataset, "__len__"):
-            self.size = len(stage.dataset)
+
+    def _source_items(self) -> int | None:
+        """How many rows there are, if one rank reads them all."""
+        known = world.current().ranks == 1 and hasattr(self.rows.dataset, "__len__")
+        return len(self.rows.dataset) if known else None
 
     @property
     def mapping(self) -> FieldMapping | None:
@@ -131,7 +135,7 @@ class HuggingFaceDataset(TypedPipeline):
         """The sample of one row, before any stage that was added."""
         row = next(_table_rows(self.rows.dataset[number : number + 1]), None)
         if row is None:
-            raise IndexError(f"row {number} of {len(self)}")
+            raise IndexError(f"row {number} of {len(self.rows.dataset)}")
         return self.rows.sample(number, row)
 
 

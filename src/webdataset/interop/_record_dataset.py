@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Self
 
-from webdataset import shards
+from webdataset import shards, world
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.pipeline import CheckEmpty, DataPipeline, FluidInterface
 
@@ -23,12 +23,16 @@ class TypedPipeline(DataPipeline, FluidInterface):
         """Decode the fields that are bytes."""
         return super().decode(*args, partial=partial, **options)
 
+    def _counting_stages(self) -> list[Any]:
+        """Those that were added."""
+        return self.pipeline[self.pipeline.index(CheckEmpty()) + 1 :]
+
 
 class RecordDataset(TypedPipeline):
     """The samples of a dataset in another format, as a pipeline: `wds.interop.read("train-*.parquet").decode("rgb8")`.
 
-    `len` is exact, and `dataset[i]` reads one sample; both look at the files the first time. Ranks and workers share
-    the files, and take turns inside a file where there are more of them than files.
+    `len` is exact where one rank reads, and `dataset[i]` reads one sample; both look at the files the first time. Ranks
+    and workers share the files, and take turns inside a file where there are more of them than files.
     """
 
     def __init__(self, stage: ReadRecords, *, shardshuffle: bool) -> None:
@@ -51,8 +55,10 @@ class RecordDataset(TypedPipeline):
         """Which field comes from which."""
         return self.stage_of_records.mapping
 
-    def __len__(self) -> int:
-        return self.size if self.size is not None else sum(self._lengths)
+    def _source_items(self) -> int | None:
+        """How many records there are; of those that several ranks share, each may get another number."""
+        known = world.current().ranks == 1 and self.stage_of_records.handler is reraise_exception
+        return sum(self._lengths) if known else None
 
     def __getitem__(self, number: int) -> Record:
         """The sample with this number, before any stage that was added."""
@@ -62,7 +68,7 @@ class RecordDataset(TypedPipeline):
                 file = self._last.open(self.stage_of_records, part.url)
                 return self.stage_of_records.sample(part.url, wanted, file[wanted])
             wanted -= length
-        raise IndexError(f"sample {number} of {len(self)}")
+        raise IndexError(f"sample {number} of {sum(self._lengths)}")
 
     def close(self) -> None:
         """Close what is open."""

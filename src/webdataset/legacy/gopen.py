@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from webdataset.address import like
 from webdataset.errors import UnknownScheme, Where
 from webdataset.stores import Pipe, gopen, rewrite_url
 from webdataset.stores import schemes as gopen_schemes
@@ -49,7 +50,7 @@ gopen_ais = gopen_curl = gopen_file = gopen_gsutil = gopen_hf = gopen_pipe = gop
 
 def gopen_htgs(url: str, mode: str = "rb", bufsize: int = 8192) -> Any:
     """Open `htgs://bucket/object` as `gs://bucket/object`."""
-    return gopen(url.replace("htgs://", "gs://", 1), mode, bufsize)
+    return gopen(like(url, url.replace("htgs://", "gs://", 1)), mode, bufsize)
 
 
 def gopen_error(url: str, *args: Any, **kw: Any) -> Any:

@@ -27,4 +27,4 @@ def _stacked(tensors: list[Any], *, collate_fn_map: Any = None) -> Any:
     return combine_values(tensors)
 
 
-_HOW = {**default_collate_fn_map, Tensor: _stacked}
+_HOW = {**default_collate_fn_map, memoryview: default_collate_fn_map[bytes], Tensor: _stacked}

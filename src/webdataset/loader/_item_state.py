@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Progress, Recall
 from webdataset.pipeline import Cursor, Nestable, NestedProgress, Run, RunOptions, as_cursor
+from webdataset.plan import reads_by_plan
 
 # A cursor takes 5 µs where nothing is held and 0.1 ms with a thousand samples in a shuffle: so every 0.25 ms, or 5 ms.
 _PAUSE = 50
@@ -46,7 +47,7 @@ def described(dataset: Any, workers: str) -> str:
     >>> described([1, 2], "threads")
     'WebLoader(batching=None, workers=threads)'
     """
-    planned = getattr(dataset, "plan", None) is not None
+    planned = reads_by_plan(getattr(dataset, "pipeline", ()))
     return "WebLoader(batching=None)" if planned else f"WebLoader(batching=None, workers={workers})"
 
 
@@ -66,7 +67,8 @@ def tagged(run: Run, *, origins: bool = False) -> Iterator[Tagged]:
         changed = weights and weights != run.weights  # the cursor knows those of the time when it was asked for
         if now >= pause_ends or changed or (isinstance(cursor, Cursor) and cursor.plan is not None):
             said = _ask(run)
-            if not isinstance(said, StateError) or isinstance(cursor, StateError) or changed:  # else count on
+            counts_on = isinstance(said, StateError) and isinstance(cursor, Cursor) and run.is_repeatable
+            if not counts_on or changed:
                 cursor, since = said, 0
             weights = run.weights
             asked = time.perf_counter()

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from webdataset.arguments import require_choice, require_count
 from webdataset.child_processes import Parent
-from webdataset.describe import identifies, shown
+from webdataset.describe import identifies, refuse_unknown, shown
 from webdataset.errors import MissingDependency, SpecError, StateError
 from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
-from webdataset.pipeline import ArrayBatches, Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
+from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
+from webdataset.plan import ArrayBatches
 
 from ._device import Device, OnDevice
 from ._move_batching import as_it_is, batch_inside, converted, default_batch_size, makes_batches
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     from ._stats import Stats
 
 USUAL: Any = object()  # a batch size that was not given
-_ORDERS = {"shuffle", "sampler", "batch_sampler"}  # settings of torch's loader
-_FOR_PROCESSES = "they have a meaning for worker processes only; leave them out or use workers='processes'"
+_ORDERS = ("shuffle", "sampler", "batch_sampler")  # settings of torch's loader
+_OF_THREADS = (
+    "threads take num_workers, prefetch_factor, memory, pin_memory, device, collate_fn and drop_last; "
+    "for what else DataLoader takes use workers='processes'"
+)
 
 
 class WebLoader(DataPipeline, FluidInterface):
@@ -224,7 +228,8 @@ class WebLoader(DataPipeline, FluidInterface):
 
 def _is_read_in_order(dataset: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> bool:
     """Whether a sequence of batches is read from first to last; torch reads it in any other order."""
-    return isinstance(dataset, ArrayBatches) and not args and settings.keys().isdisjoint(_ORDERS)
+    given = (settings.get(name) for name in _ORDERS)
+    return isinstance(dataset, ArrayBatches) and not args and all(each is None or each is False for each in given)
 
 
 def _not_held(origin: Json) -> Any:
@@ -245,7 +250,7 @@ def _thread_source(
     **settings: Any,
 ) -> Threads:
     if settings:
-        raise SpecError(f"WebLoader(workers='threads') got {', '.join(settings)}", hint=_FOR_PROCESSES)
+        raise SpecError(f"WebLoader(workers='threads') got {', '.join(settings)}", hint=_OF_THREADS)
     for name, value, least in (
         ("num_workers", num_workers, 0),
         ("prefetch_factor", prefetch_factor, 1),
@@ -269,6 +274,7 @@ def _process_source(
         if settings.get("num_workers", 0) == 0 and isinstance(dataset, DataPipeline) and not args:
             return Threads(dataset, device=device, convert=settings.get("collate_fn") or converted)  # read it here
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
+    refuse_unknown("WebLoader(workers='processes')", settings, WebLoader, DataLoader)
     if isinstance(dataset, DataPipeline) and batch_size is None and not args:
         return Processes(dataset, shared_memory=shared_memory, device=device, **settings)
     loader = DataLoader(dataset, batch_size, *args, **settings)

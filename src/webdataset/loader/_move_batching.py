@@ -8,7 +8,8 @@ from itertools import chain
 from typing import Any
 
 from webdataset.arguments import require_count
-from webdataset.pipeline import ArrayBatches, DataPipeline, FluidWrapper
+from webdataset.pipeline import DataPipeline, FluidWrapper
+from webdataset.plan import ArrayBatches
 from webdataset.stages import Batched, Bucketed, Listed, Unbatched, Unlisted, default_collation_fn
 
 
@@ -59,7 +60,7 @@ def _converted(item: Any, convert: Callable[[Any], Any]) -> Any:
     return item if kind in _PLAIN else convert(item)
 
 
-_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
+_PLAIN = frozenset({str, bytes, memoryview, int, float, bool, type(None)})
 
 
 def _are_plain(values: Iterable[Any]) -> bool:

@@ -7,15 +7,15 @@ import copy
 import signal
 import threading
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import Any
 
 from torch.utils.data import DataLoader
 
 from webdataset.child_processes import Parent
-from webdataset.flow import Json, Pass, PerItem, Recall, Resumable
-from webdataset.pipeline import ArrayBatches, DataPipeline, EpochCounter
+from webdataset.flow import Json, Pass, Recall, Resumable
+from webdataset.pipeline import DataPipeline, EpochCounter
 from webdataset.plan import is_even_chain
 
 from . import _shared_memory
@@ -64,9 +64,11 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
 
     def __len__(self) -> int:
         workers = max(1, self.num_workers)
-        if self.dataset.nsamples > 0 and self.dataset.size is None:  # every worker has an epoch of that size
-            return int(self.dataset.nsamples * workers)
-        if workers > 1 and self.dataset.size is None and not _hands_on_whole_items(self.dataset.pipeline):
+        declared = self.dataset.size is not None
+        of_worker: int | None = self.dataset._of_passes(None)
+        if of_worker is not None and not declared:  # every worker has an epoch of that size
+            return int(of_worker * workers)
+        if workers > 1 and not declared and (self.dataset.nsamples > 0 or not is_even_chain(self.dataset.pipeline)):
             raise TypeError("every worker may end with a batch that is not full, so the length is not known")
         return len(self.dataset)
 
@@ -180,13 +182,6 @@ _SETTINGS = (
     *("num_workers", "pin_memory", "timeout", "multiprocessing_context", "generator"),
     *("prefetch_factor", "persistent_workers", "in_order"),
 )
-
-
-def _hands_on_whole_items(stages: Sequence[Any]) -> bool:
-    """Whether the workers together hand on as many items as one process would."""
-    if isinstance(stages[0], ArrayBatches):
-        return all(isinstance(stage, PerItem) for stage in stages[1:])
-    return is_even_chain(stages)
 
 
 def _unpacked(message: Any) -> Any:

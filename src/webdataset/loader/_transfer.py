@@ -107,16 +107,22 @@ def _pickled(value: Any, found: list[memoryview]) -> bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """Lets tensors and arrays that are not contiguous take part in PEP 574."""
+    """Lets tensors, views and arrays that are not contiguous take part in PEP 574."""
 
     def reducer_override(self, obj: Any) -> Any:
         """How to pickle what Python itself would put into the message."""
         if isinstance(obj, np.ndarray) and not (obj.flags.c_contiguous or obj.flags.f_contiguous):
             return np.ascontiguousarray(obj).__reduce_ex__(5)
+        if type(obj) is memoryview:
+            return _view, (pickle.PickleBuffer(obj),)
         torch = sys.modules.get("torch")  # a tensor cannot exist before torch is imported
         if torch is not None and type(obj) is torch.Tensor and _is_plain(obj, torch):
             return _tensor_reduced(obj.contiguous(), torch)
         return NotImplemented
+
+
+def _view(buffer: Any) -> memoryview:
+    return memoryview(buffer).toreadonly()
 
 
 def _is_plain(tensor: Any, torch: Any) -> bool:

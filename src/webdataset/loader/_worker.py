@@ -11,19 +11,11 @@ from itertools import dropwhile
 from typing import Any
 
 from webdataset import buffer_pool, world
-from webdataset.errors import StageError, StateError
+from webdataset.errors import SpecError, StageError, StateError
 from webdataset.flow import PerItem, Resumable
 from webdataset.handlers import SkipLog, Skipped
-from webdataset.pipeline import (
-    ArrayBatches,
-    Cursor,
-    DataPipeline,
-    EpochCounter,
-    GoesToSpawned,
-    Run,
-    RunOptions,
-    TorchIterable,
-)
+from webdataset.pipeline import Cursor, DataPipeline, EpochCounter, GoesToSpawned, Run, RunOptions, TorchIterable
+from webdataset.plan import ArrayBatches
 from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
 
@@ -121,7 +113,7 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
     def __iter__(self) -> Iterator[list[Message]]:
         """The messages of this worker, for one epoch, in groups."""
         group: list[Message] = []
-        for message in self._packed_messages(world.current().worker):
+        for message in self._packed_messages(world.torch_worker().id):
             group.append(message)
             if len(group) >= int(self.together) or message.is_last:
                 yield group
@@ -134,6 +126,7 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
                 buffer_pool.use_for_batches(self._blocks.allocate)
         before, log = counters.snapshot(), SkipLog()
         try:
+            _check_part()
             for message in self.messages(here):
                 if self._blocks is not None:
                     self._blocks.keep = self.blocks * int(self.together)  # all of a group are in use at the same time
@@ -177,6 +170,16 @@ class WorkerDataset(GoesToSpawned, TorchIterable):
         options = RunOptions(timer=StageTimer(meter)) if self.watched else RunOptions()
         follows = before is not None and start is None and before.pass_number + 1 == cursor.epoch
         return self.dataset.run(cursor, options, before if follows else None)
+
+
+def _check_part() -> None:
+    """Refuse to read the part of another worker of the same loader."""
+    mine, worker = world.current(), world.torch_worker()
+    if worker.num_workers > 1 and (mine.worker, mine.workers) != (worker.id, worker.num_workers):
+        raise SpecError(
+            f"worker process {worker.id} of {worker.num_workers} was told to be worker {mine.worker} of {mine.workers}",
+            hint="unset WORKER and NUM_WORKERS, or world.pretend, for a loader with several worker processes",
+        )
 
 
 def _next_start(run: Run, *, goes_on: bool) -> Cursor:

@@ -84,17 +84,16 @@ class WorkerCursors(Progress):
 
     def _next_of(self, worker: int) -> Cursor:
         # To go on where a pass can only be read again from its beginning would take longer every epoch.
-        if is_replayed(self.dataset):
-            return Cursor(self._last_epoch + 1)
+        goes_on = self.dataset.continues and not is_replayed(self.dataset)
         known = self.nexts[worker]
-        if known is not None and self.outcome == "complete":
+        if known is not None and self.outcome == "complete" and goes_on == self.dataset.continues:
             return known
-        return self._of(worker).next_epoch() if self.dataset.continues else Cursor(self._last_epoch + 1)
+        return self._of(worker).next_epoch() if goes_on else Cursor(self._last_epoch + 1)
 
     @property
     def _last_epoch(self) -> int:
-        """The latest pass that an item was yielded of."""
-        return max([self.epoch, *(tag.epoch for tag in self.tags if tag is not None)])
+        """The latest pass that a worker is in."""
+        return max(self._start_of(number).epoch if tag is None else tag.epoch for number, tag in enumerate(self.tags))
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Start there."""

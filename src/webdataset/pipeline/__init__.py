@@ -15,6 +15,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_column_batches.py`: batches made by column, where functions and `batched` allow it
 * `_epochs.py`: which pass is this, also in worker processes
+* `_epoch_length.py`: how many items an epoch has
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
 * `_webdataset.py`: `WebDataset`
@@ -22,7 +23,6 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_index_options.py`: which datasets are read by plan
 * `_merge_states.py`: one checkpoint from those of all ranks
 * `_indexed_api.py`: what a dataset can do when it starts with a plan
-* `_array_batches.py`: arrays of indexed shards, whole batches at a time
 * `_mix.py`: several datasets as one
 * `_source_choice.py`: which of them comes next
 * `_dataset_wrappers.py`: datasets around datasets: an epoch, a length, a constant
@@ -30,7 +30,6 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_torch_iterable.py`: be torch's `IterableDataset` without importing torch
 """
 
-from ._array_batches import ArrayBatches
 from ._checkpoint import Checkpoint, Identity
 from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor, check_types
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
@@ -53,7 +52,6 @@ from ._torch_iterable import TorchIterable
 from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
 
 __all__ = [
-    "ArrayBatches",
     "Beginning",
     "CheckEmpty",
     "Checkpoint",

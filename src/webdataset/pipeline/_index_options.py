@@ -112,7 +112,9 @@ def is_description(urls: Any) -> bool:
     return isinstance(urls, (str, Path)) and str(urls).partition("?")[0].endswith(".json")
 
 
-def indexed(urls: Any, wishes: Wishes, fetch: Callable[[str], str] | None = None) -> IndexedShards | None:
+def indexed(
+    urls: Any, wishes: Wishes, fetch: Callable[[str], str] | None = None, *, copy: bool = True
+) -> IndexedShards | None:
     """The dataset with its indexes, or None if it has none and nobody insists; `fetch` makes local copies of shards.
 
     >>> indexed(["/nowhere/a.tar"], Wishes()) is None
@@ -127,7 +129,9 @@ def indexed(urls: Any, wishes: Wishes, fetch: Callable[[str], str] | None = None
             return None
     stored = bool(wishes.index or wishes.store_index)
     try:
-        found = IndexedShards(described, fields=wishes.fields, index=wishes.place, store_index=stored, fetch=fetch)
+        found = IndexedShards(
+            described, fields=wishes.fields, index=wishes.place, store_index=stored, fetch=fetch, copy=copy
+        )
     except FormatError as error:
         if wishes.insist is not None:
             raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import SpecError
 
-from ._stage_kinds import is_opaque
+from ._stage_kinds import is_drawn_by_torch, is_opaque
 
 if TYPE_CHECKING:
     from ._source_choice import Shares
@@ -47,6 +47,11 @@ def check_owner_of_epoch(dataset: Any) -> None:
             "set_epoch was called on a dataset inside another one, which decides about the epoch",
             hint="call set_epoch on the outer one",
         )
+
+
+def is_repeatable(dataset: Any) -> bool:
+    """Whether a pass that is run again has the same order, as far as the stages tell."""
+    return not any(is_drawn_by_torch(stage) for each in (dataset, *inner_datasets(dataset)) for stage in each.pipeline)
 
 
 def is_replayed(dataset: Any) -> bool:

@@ -253,6 +253,8 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
         if exhausted not in _EXHAUSTED:
             raise SpecError(f"exhausted={exhausted!r}", hint=f"one of {', '.join(_EXHAUSTED)}")
         require_count("mix", "per_batch", per_batch, least=1)
+        if any(not isinstance(change, Sequence) or len(change) != 2 for change in schedule):
+            raise SpecError(f"schedule={schedule!r:.100}", hint="give pairs of a draw and the weights from there on")
         datasets, weights = zip(*sources, strict=True)
         plan = [(0, weights), *schedule]
         self.shares: Shares = Shares([(step, check_weights(each, len(datasets))) for step, each in plan])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import warnings
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -13,13 +13,14 @@ from webdataset import config, world
 from webdataset.arguments import require_count
 from webdataset.describe import as_html
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, PerItem, Source
+from webdataset.flow import Json, PerItem
 from webdataset.plan import count_items
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
+from ._epoch_length import ENDLESS, KnownLength
 from ._epochs import EpochCounter
-from ._inner_datasets import check_owner_of_epoch, inner_seeds, shares_of_mixes
+from ._inner_datasets import check_owner_of_epoch, inner_seeds, is_repeatable, shares_of_mixes
 from ._nested import Nested
 from ._rank_agreement import check_ranks
 from ._require_json import require_json
@@ -30,10 +31,8 @@ from ._spawning import GoesToSpawned
 from ._stage_kinds import check_stage
 from ._torch_iterable import TorchIterable
 
-ENDLESS = 10**18
 
-
-class DataPipeline(GoesToSpawned, TorchIterable):
+class DataPipeline(KnownLength, GoesToSpawned, TorchIterable):
     """A dataset made of stages; each turns one stream into another, the first starts it.
 
     >>> import webdataset as wds
@@ -51,7 +50,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         if ignored:
             warnings.warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
         self.pipeline: list[Any] = []
-        self.size: int | None = None
+        self.size = None
         self._recalls: RunningPass | None = None  # a pass whose items were made again
         for stage in stages:
             # A list in first place is data; later it groups stages, as the public library has it.
@@ -83,7 +82,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         self.pipeline.append(stage)
         self._recalls = None
         if self.size is not None and not isinstance(stage, PerItem):  # declared: functions keep it
-            self.size = count_items([stage], self.size)
+            self.size = self._of_passes(count_items([stage], self.size) if self._is_one_pass else None)
 
     def compose(self, *stages: Any) -> Self:
         """A copy with more stages; this pipeline stays as it is.
@@ -126,9 +125,7 @@ class DataPipeline(GoesToSpawned, TorchIterable):
                 f"with_epoch({nsamples if nbatches == -1 else nbatches})",
                 hint="say how many items an epoch has; .repeat() goes on for ever",
             )
-        result = self._copy()
-        result.repetitions, result.nsamples, result._restart = ENDLESS, size, restart
-        return result
+        return self._with_passes(ENDLESS, size, restart=restart)
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
         """A copy that makes `nepochs` passes (for ever if not given), cut after `nbatches` items.
@@ -139,9 +136,13 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         [0, 1, 0]
         """
         passes, size = require_count("repeat", "nepochs", nepochs), require_count("repeat", "nbatches", nbatches)
+        return self._with_passes(passes if passes > 0 else ENDLESS, size, restart=True)
+
+    def _with_passes(self, passes: int, size: int, *, restart: bool) -> Self:
         result = self._copy()
-        result.repetitions = passes if passes > 0 else ENDLESS
-        result.nsamples, result._restart = size, True
+        result.repetitions, result.nsamples, result._restart = passes, size, restart
+        if self.size is not None:
+            result.size = result._of_passes(self.size if self._is_one_pass else None)
         return result
 
     def ddp_equalize(self, length: int, with_length: bool = True) -> Self:
@@ -164,39 +165,6 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         result = self._copy()
         result.size = require_count("with_length", "n", n, least=0)
         return result
-
-    def __len__(self) -> int:
-        length = self._length() if self.size is None else self.size
-        if length is None:
-            raise TypeError(
-                f"the length of this {type(self).__name__} is unknown: it repeats for ever, mixes datasets, "
-                "has no index, or a stage may leave samples out; declare it with .with_length(n)"
-            )
-        return length
-
-    def _length(self) -> int | None:
-        """How many items an epoch has; None if that is not known."""
-        if self.nsamples > 0 and self._sizes_epochs:
-            return self.nsamples
-        items = self._source_items() if self.repetitions < ENDLESS else None
-        items = None if items is None else count_items(self._counting_stages(), items)
-        return None if items is None else items * self.repetitions
-
-    def _counting_stages(self) -> list[Any]:
-        """The stages that decide how many items come out of those of the first."""
-        return self.pipeline[1:]
-
-    @property
-    def _sizes_epochs(self) -> bool:
-        """Whether `with_epoch` decides about the length: not for a stream, whose epoch has that size in each worker."""
-        return False
-
-    def _source_items(self) -> int | None:
-        """How many items the first stage has; None if that is not known."""
-        first = self.pipeline[0] if self.pipeline else None
-        if not isinstance(first, DataPipeline):
-            return len(first) if isinstance(first, Source) and isinstance(first, Sized) else None
-        return first._length() if first.size is None else first.size
 
     def __bool__(self) -> bool:
         return True  # a pipeline without a length is still something
@@ -291,7 +259,9 @@ class DataPipeline(GoesToSpawned, TorchIterable):
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
         stages = [Nested(stage) if isinstance(stage, DataPipeline) else stage for stage in self.pipeline]
-        return Definition(stages, self.seed, self.repetitions, self.nsamples, shares_of_mixes(self))
+        return Definition(
+            stages, self.seed, self.repetitions, self.nsamples, shares_of_mixes(self), is_repeatable(self)
+        )
 
     def state_dict(self) -> dict[str, Json]:
         """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.

@@ -17,7 +17,7 @@ from typing import Any
 from webdataset import config, world
 from webdataset.errors import SpecError
 from webdataset.flow import Json
-from webdataset.plan import ReadPlanned
+from webdataset.plan import reads_by_plan
 from webdataset.shards import ShareShards, SplitByNode
 
 from ._checkpoint import fingerprint
@@ -140,8 +140,8 @@ def _sources(pipeline: Any) -> Iterator[Any]:
 
 
 def _is_split(pipeline: Any) -> bool:
-    return any(
-        isinstance(stage, (ReadPlanned, SplitByNode)) or (isinstance(stage, ShareShards) and stage.among == "rank")
+    return reads_by_plan(pipeline.pipeline) or any(
+        isinstance(stage, SplitByNode) or (isinstance(stage, ShareShards) and stage.among == "rank")
         for stage in pipeline.pipeline
     )
 

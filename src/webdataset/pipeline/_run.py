@@ -36,6 +36,7 @@ class Definition:
     repetitions: int = 1
     epoch_size: int = -1
     shares: Sequence[Shares] = ()  # of the mixes inside
+    repeatable: bool = True  # a pass that is run again has the same order
 
     def start_pass(self, epoch: int, where: Any = None, options: Any = None, before: Any = None) -> RunningPass:
         """Start the pass number `epoch`, from its beginning or from where it was."""
@@ -150,9 +151,19 @@ class Run:
         """Whether items are being read again that were handed on already."""
         return self._skip > 0 and self.can_go_on
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether items that were handed on come again in the same order, as far as the stages tell."""
+        return self._definition.repeatable
+
     def cursor(self) -> Cursor:
         """Where this run is: after the item that was handed on last."""
         where, skip = self._pass.where()
+        if skip and not self.is_repeatable:
+            raise StateError(
+                "torch draws the order of a loader with shuffle=True or a sampler, and draws another one on resume",
+                hint="save between epochs, or let the dataset shuffle: WebDataset(…, index=True, order='random')",
+            )
         if not skip:
             self._certain_weights = self.weights
         elif self._certain_weights != self.weights:

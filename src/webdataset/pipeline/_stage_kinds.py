@@ -53,6 +53,18 @@ def is_opaque(stage: Any) -> bool:
     return not isinstance(stage, (PerItem, Resumable))
 
 
+def is_drawn_by_torch(stage: Any) -> bool:
+    """Whether torch draws the order of every pass: a `DataLoader` with `shuffle=True`, or with a sampler that draws.
+
+    >>> from torch.utils.data import DataLoader
+    >>> is_drawn_by_torch(DataLoader([1, 2], shuffle=True)), is_drawn_by_torch(DataLoader([1, 2]))
+    (True, False)
+    """
+    loader = getattr(stage, "loader", stage)  # of one that brings its batches to a device
+    samplers = getattr(loader, "sampler", None), getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    return any(hasattr(sampler, "generator") for sampler in samplers)
+
+
 def invoke(stage: Any, items: Iterator[Any] | None) -> Iterator[Any]:
     """Start a stage of a foreign kind on the stream before it (None for the first)."""
     if items is None and isinstance(stage, Iterable) and not isinstance(stage, PipelineStage):

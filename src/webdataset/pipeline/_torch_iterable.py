@@ -34,7 +34,9 @@ class TorchIterable:
 
     def __getitem__(self, index: Any) -> Any:
         # torch's base class has this method too; without it a foreign sampler would fail with a puzzle.
-        raise NotImplementedError(f"{type(self).__name__} is read in order; it has no item {index!r}")
+        raise NotImplementedError(
+            f"{type(self).__name__} is read in order; it has no item {index!r}; wds.IndexedDataset has items"
+        )
 
 
 def is_iterable_dataset(value: Any) -> bool:

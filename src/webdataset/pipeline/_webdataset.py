@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +11,7 @@ from typing import Any, Self
 
 from webdataset import config, shards, stores
 from webdataset.arguments import require_count
-from webdataset.describe import did_you_mean
+from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
 from webdataset.handlers import Handler, reraise_exception
@@ -20,10 +19,11 @@ from webdataset.index import VerifyShards, read_description
 from webdataset.plan import ReadPlanned, described_joins
 from webdataset.samples import ReadSamples
 
+from ._epoch_length import ENDLESS
 from ._fluid import FluidInterface
 from ._index_options import Wishes, indexed, is_description
 from ._indexed_api import Plannable
-from ._pipeline import ENDLESS, DataPipeline
+from ._pipeline import DataPipeline
 from ._stage_kinds import PipelineStage
 from ._torch_iterable import is_iterable_dataset
 
@@ -91,6 +91,9 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             directory or URL; no byte is read for it. Once all shards have one, it works as `index`.
         failed: "replace" puts another sample of the same batch, marked `__pad__`, in the place of one that a handler
             skips or a filter leaves out, so that all ranks have the same number of full batches (indexed).
+        copy: False makes the fields read-only `memoryview`s of what was read, which decoders and writers take like
+            bytes. Samples of 100 kB are read faster; a view that you keep also keeps the megabyte around it in memory
+            (docs/howto/views.md).
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         order: str | int | None = None,
         store_index: bool | str | os.PathLike[str] | None = None,
         failed: str | None = None,
+        copy: bool = True,
         **older: Any,
     ) -> None:
         super().__init__()
@@ -133,7 +137,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         verbose = older.pop("verbose", verbose)
         url_to_name = older.pop("url_to_name", url_to_name)
         length = older.pop("length", None)
-        _refuse_unknown(older)
+        refuse_unknown("WebDataset", older, WebDataset)
         urls = shards.kept(urls)
         opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose, in_memory=in_memory)
         shuffled = _wants_shuffle(shardshuffle)
@@ -147,7 +151,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             nodesplitter=nodesplitter is not shards.split_by_node,
             workersplitter=workersplitter is not shards.split_by_worker,
         )
-        found = _indexed(urls, wishes, hindrance, getattr(opener, "fetch", None))
+        found = _indexed(urls, wishes, hindrance, getattr(opener, "fetch", None), copy=copy)
         if found is not None:
             mixed, chunk = wishes.window_and_chunk(shuffled=shuffled)
             plan = ReadPlanned(found, mixed, chunk, 1, uneven, fields, handler, strict, empty_check, opener, failed)
@@ -172,10 +176,11 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                     opener=opener,
                     store_index=wishes.storing,
                     verify=verify,
+                    copy=copy,
                 ),
                 CheckEmpty(getattr(source, "urls", ())) if empty_check else None,
             )
-        self._append_all(*_joins(urls))
+        self._append_all(*_joins(urls, copy=copy))
         if repeat:
             self.repetitions = ENDLESS
         if length is not None:
@@ -204,7 +209,9 @@ def _hindrance(urls: Any, **reasons: Any) -> str | None:
     return next((f"{name}= was given" for name, reason in reasons.items() if reason), None)
 
 
-def _indexed(urls: Any, wishes: Wishes, hindrance: str | None, fetch: Callable[[str], str] | None) -> Any:
+def _indexed(
+    urls: Any, wishes: Wishes, hindrance: str | None, fetch: Callable[[str], str] | None, *, copy: bool
+) -> Any:
     if wishes.index is False or hindrance is not None:
         if wishes.insist is not None:
             raise SpecError(
@@ -216,7 +223,7 @@ def _indexed(urls: Any, wishes: Wishes, hindrance: str | None, fetch: Callable[[
         return None
     if isinstance(urls, shards.SimpleShardList) and wishes.insist is None:  # taken as it is: every reader sees it all
         return None
-    return indexed(urls, wishes, fetch)
+    return indexed(urls, wishes, fetch, copy=copy)
 
 
 def _described(urls: Any) -> tuple[Any, VerifyShards | None]:
@@ -227,11 +234,11 @@ def _described(urls: Any) -> tuple[Any, VerifyShards | None]:
     return description.urls, VerifyShards(description.shards)
 
 
-def _joins(urls: Any) -> list[Any]:
+def _joins(urls: Any, *, copy: bool) -> list[Any]:
     """The stages that add the fields of other shards, where a description names some."""
     if not is_description(urls):
         return []
-    return described_joins(read_description(urls), str(urls).rpartition("/")[0])
+    return described_joins(read_description(urls), str(urls).rpartition("/")[0], copy=copy)
 
 
 def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
@@ -349,12 +356,6 @@ def _checked_seed(seed: Any) -> int:
             f"seed={seed!r} is not a whole number", hint="the same number on every rank gives the same order"
         )
     return seed
-
-
-def _refuse_unknown(older: dict[str, Any]) -> None:
-    if older:
-        known = inspect.signature(WebDataset).parameters
-        raise TypeError(f"WebDataset has no parameter {', '.join(sorted(older))}{did_you_mean(older, known)}")
 
 
 def _renamed(older: dict[str, Any]) -> dict[str, Any]:

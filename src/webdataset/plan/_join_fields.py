@@ -139,7 +139,7 @@ def join_stages(
     return [Select(samples.__contains__), join] if missing == "drop" else [join]
 
 
-def described_joins(description: Description, base: str | None) -> list[PerItem]:
+def described_joins(description: Description, base: str | None, *, copy: bool = True) -> list[PerItem]:
     """The stages for what a description joins to its shards.
 
     >>> described_joins(read_description({"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 1}]}), None)
@@ -148,6 +148,7 @@ def described_joins(description: Description, base: str | None) -> list[PerItem]
     Args:
         description: as `read_description` gives it.
         base: what the relative addresses of the joined shards are relative to.
+        copy: as for `IndexedShards`.
     """
     listed = description.extra.get(JOIN, [])
     try:
@@ -155,7 +156,7 @@ def described_joins(description: Description, base: str | None) -> list[PerItem]
             stage
             for part in listed
             for stage in join_stages(
-                IndexedShards(read_description({"wids_version": 1, "shardlist": part["shardlist"]}, base)),
+                IndexedShards(read_description({"wids_version": 1, "shardlist": part["shardlist"]}, base), copy=copy),
                 part.get("fields"),
                 part.get("missing", "error"),
                 replace=part.get("replace") is True,

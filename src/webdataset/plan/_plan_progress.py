@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from webdataset.flow import Json, Origin, Pass, Progress, Recall
-from webdataset.order import Order, Reader, Remaining
+from webdataset.order import Order, Reader, Remaining, numbers_of
 
 from ._plan_state import PlanState
+
+Ints = NDArray[np.int64]
 
 # What an origin says of a sample besides its number: that it is marked, and as what.
 COUNTED, PADDING = "counted", "padding"
@@ -51,6 +56,16 @@ class PlanProgress(Progress):
         here = self.during.world
         steps = self.remaining.steps(self._batch, here.ranks, "pad" if here.ranks == 1 else self._last or "pad")
         return len(steps.of_worker(here.worker, here.workers)) * self._batch
+
+    def numbers(self, first: int, stop: int) -> Ints:
+        """The numbers, in what remains, of these of my turns; those after the end are padding."""
+        numbers = numbers_of(self.reader(), np.arange(first, stop))
+        # With one rank no other one needs as many steps: the last one is short.
+        return numbers[numbers < len(self.remaining)] if self.during.world.ranks == 1 else numbers
+
+    def positions(self, first: int, stop: int) -> Ints:
+        """The positions of these of my turns; padding begins again with what remains."""
+        return self.remaining.positions(self.numbers(first, stop) % max(1, len(self.remaining)))
 
     def state(self, holding: Iterable[Holding], handed_on: int, *, drops: bool) -> PlanState:
         """Where this reader is, without what was not yielded, which will be read again.

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from webdataset import stores
 from webdataset.describe import call
 from webdataset.errors import SpecError
 from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Source, ask_handler, digest
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import IndexedShards
-from webdataset.order import Order, numbers_of, starts_of
+from webdataset.order import Order, starts_of
 from webdataset.samples import ReadSamples
 from webdataset.shards import no_samples
 
@@ -135,7 +133,7 @@ class ReadPlanned(Source):
         at.mark = "" if self.last is None else COUNTED
         first = at.remaining.position + at.taken
         starts = starts_of(self.dataset.counts).tolist()
-        reader = ReadSamples(handler=self.handler, strict=self.strict, opener=self.opener)
+        reader = ReadSamples(handler=self.handler, strict=self.strict, opener=self.opener, copy=self.dataset.copy)
         for shard, url in enumerate(self.dataset.urls):
             begin, end = starts[shard : shard + 2]
             if end <= first:
@@ -204,11 +202,9 @@ class ReadPlanned(Source):
         first, turns = at.taken, at.turns()
         while first < turns:
             stop = min(turns, (first // block + 1) * block)
-            wanted = numbers_of(at.reader(), np.arange(first, stop))
-            if at.during.world.ranks == 1:  # no other rank needs as many steps: the last one is short
-                wanted = wanted[wanted < len(at.remaining)]
-            shards, numbers = at.order.locate(at.remaining.positions(wanted % max(1, len(at.remaining))))
-            yield Block(shards, (starts[shards] + numbers).tolist(), (wanted >= len(at.remaining)).tolist())
+            shards, numbers = at.order.locate(at.positions(first, stop))
+            padding = at.numbers(first, stop) >= len(at.remaining)
+            yield Block(shards, (starts[shards] + numbers).tolist(), padding.tolist())
             first = stop
 
     def _read(self, numbers: list[int]) -> Iterable[Sample | None]:

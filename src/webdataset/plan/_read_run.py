@@ -27,6 +27,8 @@ def read_run(dataset: IndexedShards, numbers: Sequence[int]) -> list[Sample] | N
     members = None if run is None else tar.plain_run(run.data)
     if run is None or members is None:
         return None
+    if not dataset.copy:
+        members = members._replace(data=memoryview(run.data))
     gathered = Gathered([], [])
     gatherer = Gatherer(url=run.url, local_path=run.local_path)
     try:

@@ -8,6 +8,7 @@ from typing import Any
 from webdataset.flow import PerItem, Resumable
 from webdataset.stages import Batched, Select
 
+from ._array_batches import ArrayBatches
 from ._read_planned import ReadPlanned
 
 
@@ -26,12 +27,17 @@ def step_size(stages: Iterable[Any]) -> int:
     return 1
 
 
+def reads_by_plan(stages: Sequence[Any]) -> bool:
+    """Whether the first stage reads its part of a computed order."""
+    return bool(stages) and isinstance(stages[0], (ReadPlanned, ArrayBatches))
+
+
 def is_even_chain(stages: Sequence[Any]) -> bool:
     """Whether no stage after a plan holds samples between two items: functions of one item, at most one `batched`."""
-    if not stages or not isinstance(stages[0], ReadPlanned):
+    if not reads_by_plan(stages):
         return False
     others = [stage for stage in stages[1:] if not isinstance(stage, PerItem)]
-    return len(others) <= 1 and all(isinstance(stage, Batched) for stage in others)
+    return not others or (isinstance(stages[0], ReadPlanned) and len(others) == 1 and isinstance(others[0], Batched))
 
 
 def may_drop(stages: Sequence[Any]) -> bool:

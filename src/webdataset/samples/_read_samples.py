@@ -24,7 +24,7 @@ from webdataset.flow import EndOfStreamError, Json, Pass, Source, ask_handler, u
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import GrowingIndex, StoreIndexes, VerifyShards
 from webdataset.names import split_name
-from webdataset.tar import Header, Run, read_runs
+from webdataset.tar import WINDOW, Header, Run, Windows, read_runs
 
 from ._file_filter import Select, as_predicate, choose
 from ._gather_samples import Gathered, Gatherer, Keys, Sample
@@ -59,6 +59,7 @@ class ReadSamples(Source):
             that has `local_path(url)` returns the path of its copy of a shard.
         store_index: stores the index of every shard that is read from its beginning to its end without a failure.
         verify: compares shards that are read from their beginning to their end with their description.
+        copy: False makes the fields read-only views of what was read.
     """
 
     handler: Handler = reraise_exception
@@ -73,6 +74,7 @@ class ReadSamples(Source):
     opener: Opener = stores.open_read
     store_index: StoreIndexes | None = None
     verify: VerifyShards | None = field(default=None, compare=False)
+    copy: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
         as_predicate(self.select_files)
@@ -85,7 +87,7 @@ class ReadSamples(Source):
             raise SpecError(f"ReadSamples(suffixes={self.suffixes!r}) is not a list", hint='for example ["jpg", "cls"]')
 
     def __repr__(self) -> str:
-        # Whether bytes are verified changes no sample: a checkpoint goes on with and without.
+        # Whether bytes are verified or copied changes no sample: a checkpoint goes on with and without.
         changed = (
             (f.name, getattr(self, f.name)) for f in fields(self) if f.compare and getattr(self, f.name) != f.default
         )
@@ -99,6 +101,7 @@ class ReadSamples(Source):
     def run(self, shards: Iterator[Any], at: InShard, /) -> Iterator[Sample]:
         """Finish the shard that is open, then read the others."""
         unfinished = [] if at.shard is None else [at.shard]
+        windows = self._windows()
         try:
             for shard in chain(unfinished, map(as_shard, shards)):
                 if shard is not at.shard:
@@ -106,7 +109,7 @@ class ReadSamples(Source):
                 start, skip = 0, at.taken
                 if skip and "stream" not in shard and self._can_start_at(at.offset):
                     start, skip = at.offset, 1  # the sample that begins there was handed on last
-                with closing(self._batches(shard, start, skip)) as batches:
+                with closing(self._batches(shard, start, skip, windows)) as batches:
                     for batch in batches:
                         at.hold(batch.offsets)
                         mine, end = _turns(shard, at.taken), at.taken + len(batch.samples)
@@ -127,7 +130,8 @@ class ReadSamples(Source):
         """Read one sample again: by its offset where the shard allows it, else by counting."""
         address, number, offset = origin
         url = url_from_json(address)
-        with closing(self._batches({"url": url}, *self._start_and_skip(number, offset), alone=True)) as batches:
+        place = self._start_and_skip(number, offset)
+        with closing(self._batches({"url": url}, *place, self._windows(), alone=True)) as batches:
             for batch in batches:
                 return batch.samples[0]
         raise StateError(
@@ -142,7 +146,7 @@ class ReadSamples(Source):
         Raises:
             EndOfStreamError: the handler said stop.
         """
-        for batch in self._batches({"url": url}, *self._start_and_skip(number, offset)):
+        for batch in self._batches({"url": url}, *self._start_and_skip(number, offset), self._windows()):
             yield batch.samples
 
     def _start_and_skip(self, number: int, offset: int) -> tuple[int, int]:
@@ -150,7 +154,7 @@ class ReadSamples(Source):
         return (offset, 0) if self._can_start_at(offset) else (0, number)
 
     def _batches(
-        self, shard: ShardItem, start: int, skip: int, *, alone: bool = False
+        self, shard: ShardItem, start: int, skip: int, windows: Windows | None, *, alone: bool = False
     ) -> Generator[Gathered, None, None]:
         """The samples of one shard after the first `skip`, as many at a time as a window of the archive holds.
 
@@ -163,7 +167,7 @@ class ReadSamples(Source):
         failed: list[Exception] = []  # no name for it: its traceback has this frame, which would then keep itself alive
         try:
             with located(shard=shard["url"]), closing(self._open(shard, start)) as stream:
-                for run in read_runs(stream, start=start, **self._options(shard)):
+                for run in read_runs(stream, start=start, windows=windows, **self._options(shard)):
                     try:
                         growing.feed(run)
                         gatherer.feed(run if run.restartable else _without_offsets(run), batch)
@@ -185,6 +189,9 @@ class ReadSamples(Source):
         batch.skip(skip)
         if batch.samples:
             yield batch
+
+    def _windows(self) -> Windows | None:
+        return None if self.copy else Windows(WINDOW)
 
     def _options(self, shard: ShardItem) -> dict[str, Any]:
         """How to read the archive."""

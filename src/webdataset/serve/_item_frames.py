@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from webdataset.address import Address
 from webdataset.codecs import tenbin
 from webdataset.decompress import load_zstd
 from webdataset.errors import EncodingError, FormatError, WebDatasetError
+from webdataset.redact import redacted
 
 Buffer = Any
 Tree = Any
@@ -106,7 +108,7 @@ class _Writer:
         if isinstance(value, float):
             return float(value)
         if isinstance(value, str):
-            return str.__str__(value)
+            return redacted(value) if isinstance(value, Address) else str.__str__(value)
         if isinstance(value, int):
             return int(value) if -_LARGEST <= value < _LARGEST else ["int", str(int(value))]
         return bytes(value) if len(value) <= _INLINE else ["bytes", self._add(value)]

@@ -22,8 +22,6 @@ SHARD_SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 # A variable may contain other variables; deeper than this, it refers to itself.
 _MAX_ROUNDS = 10
-# "*" and "?" are ordinary characters in commands, in queries and in signed addresses.
-_NEVER_GLOBBED = frozenset({"pipe", "http", "https", "ftp", "ftps"})
 # Ten times the largest public dataset. "{0..999999999}" would otherwise fill the memory without an error.
 MAX_SHARDS = 10_000_000
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
@@ -226,7 +224,9 @@ def _directory(url: str) -> list[str]:
 def _is_glob(url: str) -> bool:
     scheme = stores.scheme_of(url)
     if scheme not in {"", "file"}:
-        return scheme not in _NEVER_GLOBBED and "*" in url
+        # "*" is an ordinary character in commands and in the query of a web address, such as a signature.
+        path = url.partition("?")[0] if scheme in {"http", "https"} else url
+        return scheme != "pipe" and "*" in path
     return any(sign in url for sign in "*?[") and not os.path.exists(url)
 
 

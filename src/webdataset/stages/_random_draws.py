@@ -25,6 +25,8 @@ class Draws:
     True
     """
 
+    start: Json = None  # follows from the seed
+
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self.load(0)
@@ -59,10 +61,13 @@ class GivenDraws:
 
     >>> GivenDraws(random.Random(1)).below(10)
     1
+
+    `start` is the state before the first draw, if the generator can tell.
     """
 
     def __init__(self, rng: Any) -> None:
         self._rng = rng
+        self.start: Json = self.save() if hasattr(rng, "getstate") else None
 
     def below(self, limit: int) -> int:
         """The next draw: a whole number from 0 to `limit` - 1."""
@@ -80,5 +85,6 @@ class GivenDraws:
 
     def load(self, saved: Json) -> None:
         """Put the generator back."""
+        self.start = saved
         version, numbers, gauss = saved
         self._rng.setstate((version, tuple(numbers), gauss))

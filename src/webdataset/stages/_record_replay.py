@@ -7,6 +7,7 @@ goes on from a checkpoint, from there.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import pickle
@@ -14,9 +15,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
+from webdataset.address import Address
 from webdataset.describe import Described
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Recall, Resumable
+from webdataset.redact import redacted
 from webdataset.stores import lock_file, system_errors
 
 from ._buffers import LastOrigin
@@ -189,7 +192,9 @@ class Pickler:
 
     def dumps(self, sample: Any) -> bytes:
         """A sample as bytes. The first one is read back at once: better to fail now than in the second epoch."""
-        data: bytes = (self._chosen or pickle).dumps(sample, protocol=pickle.HIGHEST_PROTOCOL)
+        if isinstance(sample, dict):  # views do not pickle
+            sample = {name: bytes(value) if type(value) is memoryview else value for name, value in sample.items()}
+        data = self._chosen.dumps(sample, protocol=pickle.HIGHEST_PROTOCOL) if self._chosen else _pickled(sample)
         if not self._tried:
             self._tried = True
             self.loads(data)
@@ -202,6 +207,22 @@ class Pickler:
         from webdataset.codecs import unpickle_loads
 
         return unpickle_loads(data)
+
+
+class _WithoutSecrets(pickle.Pickler):
+    """The addresses in a sample lose their secrets: a recording stays on the disk."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, Address):
+            return NotImplemented
+        maker, args = value.__reduce__()
+        return maker, tuple(redacted(each) if type(each) is str else each for each in args)
+
+
+def _pickled(sample: Any) -> bytes:
+    data = io.BytesIO()
+    _WithoutSecrets(data, pickle.HIGHEST_PROTOCOL).dump(sample)
+    return data.getvalue()
 
 
 def _module_by_name(pickler: Any) -> Any:

@@ -6,8 +6,10 @@ import random
 import threading
 from typing import Any
 
+from webdataset.address import Address
 from webdataset.errors import SpecError
 from webdataset.flow import Drawn, digest
+from webdataset.redact import redacted
 
 
 class _Current(threading.local):
@@ -53,7 +55,8 @@ def identity(sample: Any) -> tuple[int | str, ...]:
         if not known and "url" in sample:  # a shard; samples may have a field of that name
             known = [sample["url"]]
         if known:
-            return (*map(str, known), *(each.draw for each in known if isinstance(each, Drawn)))
+            names = (redacted(each) if isinstance(each, Address) else str(each) for each in known)
+            return (*names, *(each.draw for each in known if isinstance(each, Drawn)))
     raise SpecError(
         f"rng() was given {_described(sample)}, which has no key",
         hint="call it before to_tuple(), or give it the sample's key: rng(key)",

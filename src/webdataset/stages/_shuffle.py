@@ -44,6 +44,14 @@ class Reservoir(Buffer):
         half = {"half": True} if self.half else {}  # only after a failure
         return {"held": recallable(self.origins), "draws": self.draws.save(), **half}
 
+    def save_start(self) -> Json:
+        """The generator of the user's, before this pass."""
+        return None if self.draws.start is None else {"held": [], "draws": self.draws.start}
+
+    def save_next(self) -> Json:
+        """The generator of the user's, which goes on."""
+        return None if self.draws.start is None else {"held": [], "draws": self.draws.save()}
+
     def load(self, saved: Json, recall: Recall) -> None:
         """Fill the buffer again."""
         super().load(saved, recall)

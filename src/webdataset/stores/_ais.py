@@ -15,7 +15,7 @@ from webdataset.errors import SpecError, StoreError, Where
 
 from ._address import scheme_of
 from ._http import HttpStore
-from ._request import Request, request_list
+from ._request import Request, every_page, request_list
 from ._resuming_stream import persist
 
 # Schemes that AIStore has another name for.
@@ -41,17 +41,16 @@ class AisStore(HttpStore):
 
     def list(self, prefix: str) -> Iterator[str]:
         bucket, name, query = parse(prefix)
-        start, token = prefix[: len(prefix) - len(name)] if name else prefix, ""
+        start = prefix[: len(prefix) - len(name)] if name else prefix
         if not start.endswith("/"):
             start += "/"
         wanted = self._request(f"buckets/{quote(bucket)}", {"provider": query["provider"]})
-        while True:
+
+        def ask(token: str) -> tuple[list[str], str]:
             value = {"prefix": name, "continuation_token": token, "pagesize": 0, "props": "name,size"}
-            names, token = persist(lambda value=value: _page(wanted, value), prefix, self.patience, self.kind)  # type: ignore[misc]
-            for name_in_bucket in names:
-                yield start + name_in_bucket
-            if not token:
-                return
+            return persist(lambda: _page(wanted, value), prefix, self.patience, self.kind)
+
+        return (start + name_in_bucket for name_in_bucket in every_page(ask, ""))
 
     def _request(self, path: str, query: dict[str, str]) -> Request:
         endpoint = config.read("AIS_ENDPOINT")

@@ -1,10 +1,14 @@
-"""Every other scheme that fsspec supports: sftp, ssh, ftp, hdfs, webdav, github, …"""
+"""Every other scheme that fsspec supports: sftp, ssh, ftp, hdfs, webdav, github, …
+
+A version is asked for by a request of its own, and some file systems read each block of a file by another one. So the
+version is asked for again after the bytes: what was read in between belongs to it.
+"""
 
 from __future__ import annotations
 
 import io
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -13,11 +17,14 @@ from webdataset.optional import require
 
 from ._address import scheme_of
 from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
+from ._same_object import BytesRead, changed
 from ._store import Stat, Store
 from ._trust import refuse_local
 from ._upload import Upload
 
 _OURS = "http, https, s3, gs, az, hf, ais, file, pipe, memory"
+# What file systems call the time of the last change.
+_TIMES = ("mtime", "modify", "modified", "LastModified", "last_modified", "updated", "created")
 # Schemes of fsspec that open local files.
 _DISGUISES = {"local", "dir", "simplecache", "filecache", "blockcache"}
 
@@ -36,7 +43,13 @@ class FsspecStore(Store):
         self.patience = patience or Patience()
 
     def open_read(self, url: str, start: int = 0) -> ResumingStream:
-        return ResumingStream(url, lambda at, _: _FsspecBody(url, at), start, self.patience, self.kind)
+        return ResumingStream(url, lambda at, _: _FsspecBody(url, at, self.stat), start, self.patience, self.kind)
+
+    def read_range(self, url: str, start: int, length: int, version: str | None = None) -> bytes:
+        data = super().read_range(url, start, length, version)
+        if version is not None:
+            BytesRead(url, start, version).check(self.stat(url).etag, None, start)
+        return data
 
     def stat(self, url: str) -> Stat:
         return persist(lambda: _stat(url), url, self.patience, self.kind)
@@ -55,10 +68,10 @@ class FsspecStore(Store):
 
 
 class _FsspecBody(Body):
-    def __init__(self, url: str, start: int) -> None:
+    def __init__(self, url: str, start: int, stat: Callable[[str], Stat]) -> None:
         fs, path = _place(url)
-        self._url, self.start, self.ranged = url, start, True
-        found = _stat(url)
+        self._url, self.start, self._at, self.ranged, self._stat = url, start, start, True, stat
+        self._found = found = _stat(url)
         self.size, self.version = found.size, found.etag
         with explained(url):
             self._file: Any = fs.open(path, "rb")
@@ -68,6 +81,9 @@ class _FsspecBody(Body):
     def read1(self, size: int) -> bytes:
         with explained(self._url):
             piece: bytes = self._file.read(size)
+        self._at += len(piece)
+        if (not piece or self._at == self.size) and (now := self._stat(self._url)) != self._found:
+            raise changed(self._url, self._at, f"it was {self._found} and is now {now}")
         return piece
 
     def close(self) -> None:
@@ -117,10 +133,12 @@ def _find(fs: Any, folder: str, prefix: str) -> list[str]:
 def _stat(url: str) -> Stat:
     fs, path = _place(url)
     with explained(url):
+        fs.invalidate_cache(fs._parent(path))  # a listing that the file system keeps has an old version
         found = fs.info(path)
     if found.get("type") == "directory":
         raise StoreError("this is a directory", Where(shard=url), hint="add / at the end to name the files in it")
-    etag, modified = found.get("ETag") or found.get("etag"), found.get("mtime") or found.get("modify")
+    etag = found.get("ETag") or found.get("etag")
+    modified = next((found[name] for name in _TIMES if found.get(name)), None)
     # A time is a weak validator: see _same_object.
     return Stat(found.get("size"), str(etag) if etag else f'W/"{modified}"' if modified else None)
 

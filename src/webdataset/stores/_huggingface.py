@@ -16,7 +16,7 @@ from webdataset.errors import SpecError, StoreError, Where
 from webdataset.optional import require
 
 from ._http import HttpStore
-from ._request import Request, request_list
+from ._request import Request, every_page, request_list
 from ._resuming_stream import persist
 from ._upload import SpooledUpload
 
@@ -93,14 +93,9 @@ class HuggingFaceStore(HttpStore):
 
     def list(self, prefix: str) -> Iterator[str]:
         address = HubAddress.parse(prefix)
-        folder = address.path.rpartition("/")[0]
-        page: str | None = address.tree(folder)
-        while page is not None:
-            here = page
-            paths, page = persist(lambda here=here: _page(here, prefix), prefix, self.patience, self.kind)  # type: ignore[misc]
-            for path in paths:
-                if path.startswith(address.path):
-                    yield address.root + path
+        first = Request.to(address.tree(address.path.rpartition("/")[0]), _authorization(prefix))
+        paths = every_page(lambda page: persist(lambda: _page(page), prefix, self.patience, self.kind), first)
+        return (address.root + path for path in paths if path.startswith(address.path))
 
 
 def _file_address(url: str) -> HubAddress:
@@ -110,14 +105,15 @@ def _file_address(url: str) -> HubAddress:
     return address
 
 
-def _page(url: str, prefix: str) -> tuple[list[str], str | None]:
-    """Paths of files, and the address of the next page."""
+def _page(page: Request) -> tuple[list[str], Request | None]:
+    """Paths of files, and the request for the next page, which is as little trusted as a redirect."""
 
     def read(items: Any, headers: Mapping[str, str]) -> tuple[list[str], str | None]:
         following = re.search(r'<([^>]+)>;\s*rel="next"', headers.get("Link", ""))
         return [item["path"] for item in items if item.get("type") == "file"], following[1] if following else None
 
-    return request_list(Request.to(url, _authorization(prefix)), read, "HF_ENDPOINT")
+    paths, following = request_list(page, read, "HF_ENDPOINT")
+    return paths, page.moved(following) if following else None
 
 
 def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:

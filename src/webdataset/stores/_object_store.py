@@ -214,7 +214,8 @@ def _split(url: str) -> tuple[str, str]:
     scheme, _, rest = url.partition("://")
     bucket, _, path = rest.partition("/")
     if not bucket:
-        raise SpecError("there is no bucket in this address", Where(shard=url), hint=f"write {scheme}://bucket/name")
+        hint = f"write {scheme.partition(':')[0]}://bucket/name"
+        raise SpecError("there is no bucket in this address", Where(shard=url), hint=hint)
     return f"{scheme}://{bucket}", path
 
 
@@ -268,8 +269,11 @@ def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> Sto
     if status == 404:
         return ShardNotFound(what, where, hint="check bucket and name")
     if status in {401, 403} or isinstance(error, theirs.PermissionDeniedError | theirs.UnauthenticatedError):
-        public = {"gs": "GOOGLE", "s3": "AWS", "s3a": "AWS"}.get(urlsplit(url).scheme, "AZURE") + "_SKIP_SIGNATURE=true"
-        hint = f"check the credentials in the environment, or read a public bucket with {public}"
+        vendor = {"gs": "GOOGLE", "s3": "AWS", "s3a": "AWS"}.get(urlsplit(url).scheme, "AZURE")
+        key = {"GOOGLE": "GOOGLE_APPLICATION_CREDENTIALS", "AWS": "AWS_ACCESS_KEY_ID"}.get(
+            vendor, "AZURE_STORAGE_ACCOUNT_NAME"
+        )
+        hint = f"check {key} and the other credentials, or read a public bucket with {vendor}_SKIP_SIGNATURE=true"
         return AccessDenied(what, where, hint=hint)
     if isinstance(error, theirs.PreconditionError):
         return changed(url, offset or 0, "its ETag is different now")

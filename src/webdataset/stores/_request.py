@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+P = TypeVar("P")
+
 _REDIRECTS = 10
+_PAGES = 10_000  # of 1,000 names each, as servers send them
 _MOVED = {301, 302, 303, 307, 308}
 _MOVED_WITH_BODY = {307, 308}  # the others may turn a PUT into a GET
 _ALWAYS_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -107,6 +110,26 @@ def request_list(
         raise retryable(StoreError("the server sent a list of objects that is not JSON")) from error
     except (LookupError, TypeError, AttributeError) as error:
         raise StoreError("expected a list of objects, got something else", hint=f"check {variable}") from error
+
+
+def every_page(ask: Callable[[P], tuple[list[str], P | None]], first: P) -> Iterator[str]:
+    """All names of a list that a server sends in pages.
+
+    >>> list(every_page(lambda page: ([f"{page}.tar"], page + 1 if page < 3 else None), 1))
+    ['1.tar', '2.tar', '3.tar']
+
+    Args:
+        ask: returns the names on a page, and what to ask for next, if there is more.
+        first: what to ask for first.
+    """
+    page = first
+    for _ in range(_PAGES):
+        names, following = ask(page)
+        yield from names
+        if not following:
+            return
+        page = following
+    raise StoreError(f"the list of objects has more than {_PAGES:,} pages", hint="list a smaller folder")
 
 
 def _may_follow(source: str, target: str) -> bool:
@@ -199,7 +222,8 @@ def _fault_of_the_network(error: BaseException) -> StoreError:
     if isinstance(error, theirs.NameResolutionError):
         return retryable(StoreError(f"unknown host name: {error}", hint="check the address and the network"))
     if isinstance(error, theirs.NewConnectionError):  # which urllib3 counts among the time-outs
-        return retryable(StoreError(f"no connection: {error}", hint="check host and port, and whether the server runs"))
+        what = str(error).partition("Failed to establish a new connection: ")[2] or str(error)
+        return retryable(StoreError(f"no connection: {what}", hint="check host and port, and whether the server runs"))
     if isinstance(error, theirs.TimeoutError | TimeoutError):
         return StoreTimeout("the server did not answer in time", hint="WDS_TIMEOUT sets the seconds to wait")
     return retryable(StoreError(f"the connection failed: {error}"))

@@ -12,6 +12,7 @@ Files:
     _scan_window       all plain headers of a window at once, with NumPy
     _walk_window       plain headers of a window one by one, where they are few
     _byte_window       bytes of a stream, and their offsets
+    _window_memory     memory of windows that members are views of
     _read_members      the members of an archive, and the rules for its end
     _survey_archive    a damaged archive: what can still be read, and what is wrong
     _damage            what a survey finds
@@ -25,6 +26,7 @@ from ._parse_header import BLOCK, Header, parse_header
 from ._pax_records import only_times
 from ._read_members import Member, Rename, Run, plain_run, read_headers, read_members, read_runs
 from ._survey_archive import is_header, survey
+from ._window_memory import Windows
 from ._write_header import END_OF_ARCHIVE, encode_header, encode_member, padding
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Rename",
     "Run",
     "Surveyed",
+    "Windows",
     "encode_header",
     "encode_member",
     "is_header",

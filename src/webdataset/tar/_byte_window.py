@@ -1,7 +1,8 @@
 """Bytes of a stream, and their offsets in the archive. This file does not know what the bytes mean.
 
 The bytes that are available are `data[at:end]`, in a window that is reused. Readers look into `data` directly if what
-they need is inside, and call `take` otherwise. A slice of `data` is a copy, so readers may keep it.
+they need is inside, and call `take` otherwise. A slice of `data` is a copy, so readers may keep it. So is a slice of
+`shown`, or else, with `windows`, a view of a window that is not reused before the view is gone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from webdataset.errors import TruncatedShard, Where
 from webdataset.read_methods import find_readinto
 
 from ._parse_header import BLOCK
+from ._window_memory import Windows, new_window
 
 
 class Readable(Protocol):
@@ -48,7 +50,9 @@ class Blocks:
     (b'b', 1112)
     """
 
-    def __init__(self, stream: Readable, *, start: int = 0, window: int = WINDOW) -> None:
+    def __init__(
+        self, stream: Readable, *, start: int = 0, window: int = WINDOW, windows: Windows | None = None
+    ) -> None:
         self._read: Callable[[int], bytes | None] = stream.read
         self._readinto: Callable[[memoryview], int | None] = find_readinto(stream)
         self.base = start  # the offset of the first byte of `data`
@@ -57,8 +61,10 @@ class Blocks:
         self._failure: Exception | None = None
         self._ended = False
         self._owed = 0  # padding that was skipped before it was read
-        # Of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own.
-        self.data = mmap.mmap(-1, window + BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._windows = windows
+        self.data = new_window(window)
+        self.shown: mmap.mmap | memoryview = self.data  # the same bytes
+        self.show: Callable[[bytes], bytes | memoryview] = bytes if windows is None else memoryview
         self._view = memoryview(self.data)
         self.at = self.end = 0
         self.fills = 0  # how often `data` has changed
@@ -118,10 +124,7 @@ class Blocks:
         left = self.end - self.at
         if self._ended or self._failure is not None or self.mean >= LARGE or 2 * left > self._window:
             return False
-        self.data.move(0, self.at, left)
-        self.base += self.at
-        self.at, self.end = 0, self._read_into(left, self._grown())
-        self.fills += 1
+        self._refill(self._grown())
         return self.end > left
 
     def discard(self, count: int, what: str) -> None:
@@ -132,8 +135,8 @@ class Blocks:
     def discard_rest(self) -> None:
         """Read to the end, so that a late failure of the stream is noticed."""
         while True:
-            self._drop()
-            self.end = self._read_into(0, self._limit)
+            self.at = self.end
+            self._refill(self._limit)
             if not self.end:
                 self._raise_failure()
                 return
@@ -149,10 +152,9 @@ class Blocks:
         return size
 
     def _fill(self) -> None:
-        self._drop()
         # Large payloads are read by a separate call, into a bytes object of their own, without a copy.
         size = BLOCK if self.mean >= LARGE else self._grown()
-        self.end = self._read_into(0, size + self._owed)
+        self._refill(size + self._owed)
         available = self.end - self.at
         if available < max(self._owed, 1):
             self._raise_failure()
@@ -162,16 +164,26 @@ class Blocks:
         self.at += self._owed
         self._owed = 0
 
-    def _read_into(self, start: int, stop: int) -> int:
-        """Fill `data[start:stop]`, or up to where the stream ends or fails; where that is."""
+    def _refill(self, stop: int) -> None:
+        """Move what is available to the front of `data`, and fill up to `stop` or to where the stream ends or fails."""
+        left = self.end - self.at
+        if self._windows is None:
+            self.data.move(0, self.at, left)
+        else:
+            rest = self._view[self.at : self.end]
+            self.data, self.shown = self._windows.take()
+            self._view = memoryview(self.data)
+            self._view[:left] = rest
+        self.base += self.at
+        self.at, self.end = 0, left
+        self.fills += 1
         try:
-            while start < stop and not self._ended:
-                count = self._readinto(self._view[start:stop])
-                start += count or 0
+            while self.end < stop and not self._ended:
+                count = self._readinto(self._view[self.end : stop])
+                self.end += count or 0
                 self._ended = not count
         except Exception as error:
             self._failure, self._ended = error, True
-        return start
 
     def _pull(self, count: int) -> bytes:
         """`count` bytes in a new object, or all there are before the end or a failure."""

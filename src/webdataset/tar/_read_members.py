@@ -14,7 +14,6 @@ import io
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from mmap import mmap
 from typing import Any, NamedTuple
 
 from webdataset.decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
@@ -26,6 +25,7 @@ from ._parse_header import BLOCK, CONTINUED, LINKS, REGULAR, SPARSE, WITHOUT_PAY
 from ._pax_records import sparse
 from ._scan_window import Table
 from ._walk_window import NOTHING, Columns, walk
+from ._window_memory import Windows
 
 Rename = Callable[[str], str | None]
 OnSkip = Callable[[Header, int], None]
@@ -35,6 +35,7 @@ _WORTH_SCANNING = 16 * BLOCK
 
 # From this mean payload on walking from header to header, at 2 µs each, beats the scan of the whole window at 80 µs.
 _WORTH_WALKING = 1 << 15
+_CHECK_ADDRESS = "check the address; a login or error page in place of a shard is a common cause"
 
 
 class Run(NamedTuple):
@@ -42,12 +43,13 @@ class Run(NamedTuple):
 
     `offsets` count from the archive's first byte (unpacked, if it is compressed) to a member's first header block, and
     `base` to the first byte of `data`. A later reading may start at an offset if the run is `restartable`. `data` is
-    filled with other bytes when the next run is asked for: take slices, which are copies, before that.
+    filled with other bytes when the next run is asked for: take slices, which are copies, before that. With `windows`
+    it is a view, whose slices are views, and may be kept as long as they are.
     """
 
     base: int
     restartable: bool
-    data: bytes | mmap
+    data: Any
     names: list[str]
     offsets: list[int]
     starts: list[int]
@@ -119,6 +121,7 @@ def read_runs(
     concatenated: bool = True,
     on_skip: OnSkip = warn_about_link,
     window: int = WINDOW,
+    windows: Windows | None = None,
     limit: int = DECOMPRESS_LIMIT,
 ) -> Iterator[Run]:
     """The same as `read_members`, many members at a time, as columns.
@@ -139,14 +142,15 @@ def read_runs(
         concatenated: go on with the archives after the end of the first; otherwise what follows is not read.
         on_skip: called with the header and offset of each link and each member of unknown type.
         window: how much to read at once, a multiple of 512.
+        windows: where payloads are views of windows of that size: the memory for them. Otherwise they are copies.
         limit: how many bytes a member of a compressed archive may have.
     """
     if isinstance(stream, bytes | bytearray | memoryview):
         stream = io.BytesIO(stream)
-    blocks = Blocks(stream, start=start, window=window)
+    blocks = Blocks(stream, start=start, window=window, windows=windows)
     kind = find_compression(blocks.peek()) if start == 0 else None
     if kind is not None:
-        blocks = Blocks(Unpacked(blocks, kind, limit=limit), window=window)
+        blocks = Blocks(Unpacked(blocks, kind, limit=limit), window=window, windows=windows)
     # What is not compressed is no larger than what was read. What is could be large out of a few bytes.
     reader = _Reader(blocks, rename, on_skip, strict=strict, largest=None if kind is None else limit)
     return reader.runs(concatenated=concatenated)
@@ -250,7 +254,7 @@ class _Reader:
         length = stops[-1] + -(stops[-1] - starts[-1]) % BLOCK - blocks.at
         blocks.skip(length)
         blocks.mean = length / len(names)
-        run = Run(blocks.base, self._restartable, blocks.data, names, offsets, starts, stops)
+        run = Run(blocks.base, self._restartable, blocks.shown, names, offsets, starts, stops)
         return run if self._rename is None else _renamed(run, self._rename)
 
     def _find_plain(self) -> Columns:
@@ -282,7 +286,7 @@ class _Reader:
             return None
         if size > self._largest:
             raise too_large(f"a member of a compressed archive has {size:,} bytes", offset, header.name)
-        data = blocks.take(size, what)
+        data = blocks.show(blocks.take(size, what))
         blocks.skip(-size % BLOCK)
         blocks.mean += (size - blocks.mean) / 4
         return Run(begin, self._restartable and not self._extensions.matter, data, [name], [offset], [0], [size])
@@ -333,19 +337,18 @@ class _Reader:
         self._discard_rest()
         if not self._strict or (zeros >= 2 and not block.strip(b"\0")):
             return
+        hint = "fetch or write the shard again, or save what is left: wds check --fix"
         if self._blocks.offset == start:
             what = "the archive is empty: 0 bytes"
+        elif block and self._blocks.offset == len(block):  # a message of a server or a pointer of Git LFS is that short
+            what, hint = f"the archive is truncated in its first header: it starts with {block[:16]!r}", _CHECK_ADDRESS
         elif block:
             what = "the archive is truncated in a header"
         elif zeros:
             what = "the archive is truncated: one block of zeros at its end instead of two"
         else:
             what = "the archive is truncated: it has no end-of-archive mark"
-        raise TruncatedShard(
-            what,
-            Where(offset=self._blocks.offset),
-            hint="fetch or write the shard again, or save what is left: wds check --fix",
-        )
+        raise TruncatedShard(what, Where(offset=self._blocks.offset), hint=hint)
 
     def _discard_rest(self) -> None:
         """Read to the end, to notice a failure of the stream: an error even where truncation is not."""
@@ -368,8 +371,5 @@ def _expect_tar(block: bytes) -> None:
     try:
         parse_header(block)
     except BadHeader as error:
-        raise BadHeader(
-            f"this is not a tar archive: it starts with {block[:16]!r}",
-            Where(offset=0),
-            hint="check the address; a login or error page in place of a shard is a common cause",
-        ) from error
+        what = f"this is not a tar archive: it starts with {block[:16]!r}"
+        raise BadHeader(what, Where(offset=0), hint=_CHECK_ADDRESS) from error

@@ -283,7 +283,8 @@ class _Survey:
         elif self._cut:
             return
         elif zeros < 2 and block:
-            yield Damage(DamageKind.CUT_HEADER, "the archive ends inside a header", offset)
+            where = "a header" if offset else f"its first header: it starts with {block[:16]!r}"
+            yield Damage(DamageKind.CUT_HEADER, f"the archive ends inside {where}", offset)
         elif zeros == 1:
             what = "the archive ends after one block of zeros instead of two"
             yield Damage(DamageKind.HALF_END, what, offset, loses=False)

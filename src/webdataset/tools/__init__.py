@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from ._mix_inputs import parse_mix_source as parse_mix_source
     from ._mix_inputs import read_mix_sources as read_mix_sources
     from ._output_target import existing as existing
+    from ._output_target import refuse_description as refuse_description
     from ._output_target import refuse_existing as refuse_existing
     from ._output_target import series_members as series_members
     from ._output_target import store_description as store_description
@@ -190,7 +191,7 @@ _HOME = {
     "_sort": "shuffle sort",
     "_split": "split",
     "_stored_versions": "MISSING version_of",
-    "_output_target": "existing refuse_existing series_members store_description",
+    "_output_target": "existing refuse_description refuse_existing series_members store_description",
     "_verb_options": "DEFAULTS Options",
 }
 _LAZY = {name: module for module, names in _HOME.items() for name in names.split()}

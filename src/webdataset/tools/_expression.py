@@ -120,7 +120,9 @@ def _compile(source: str) -> Evaluate:
         tree = ast.parse(source.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = getattr(error, "msg", None) or str(error)
-        raise SpecError(f"the expression {source!r} cannot be read: {reason}", hint="json.width > 256") from error
+        raise SpecError(
+            f"the expression {source!r} cannot be read: {reason}", hint="write it as in json.width > 256"
+        ) from error
     if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
         raise SpecError(f"the expression is too large: {_MOST_NODES} parts are the limit", hint="use a key list")
     return _Compiler(source).compile(tree.body)

@@ -24,7 +24,7 @@ from webdataset.index import (
     read_description,
 )
 
-from ._output_target import existing, refuse_existing, store_description
+from ._output_target import existing, refuse_description, refuse_existing, store_description
 from ._read_inputs import Inputs, expand_inputs, input_specs
 from ._verb_options import Advance
 
@@ -82,6 +82,7 @@ def create_index(
         raise SpecError("nothing is to be written", hint="give a description with -o, or leave out --no-dali")
     urls = expand_inputs(inputs)
     refuse_existing(existing([description]), force=force)
+    refuse_description(description, urls)
     entries: list[ShardEntry] = []
     for start in range(0, len(urls), workers):
         part = urls[start : start + workers]

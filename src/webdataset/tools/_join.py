@@ -10,7 +10,7 @@ from webdataset.flow import digest
 from webdataset.index import Description, IndexedShards, ShardEntry, index_shards, seen_from
 from webdataset.plan import JOIN, join_stages
 
-from ._output_target import existing, refuse_existing, store_description
+from ._output_target import existing, refuse_description, refuse_existing, store_description
 from ._read_inputs import Inputs, expand_inputs
 from ._report import Report
 from ._run_stages import transform
@@ -69,6 +69,7 @@ def _describe(
 ) -> Report:
     """Index all shards and write a description that joins them."""
     refuse_existing(existing([output]), force=options.force)
+    refuse_description(output, [*urls, *added])
     if options.dry_run:
         return Report(outputs=(output,))
     base, other = (_indexed(shards, options) for shards in (urls, added))

@@ -91,7 +91,7 @@ class Ledger:
 
     def finish(self, result: ShardResult) -> None:
         """Note down a shard whose output is published."""
-        self._append(list(result._replace(input=as_checkpoint(result.input))))
+        self._append(list(result._replace(input=as_checkpoint(result.input), output=as_checkpoint(result.output))))
         self._note(result)
 
     def quarantine(self, url: str, error: str) -> None:

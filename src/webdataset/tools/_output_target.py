@@ -137,8 +137,16 @@ def parse_stream(text: str | os.PathLike[str]) -> Stream:
     return target
 
 
+def refuse_description(address: str | None, shards: Iterable[str]) -> None:
+    """Raise if a description there could not name the shards: before the work, not after it."""
+    if address is not None:
+        for url in shards:
+            seen_from(address, url)
+
+
 def refuse_outputs(target: Stream, options: Options) -> None:
-    """Raise if an archive or the description exists and may not be replaced."""
+    """Raise if an archive or the description exists and may not be replaced, or the description could not name it."""
+    refuse_description(options.description, [target.text])
     found = series_members(target.text) if isinstance(target, Series) else existing([target.text])
     refuse_existing([*found, *existing([options.description])], force=options.force)
 

@@ -110,13 +110,15 @@ class _Samples:
         self._words = sql.lower()
         self._everything = _ALL_COLUMNS.search(sql) is not None
         self._fields: dict[str, str] = {}
+        self._possible: set[str] = set()  # fields of the samples that can have a column
         connection.execute(
             'create table samples (key varchar, shard varchar, number bigint, "offset" bigint, size bigint, sizes json)'
         )
 
     @property
     def columns(self) -> list[str]:
-        return [*_OWN, *self._fields]
+        """What a query can name: a field gets its column when the query names it."""
+        return [*_OWN, *sorted(self._possible)]
 
     def add_shard(self, url: str, place: str | None) -> None:
         index = shard_index(url, place)
@@ -147,8 +149,10 @@ class _Samples:
     def _add_field(self, name: str) -> None:
         """A column for a field that the query names."""
         kind = name.rpartition(".")[2]
-        known = kind in JSON | NUMBERS | TEXTS
-        if name in self._fields or name in _OWN or not known or not (self._everything or _names(self._words, name)):
+        if kind not in JSON | NUMBERS | TEXTS or name in _OWN:
+            return
+        self._possible.add(name)
+        if name in self._fields or not (self._everything or _names(self._words, name)):
             return
         self._fields[name] = "json" if kind in JSON else "bigint" if kind in NUMBERS else "varchar"
         self._connection.execute(f'alter table samples add column "{_quoted(name)}" {self._fields[name]}')

@@ -51,7 +51,11 @@ def _decoded(raw: bytes, place: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise FormatError("the line is not text", Where(shard=place), hint="write UTF-8") from error
+        raise FormatError(
+            "the line of a recipe is not text in UTF-8",
+            Where(shard=place),
+            hint="write it again; if this is no recipe, give its folder, or name its format with --format",
+        ) from error
 
 
 def _cut(line: str, separator: str | None, place: str) -> tuple[str, str]:
@@ -65,7 +69,9 @@ def _cut(line: str, separator: str | None, place: str) -> tuple[str, str]:
         name, source = words[0], words[1].strip() if len(words) == 2 else ""
     if not name or not source:
         raise FormatError(
-            f"expected a name and a source, got {line!r}", Where(shard=place), hint="0001.jpg images/0001.jpg"
+            f"expected a name and a source, got {line!r}",
+            Where(shard=place),
+            hint="write lines such as: 0001.jpg images/0001.jpg",
         )
     if len(source) > 1 and source[0] in "\"'" and source[-1] == source[0]:
         source = source[1:-1]

@@ -8,9 +8,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
 
+from webdataset.address import in_use
 from webdataset.arguments import require_choice
 from webdataset.errors import WebDatasetError, add_where
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.redact import redacted
 
 from ._read_inputs import Sample
 
@@ -27,12 +29,12 @@ class Failure:
     error: str
 
     def __str__(self) -> str:
-        return f"{self.item}: {self.error}"
+        return f"{redacted(self.item)}: {self.error}"
 
     @classmethod
     def of(cls, item: str, error: Exception) -> Self:
         """The failure that an exception is, in one line."""
-        return cls(item, " ".join(str(error).split()) or type(error).__name__)
+        return cls(item, redacted(" ".join(str(error).split())) or type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ class Report:
     failed: tuple[Failure, ...] = ()
     outputs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outputs", tuple(in_use(self.outputs)))  # addresses, whose repr has no secrets
 
     @property
     def complete(self) -> bool:

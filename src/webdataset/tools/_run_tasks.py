@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from webdataset import stores
+from webdataset.address import as_checkpoint, in_use
 from webdataset.arguments import require_choice
 from webdataset.errors import SpecError, StoreError, WebDatasetError, Where, add_where
 from webdataset.flow import digest
@@ -24,7 +25,7 @@ from webdataset.redact import redacted
 
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
-from ._output_target import existing, refuse_existing, store_description
+from ._output_target import existing, refuse_description, refuse_existing, store_description
 from ._report import ERRORS, Failure, Report
 from ._shard_task import ShardResult
 from ._stored_versions import MISSING, Version, by_folder, versions_of
@@ -69,7 +70,9 @@ def run_tasks(
         pattern: what the name of the ledger follows from; by default the outputs.
     """
     require_choice("errors", options.errors, ERRORS)
-    urls, names = [url for url, _ in pairs], [name for _, name in pairs]
+    urls, names = [url for url, _ in pairs], in_use(name for _, name in pairs)
+    pairs = list(zip(urls, names, strict=True))
+    refuse_description(options.description, names)
     path = options.ledger or _beside(names, pattern)
     if options.dry_run:
         if not os.path.exists(path):
@@ -107,7 +110,7 @@ def _no_collection() -> Iterator[None]:
 
 def _report(urls: Sequence[str], book: Ledger, run: _Run) -> Report:
     failed = run.failed + [Failure(url, book.quarantined[url]) for url in urls if url in book.quarantined]
-    failed += [Failure(f"{one.input}: {key}", error) for one in run.done for key, error in one.failed]
+    failed += [Failure(f"{redacted(one.input)}: {key}", error) for one in run.done for key, error in one.failed]
     finished = [book.finished[url] for url in urls if url in book.finished]
     return Report(
         samples_in=sum(result.samples_in for result in run.done),
@@ -236,13 +239,15 @@ def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) 
             _log.warning("%s was finished before, but its files have changed; it is done again", redacted(url))
             del book.finished[url]
             todo.append((url, output))
+        else:  # the ledger has no secrets, and the user gets the address as it is
+            book.finished[url] = result._replace(output=output)
     return todo
 
 
 def _still_fits(result: ShardResult, output: str, source: Version, made: Version) -> bool:
     """Whether a line of the ledger is true of the files; an input that was removed was not replaced."""
     return (
-        result.output == output
+        result.output == as_checkpoint(output)
         and made.size in (result.filesize, None)
         and (source.size in (MISSING, None) or list(source) == result.input_version)
     )

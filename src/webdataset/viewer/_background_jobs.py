@@ -157,5 +157,5 @@ def error_words(error: BaseException) -> dict[str, str]:
     kind = type(error).__name__
     if isinstance(error, WebDatasetError):
         return {"kind": kind, "error": error.what, "where": str(error.where), "remedy": error.hint or ""}
-    text = str(error.args[0]) if error.args else kind
+    text = stores.redacted(str(error.args[0])) if error.args else kind
     return {"kind": kind, "error": text, "where": "", "remedy": ""}

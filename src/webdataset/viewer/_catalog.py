@@ -253,7 +253,7 @@ class Catalog:
 
     def _note(self, shard: int, what: str, remedy: str) -> None:
         with self._lock:
-            self.problems[shard] = Problem(stores.redacted(self.urls[shard]), what, remedy)
+            self.problems[shard] = Problem(stores.redacted(self.urls[shard]), stores.redacted(what), remedy)
 
     def _set_count(self, shard: int, count: int) -> None:
         with self._lock:

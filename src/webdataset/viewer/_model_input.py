@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset.errors import SpecError, Where
+from webdataset.redact import redacted
 
 from ._cells import shown_text
 from ._field_content import outline
@@ -113,7 +114,7 @@ def _entry(name: str, value: Any) -> dict[str, Any]:
     if array is None:
         if isinstance(value, list | tuple) and value and all(_as_array(each) is not None for each in value):
             return {"name": name, "text": f"{len(value)} arrays", "pictures": _pictures(value)}
-        return {"name": name, "text": shown_text(repr(value)[:4000]), "pictures": []}
+        return {"name": name, "text": shown_text(redacted(repr(value))[:4000]), "pictures": []}
     batch = array.ndim == 4 or (array.ndim == 3 and array_picture(array, _EDGE) is None)
     pictures = _pictures(array if batch else [array])
     return {"name": name, "text": "", "array": outline(name, array), "pictures": pictures}

@@ -69,7 +69,7 @@ def _shards_of(data: Any) -> list[str]:
         urls = getattr(dataset.pipeline[0], "urls", None)
     if not urls:
         raise SpecError("the shards of this dataset are not known", hint="give the shards: preview('train-{0..9}.tar')")
-    return [str(url) for url in urls]
+    return list(urls)
 
 
 def sample_html(item: Mapping[str, Any] | Sequence[Any]) -> str:

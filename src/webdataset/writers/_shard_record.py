@@ -87,6 +87,8 @@ class Records:
             index_url(pattern, self.place)  # refuses a location that cannot hold an index
         if self._description is not None and pattern.startswith("pipe:"):
             raise SpecError("a description cannot name the output of a command", hint="write to a path or URL")
+        if self._description is not None:
+            seen_from(self._description, pattern)  # refuses a place from which the archives could not be named
 
     def begin(self) -> Record | None:
         """The record of one more archive, if there is anything to record."""

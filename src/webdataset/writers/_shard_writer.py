@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from webdataset.arguments import require_count
+from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
 from webdataset.stores import close_or_abort
@@ -73,6 +74,7 @@ class ShardWriter:
     ) -> None:
         self.pattern = _checked_pattern(pattern)
         _check_arguments(maxcount=maxcount, maxsize=maxsize, start_shard=start_shard, post=post, opener=opener)
+        refuse_unknown("ShardWriter", kw, ShardWriter, TarWriter)
         TarWriter(io.BytesIO(), **kw).abort()  # wrong arguments fail here, not at the first sample
         self.maxcount, self.maxsize, self.post, self.verbose = maxcount, maxsize, post, verbose
         self.opener, self.kw, self.overwrite = opener, kw, overwrite
@@ -86,8 +88,8 @@ class ShardWriter:
         self._advance()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"at {redacted(self.fname)}, {self.count} samples in it"
-        return f"<ShardWriter {self.pattern!r}: {state}, {self.total} samples in all>"
+        state = "closed" if self._closed else f"at {self.fname}, {self.count} samples in it"
+        return redacted(f"<ShardWriter {self.pattern!r}: {state}, {self.total} samples in all>")
 
     @property
     def tarstream(self) -> TarWriter | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from webdataset.errors import EncodingError, SpecError, WebDatasetError, Where, add_where
 from webdataset.index import index_url, save_index
+from webdataset.redact import redacted
 from webdataset.stores import close_or_abort
 from webdataset.tar import END_OF_ARCHIVE, encode_header, padding
 
@@ -97,7 +98,7 @@ class TarWriter:
             self._begin_index()
 
     def __repr__(self) -> str:
-        return f"<TarWriter {self._sink.name or self.stream!r}: {self._sink.state}, {self.count} samples>"
+        return redacted(f"<TarWriter {self._sink.name or self.stream!r}: {self._sink.state}, {self.count} samples>")
 
     @property
     def stream(self) -> Any:
@@ -235,7 +236,7 @@ def _as_bytes(field: str, value: Any) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if field.startswith("_") and isinstance(value, str):
-        return value.encode()
+        return (redacted(value) if field == "__url__" else value).encode()  # shards are given to others
     what = "a str" if field.startswith("_") else "bytes"
     raise EncodingError(
         f"expected {what}, got {type(value).__name__}",

@@ -1,14 +1,18 @@
 """Whole batches against the same samples read one by one."""
 
+import itertools
 import json
 import pickle
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import webdataset as wds
+from webdataset import world
 from webdataset.codecs import numpy_dumps
-from webdataset.errors import FormatError, SpecError
+from webdataset.errors import FormatError, SpecError, StateError
 from webdataset.index import IndexedShards
 
 COUNTS = (7, 3, 12)
@@ -127,42 +131,86 @@ def rows(batches):
 
 
 @pytest.mark.parametrize("how", LOADERS, ids=str)
-def test_every_loader_has_the_same_batches_in_the_same_order_and_goes_on_anywhere(tmp_path, how):
+def test_every_loader_has_the_same_batches_and_goes_on_in_any_other(tmp_path, how):
     pytest.importorskip("torch")
-    batches = wds.ArrayBatches(shards(tmp_path), "x.npy", 4, seed=1)
-    expected = rows(batches)
+    epochs = [wds.ArrayBatches(shards(tmp_path), "x.npy", 4, seed=1, epoch=epoch) for epoch in range(3)]
+    expected = [rows(epoch) for epoch in epochs]
+    assert expected[0] != expected[1] != expected[2]
 
-    def loader():
-        return wds.WebLoader(batches, batch_size=None, **how)
+    def loader(settings=how):
+        return wds.WebLoader(epochs[0], **settings)
 
     whole = loader()
-    assert len(whole) == len(expected) == 6
-    assert rows(whole) == expected
-    assert rows(whole) == expected  # a second epoch
+    assert len(whole) == len(expected[0]) == 6
+    assert [rows(whole) for _ in range(3)] == expected
     assert whole.stats().items == 6
-    for taken in range(1, len(expected) + 1):
+    for taken, settings in zip(range(1, 7), LOADERS, strict=True):
         first = loader()
         items = iter(first)
-        assert rows(next(items) for _ in range(taken)) == expected[:taken]
-        later = loader()
+        assert rows(next(items) for _ in range(taken)) == expected[0][:taken]
+        later = loader(settings)
         later.load_state_dict(json.loads(json.dumps(first.state_dict())))
         items.close()
-        assert rows(later) == expected[taken:]
-        assert rows(later) == expected
+        assert [rows(later), rows(later)] == [expected[0][taken:], expected[1]]
+    numbered = loader()
+    numbered.set_epoch(2)
+    assert rows(numbered) == expected[2]
+
+
+def steps_of(batches, ranks, count=None, state=None):
+    """The batches of all ranks, step by step, and the state of the first rank after them."""
+    found, saved = [], None
+    for rank in range(ranks):
+        with world.pretend(world.World(rank, ranks)):
+            dataset = wds.DataPipeline(batches)
+            if state is not None:
+                dataset.load_state_dict(state)
+            found.append(rows(islice(iter(dataset), count)))
+            saved = saved or dataset.state_dict()
+            assert count is not None or state is not None or len(dataset) == len(found[-1])
+    return [batch for step in zip(*found, strict=True) for batch in step], saved
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize("batchsize", [1, 4, 5, 22, 30])
+def test_ranks_have_equal_steps_and_others_go_on(tmp_path, batchsize, seed):
+    """Mutation: let every rank read all batches."""
+    batches = wds.ArrayBatches(shards(tmp_path), "x.npy", batchsize, seed=seed)
+    order = sum(rows(batches), [])
+    for ranks in (1, 2, 3):
+        whole, _ = steps_of(batches, ranks)
+        assert sum(whole, [])[:22] == order
+        for count, later in itertools.product(range(len(whole) // ranks), (1, 2, 3)):
+            before, state = steps_of(batches, ranks, count)
+            after, _ = steps_of(batches, later, state=json.loads(json.dumps(state)))
+            assert sum(before + after, [])[:22] == order
+
+
+def test_another_number_of_samples_is_refused(tmp_path):
+    dataset = wds.DataPipeline(wds.ArrayBatches(str(tmp_path / "*.tar"), "x.npy", 2))
+    names = shards(tmp_path)
+    next(iter(dataset))
+    state = dataset.state_dict()
+    Path(names[0]).unlink()
+    again = wds.DataPipeline(wds.ArrayBatches(str(tmp_path / "*.tar"), "x.npy", 2))
+    again.load_state_dict(state)
+    with pytest.raises(StateError, match="of 22 samples, the dataset has 15"):
+        next(iter(again))
 
 
 @pytest.mark.parametrize("how", LOADERS, ids=str)
 def test_stages_after_the_batches(tmp_path, how):
-    """A stage that holds batches saves their numbers; they are read again."""
+    """A stage that holds batches saves their positions; they are read again."""
     pytest.importorskip("torch")
-    batches = wds.ArrayBatches(shards(tmp_path), "x.npy", 2)
+    batches = wds.ArrayBatches(shards(tmp_path), "x.npy", 2, seed=1)
     dataset = wds.DataPipeline(batches, wds.shuffle(3), wds.map(lambda batch: batch + 1))
 
     def loader():
         return wds.WebLoader(dataset.compose(), batch_size=None, **how)
 
-    expected = rows(loader())
-    assert sorted(sum(expected, [])) == list(range(1, 23))
+    whole = loader()
+    epochs = [rows(whole), rows(whole)]
+    assert all(sorted(sum(epoch, [])) == list(range(1, 23)) for epoch in epochs)
     for taken in (1, 4, 10):
         first = loader()
         items = iter(first)
@@ -171,7 +219,7 @@ def test_stages_after_the_batches(tmp_path, how):
         later = loader()
         later.load_state_dict(first.state_dict())
         items.close()
-        assert rows(later) == expected[taken:]
+        assert [rows(later), rows(later)] == [epochs[0][taken:], epochs[1]]
 
 
 def test_an_order_of_torch_is_left_to_torch(tmp_path):
@@ -182,6 +230,8 @@ def test_an_order_of_torch_is_left_to_torch(tmp_path):
         assert rows(backwards) == rows(batches)[::-1]
         mixed = wds.WebLoader(batches, batch_size=None, shuffle=True, num_workers=num_workers)
         assert sorted(rows(mixed)) == rows(batches)
+        plain = wds.WebLoader(batches, batch_size=None, shuffle=False, sampler=None, num_workers=num_workers)
+        assert plain.state_dict()["dataset"]["stages"][0].startswith("ArrayBatches")
 
 
 def test_what_the_consumer_keeps_stays_as_it_is(tmp_path):

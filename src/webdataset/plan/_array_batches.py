@@ -1,0 +1,127 @@
+"""Arrays of one shape out of indexed shards, a batch at a time: no Python step per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from webdataset.arguments import require_count
+from webdataset.flow import Json, Origin, Pass, Source
+from webdataset.index import IndexedShards
+from webdataset.order import Order, Steps, starts_of
+from webdataset.shards import expand
+from webdataset.stages import combine_values
+
+from ._plan_progress import PlanProgress
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayBatches(Source):
+    """Batches of the npy arrays under one field: tokens, embeddings, anything of one shape.
+
+    >>> import numpy as np
+    >>> from webdataset.writers import TarWriter
+    >>> with TarWriter("memory://doc-arrays/a.tar") as sink:
+    ...     for number in range(5):
+    ...         _ = sink.write({"__key__": str(number), "tokens.npy": np.full(3, number, "u2")})
+    >>> batches = ArrayBatches("memory://doc-arrays/a.tar", "tokens.npy", batchsize=2)
+    >>> len(batches), batches[1].tolist(), batches[-1].tolist()
+    (3, [[2, 2, 2], [3, 3, 3]], [[4, 4, 4]])
+
+    It is a sequence of batches, so torch's samplers and loaders can take it (`batch_size=None`). In a `DataPipeline` or
+    `WebLoader` it is read as an indexed `WebDataset` is: every rank and worker process has its part, an epoch has
+    an order of its own, which is the same for any number of them, and a checkpoint goes on with any other number.
+    Several ranks have equally many full batches: the last ones are filled up with samples from the beginning of the
+    epoch, as by torch's `DistributedSampler`.
+
+    Args:
+        shards: the shards, as a string with braces or a list.
+        field: the field that holds the arrays.
+        batchsize: how many arrays make a batch; the last batch may be short.
+        seed: mixes all samples of all shards; None keeps the order of storage.
+        epoch: which of the seed's orders the sequence has; in a pipeline that of the first epoch.
+        index: where indexes are kept; by default beside the shards. A shard without one is read once.
+    """
+
+    shards: str | Sequence[str]
+    field: str = "npy"
+    batchsize: int = 256
+    seed: int | None = None
+    epoch: int = 0
+    index: str | None = None
+
+    def __post_init__(self) -> None:
+        require_count("ArrayBatches", "batchsize", self.batchsize, least=1)
+
+    @cached_property
+    def _dataset(self) -> IndexedShards:
+        return IndexedShards(expand(self.shards), index=self.index)
+
+    @cached_property
+    def _own_order(self) -> Order:
+        return self._order(0)
+
+    def _order(self, epoch: int) -> Order:
+        window = 0 if self.seed is None else None
+        return Order(self._dataset.counts, self.seed or 0, self.epoch + epoch, window)
+
+    def __len__(self) -> int:
+        return self.steps(1)
+
+    def steps(self, ranks: int) -> int:
+        """How many batches each of so many ranks has in an epoch."""
+        return len(Steps(len(self._dataset), self.batchsize, ranks))
+
+    def __getitem__(self, number: int) -> Array:
+        """One batch."""
+        first = range(0, len(self._dataset), self.batchsize)[number]
+        positions = np.arange(first, min(first + self.batchsize, len(self._dataset)))
+        return self._batch(self._own_order, positions)
+
+    def _batch(self, order: Order, positions: Any) -> Array:
+        from webdataset.codecs import stack_npy
+
+        shards, inside = order.locate(positions)
+        found = stack_npy(self._dataset.column(starts_of(self._dataset.counts)[shards] + inside, self.field))
+        return found if isinstance(found, np.ndarray) else combine_values(found)
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[number] for number in range(len(self)))
+
+    def start(self, during: Pass) -> _InBatches:
+        """No batch taken."""
+        return _InBatches(during, self._order(during.epoch), self.batchsize)
+
+    def run(self, items: Iterator[Any], at: _InBatches, /) -> Iterator[Array]:
+        """The batches of this process."""
+        for taken in range(at.taken, at.turns(), self.batchsize):
+            positions = at.positions(taken, taken + self.batchsize)
+            batch = self._batch(at.order, positions)
+            at.handed, at.taken = positions, taken + self.batchsize
+            yield batch
+
+    def recall(self, origin: Json) -> Array:
+        """The batch of these positions of an epoch."""
+        spans, epoch, _ = origin
+        return self._batch(self._order(epoch), np.concatenate([np.arange(*span) for span in spans]))
+
+
+class _InBatches(PlanProgress):
+    """How many positions this process took, whole batches of them."""
+
+    handed: Any = None  # the positions of the batch that was handed on last
+
+    @property
+    def origin(self) -> Json:
+        """The positions of the batch that was handed on last, their epoch, and which of mine the first one is."""
+        if self.handed is None:
+            return None
+        runs = np.split(self.handed, np.flatnonzero(np.diff(self.handed) != 1) + 1)
+        spans = [[int(run[0]), int(run[-1]) + 1] for run in runs]
+        return Origin(spans, self.during.epoch, self.taken - len(self.handed) + 1)

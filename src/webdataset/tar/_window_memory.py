@@ -1,0 +1,62 @@
+"""Memory of windows that are not copied: members are views of it, and it is used again when the last view is gone.
+
+New memory for every window would cost three times what copies do, in page faults.
+"""
+
+from __future__ import annotations
+
+import mmap
+import weakref
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from ._parse_header import BLOCK
+
+_KEPT = 64  # windows that no view is left of
+
+
+class _Shown(np.ndarray[Any, Any]):
+    """A buffer that has a hash, so that views of it have that of their bytes, as views of bytes objects do."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class Windows:
+    """Windows for one reader after the other.
+
+    >>> windows = Windows(1024)
+    >>> window, view = windows.take()
+    >>> window[:3], kept = b"abc", view[1:3]
+    >>> del view
+    >>> windows.take()[0] is window, bytes(kept)
+    (False, b'bc')
+    >>> del kept
+    >>> windows.take()[0] is window
+    True
+
+    Args:
+        size: of a window, as `read_runs` is told.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._spare: deque[mmap.mmap] = deque(maxlen=_KEPT)
+
+    def take(self) -> tuple[mmap.mmap, memoryview]:
+        """A window to fill, and a read-only view of it; both, and all that is made of the view, share its memory."""
+        try:
+            window = self._spare.pop()
+        except IndexError:
+            window = new_window(self._size)
+        # Every view of a view refers to this array, and not to the view that it is made of.
+        shown = np.frombuffer(window, np.uint8).view(_Shown)
+        weakref.finalize(shown, self._spare.append, window).atexit = False
+        return window, memoryview(shown).toreadonly()  # type: ignore[arg-type]  # a buffer since Python 3.12 only in name
+
+
+def new_window(size: int) -> mmap.mmap:
+    """Memory that nobody else uses."""
+    # Of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own.
+    return mmap.mmap(-1, size + BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
