@@ -25,7 +25,7 @@ MUTATIONS = {
         "plan/_read_planned.py", "during.seed, during.epoch", "0, during.epoch", "pipeline/test_planned.py", "golden_order",
     ),
     "padding has weight 0": (
-        "plan/_read_planned.py", "(wanted >= len(at.remaining)).tolist()", "(wanted < 0).tolist()",
+        "plan/_read_planned.py", "at.numbers(first, stop) >= len(at.remaining)", "at.numbers(first, stop) < 0",
         "pipeline/test_planned.py", "samples_are_marked or full_batches",
     ),
     "all ranks have as many steps": (
@@ -59,7 +59,7 @@ MUTATIONS = {
         "pipeline/_pipeline.py", "if not run.ended or world", "if True or world", "state/test_every_stop_point.py", "with_epoch_restart",
     ),
     "stages after a loader are part of its state": (
-        "pipeline/_running_pass.py", "return where, self.handed_on - handed_on", "return where, 0",
+        "pipeline/_running_pass.py", "return where, self.yielded - yielded", "return where, 0",
         "state/test_every_stop_point.py", "generator or rebatched or in_stages",
     ),
     "a saved state does not change later": (

@@ -80,7 +80,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         return WorkerCursors(self.dataset, max(1, self.num_workers), during, origins=during.origins)
 
     def run(self, items: Iterator[Any], at: WorkerCursors, /) -> Iterator[Any]:
-        """Hand on the items of one epoch of the dataset, a worker at a time."""
+        """Yield the items of one epoch of the dataset, a worker at a time."""
         if at.outcome == "complete":  # when the state was saved
             return
         messages = self._begin(at)

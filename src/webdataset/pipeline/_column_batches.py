@@ -3,7 +3,7 @@
 The functions of one sample and `batched` stay the reference. Where all of these stages have a function of columns too,
 the samples of a batch are taken together and the batch is made out of columns. If that does not work, for whatever
 reason (a field is missing, a value is damaged, a decoder is the user's own), the same samples go through the functions
-one by one. So handlers and errors are those of the reference. Samples that were taken and not handed on are in flight,
+one by one. So handlers and errors are those of the reference. Samples that were taken and not yielded are in flight,
 as they are with threads, so checkpoints are the same, too.
 """
 
@@ -68,7 +68,7 @@ class ColumnBatches:
                     return
 
     def run(self, results: Iterator[Any], at: Any) -> Iterator[Any]:
-        """What `batched` hands on. `results` is what the functions make of the items, one by one."""
+        """What `batched` yields. `results` is what the functions make of the items, one by one."""
         if isinstance(at.upstream, InFlight):
             self._at = at.upstream
         one_by_one: Generator[Any, None, None] = self._batching.run(results, at)  # type: ignore[assignment]  # it is one

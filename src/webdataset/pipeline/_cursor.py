@@ -1,13 +1,13 @@
 """`Cursor`: how far an iteration is, as one typed value. The only file that knows the JSON of it.
 
 A cursor says which pass is being read (`epoch`), how many passes of this iteration are complete (`passes`), how many
-items of the epoch were handed on (`position`), and where in the pass the next item is (`where`):
+items of the epoch were yielded (`position`), and where in the pass the next item is (`where`):
 
 * `Beginning`: before the first item of the pass
 * `InPlan`: in the computed order of an indexed dataset; goes on with any number of ranks and workers
 * `InStages`: what every stage that holds something says of itself
 
-`skip` items after `where` were handed on already. They are read and dropped on resume. A pipeline with a stage of
+`skip` items after `where` were yielded already. They are read and dropped on resume. A pipeline with a stage of
 unknown kind resumes this way from the beginning of its pass.
 
 A dataset inside another has a cursor inside the progress of the outer one's stage.
@@ -54,7 +54,7 @@ class InStages:
 
     Attributes:
         progress: what `Progress.save` returned, stage by stage.
-        stopped: how many of them, from the first on, hand on nothing more because a handler has ended their stream.
+        stopped: how many of them, from the first on, yield nothing more because a handler has ended their stream.
     """
 
     progress: tuple[Json, ...]
@@ -82,9 +82,9 @@ class Cursor:
     Attributes:
         epoch: the number of the pass, which decides every order together with the seed.
         passes: how many passes of this iteration are complete (`repeat`).
-        position: how many items of this epoch were handed on (`with_epoch`).
+        position: how many items of this epoch were yielded (`with_epoch`).
         where: where in the pass the next item is.
-        skip: how many items after `where` were handed on already.
+        skip: how many items after `where` were yielded already.
         world: the process that this cursor belongs to; None if any process can go on from it.
         weights: those that had been set, of each mix inside; empty if none were.
     """
@@ -124,7 +124,7 @@ class Cursor:
         return replace(self, position=0)
 
     def after(self, items: int) -> Cursor:
-        """Where the iteration is when so many more items of this epoch were handed on."""
+        """Where the iteration is when so many more items of this epoch were yielded."""
         return replace(self, skip=self.skip + items, position=self.position + items) if items else self
 
     def settled(self) -> Cursor:

@@ -13,11 +13,11 @@ from typing import Any, Final
 from webdataset.errors import StateError
 from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Progress, Recall, Resumable, fuse
 
-UPSTREAM: Final = object()  # as `InFlight.handed`: the item that upstream handed on last; None is an unknown origin
+UPSTREAM: Final = object()  # as `InFlight.handed`: the item that upstream yielded last; None is an unknown origin
 
 
 class InFlight(Progress):
-    """What was taken and its results not handed on, oldest first: nothing, unless there are threads or a failure."""
+    """What was taken and its results not yielded, oldest first: nothing, unless there are threads or a failure."""
 
     def __init__(self) -> None:
         self.origins: deque[Json] = deque()
@@ -26,7 +26,7 @@ class InFlight(Progress):
 
     @property
     def origin(self) -> Json:
-        """Where the item that was handed on last came from."""
+        """Where the item that was yielded last came from."""
         if self.handed is not UPSTREAM:
             return self.handed
         # Not through super(), which costs more than all the rest: once per sample.
@@ -69,7 +69,7 @@ class Loop(Resumable):
 
 
 def _apply(apply: Callable[[Any], Any], items: Iterator[Any], at: InFlight) -> Iterator[Any]:
-    """As `flow.apply_each`; an item whose function failed was taken and not handed on, and a resume tries it again."""
+    """As `flow.apply_each`; an item whose function failed was taken and not yielded, and a resume tries it again."""
     busy = False
     try:
         for item in items:

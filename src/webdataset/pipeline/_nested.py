@@ -115,7 +115,7 @@ class Nested(Resumable):
         return NestedProgress(self.dataset, during)
 
     def run(self, items: Iterator[Any], at: NestedProgress, /) -> Iterator[Any]:
-        """Hand on the items of the epoch."""
+        """Yield the items of the epoch."""
         try:
             yield from at.open()
         except BaseException as error:

@@ -95,7 +95,7 @@ class Run:
                 this = self._pass
                 # No call from here to the `yield`: Ctrl-C comes when a call ends, and would lose the item.
                 for item in this.items:
-                    this.handed_on += 1
+                    this.yielded += 1
                     if self._skip:
                         self._skip -= 1
                     else:
@@ -109,7 +109,7 @@ class Run:
             raise
         except BaseException as error:
             self.over = True
-            # With no frame after this one, all stages had handed on what they made.
+            # With no frame after this one, all stages had yielded what they made.
             inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
             self._pass.interrupted = inside and not isinstance(error, Exception)
             scrub(error)  # of a stage of the user's own, too: its text may contain an address
@@ -130,7 +130,7 @@ class Run:
         self.ended, self._position = False, 0
 
     def _end_pass(self) -> None:
-        empty, self._resumed = not self._resumed and not self._pass.handed_on, False
+        empty, self._resumed = not self._resumed and not self._pass.yielded, False
         if empty or self._passes + 1 >= self._definition.repetitions:
             self.over = True
             return
@@ -148,16 +148,16 @@ class Run:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether items are being read again that were handed on already."""
+        """Whether items are being read again that were yielded already."""
         return self._skip > 0 and self.can_go_on
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether items that were handed on come again in the same order, as far as the stages tell."""
+        """Whether items that were yielded come again in the same order, as far as the stages tell."""
         return self._definition.repeatable
 
     def cursor(self) -> Cursor:
-        """Where this run is: after the item that was handed on last."""
+        """Where this run is: after the item that was yielded last."""
         where, skip = self._pass.where()
         if skip and not self.is_repeatable:
             raise StateError(
@@ -188,7 +188,7 @@ class Run:
 
     @property
     def origin(self) -> Json:
-        """Of the item that was handed on last: its pass, and its origin in that; None if that is not known."""
+        """Of the item that was yielded last: its pass, and its origin in that; None if that is not known."""
         origin = self._pass.origin
         return None if origin is None else {"epoch": self._pass.during.epoch, "item": origin}
 

@@ -71,7 +71,7 @@ class RunningPass:
 
     Attributes:
         items: the items of the pass.
-        handed_on: how many items were handed on since the pass was started; the caller counts.
+        yielded: how many items were yielded since the pass was started; the caller counts.
         interrupted: Ctrl-C came while a stage was at work; the caller says so.
     """
 
@@ -94,12 +94,12 @@ class RunningPass:
         self.by_plan = is_even_chain(stages)
         self._replaces = replaces(stages)
         self._plan: tuple[PlanProgress, list[Any], bool] | None = None
-        self.handed_on = 0
+        self.yielded = 0
         self.interrupted = False
         self._ended_before = where.stopped if isinstance(where, InStages) else 0
         self.items = self._chain(self._saved(where))
         self._before = []
-        # The last state that is certain, and how many items were handed on up to it.
+        # The last state that is certain, and how many items were yielded up to it.
         self._certain = where if isinstance(where, (InStages, InPlan)) else self._beginning(), 0
 
     def _beginning(self) -> Where | StateError:
@@ -109,21 +109,21 @@ class RunningPass:
             return error
 
     def where(self) -> tuple[Where, int]:
-        """Where this pass is: a state, and how many items after it were handed on already."""
+        """Where this pass is: a state, and how many items after it were yielded already."""
         # Ctrl-C can interrupt any stage between two instructions, so its progress may be wrong. The samples of a plan
         # are numbered, and the items of a loader carry their states, so none is lost if it comes while one of these is
         # made; any other pass goes on from the last state that is certain.
-        if not self.handed_on and isinstance(self._certain[0], Beginning):
+        if not self.yielded and isinstance(self._certain[0], Beginning):
             pass  # `Run` tells an empty pass from one of which nothing is left
         elif self.by_plan:
-            self._certain = InPlan(self._plan_state()), self.handed_on
+            self._certain = InPlan(self._plan_state()), self.yielded
         elif self._exact and (not self.interrupted or self._progress[0].interrupted):
             with suppress(StateError):
-                self._certain = InStages(tuple(self._saved_progress()), self._stopped()), self.handed_on
-        where, handed_on = self._certain
+                self._certain = InStages(tuple(self._saved_progress()), self._stopped()), self.yielded
+        where, yielded = self._certain
         if isinstance(where, StateError):
             raise where
-        return where, self.handed_on - handed_on
+        return where, self.yielded - yielded
 
     def next_starts(self) -> list[Json]:
         """How the stages begin the next pass."""
@@ -131,7 +131,7 @@ class RunningPass:
 
     @property
     def origin(self) -> Json:
-        """Where the item that was handed on last came from; None if that is not known."""
+        """Where the item that was yielded last came from; None if that is not known."""
         return self._progress[-1].origin if self._exact and self._progress else None
 
     def again(self, origin: Json) -> Any:
@@ -152,7 +152,7 @@ class RunningPass:
             # Between two items nothing is held; in the middle of a batch, after a failure or Ctrl-C, something is.
             self._plan = plan, [at for at in others if hasattr(at, "origins")], may_drop(self._stages)
         plan, holding, drops = self._plan
-        return plan.state(holding, self.handed_on, drops=drops)
+        return plan.state(holding, self.yielded, drops=drops)
 
     def _saved(self, where: Where | None) -> Iterator[Json]:
         """What each progress is to load, in their order."""
@@ -177,7 +177,7 @@ class RunningPass:
         return [at.save_start() if number < rewound else at.save() for number, at in enumerate(self._progress)]
 
     def _stopped(self) -> int:
-        """How many stages, from the first on, hand on nothing more because a handler has ended their stream."""
+        """How many stages, from the first on, yield nothing more because a handler has ended their stream."""
         return max((number for number, at in enumerate(self._progress, 1) if at.stopped), default=0)
 
     def _chain(self, saved: Iterator[Json]) -> Iterator[Any]:

@@ -67,7 +67,7 @@ class PlanProgress(Progress):
         """The positions of these of my turns; padding begins again with what remains."""
         return self.remaining.positions(self.numbers(first, stop) % max(1, len(self.remaining)))
 
-    def state(self, holding: Iterable[Holding], handed_on: int, *, drops: bool) -> PlanState:
+    def state(self, holding: Iterable[Holding], yielded: int, *, drops: bool) -> PlanState:
         """Where this reader is, without what was not yielded, which will be read again.
 
         If a handler has ended the stream, all positions of this reader are done. The readers are in step if every
@@ -79,7 +79,7 @@ class PlanProgress(Progress):
                 taken = self.turns()
             elif each.origins:
                 taken = min(taken, next(_samples(each.origins[0]))[2] - 1)
-        in_step = self._in_step and not drops and taken - self._begun == handed_on * self._batch
+        in_step = self._in_step and not drops and taken - self._begun == yielded * self._batch
         return PlanState(self.remaining, (self._me._replace(taken=taken),), in_step)
 
     def save(self) -> Json:

@@ -80,7 +80,7 @@ class Gatherer:
         self._key: str | None = None
         self._sample: Sample = {}  # the one that is not finished yet,
         self._begun = 0  # where it begins,
-        self._whole = False  # and whether it will be handed on
+        self._whole = False  # and whether it will be yielded
 
     def feed(self, run: Run, into: Gathered) -> None:
         """Append the samples that these members finish.

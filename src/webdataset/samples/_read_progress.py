@@ -14,7 +14,7 @@ UNKNOWN = -1  # the offset of samples in compressed shards, which can only be co
 
 
 class InShard(Progress):
-    """The shard that is open, how many of its samples were handed on, and where the last of them began.
+    """The shard that is open, how many of its samples were yielded, and where the last of them began.
 
     >>> at = InShard()
     >>> at.open({"url": "a.tar"})
@@ -31,7 +31,7 @@ class InShard(Progress):
         self._address: Json = None
         self.taken = 0
         self._offsets = [UNKNOWN]  # of the samples at hand, and
-        self._before = 0  # how many were handed on before the first of those
+        self._before = 0  # how many were yielded before the first of those
 
     def open(self, shard: ShardItem) -> None:
         """Begin with a shard."""
@@ -40,8 +40,8 @@ class InShard(Progress):
         self._offsets, self._before = [UNKNOWN], 0
 
     def hold(self, offsets: list[int]) -> None:
-        """These are the offsets of the samples that are handed on next."""
-        # The last one that was handed on stays first: the position is after it until the next one is handed on.
+        """These are the offsets of the samples that are yielded next."""
+        # The last one that was yielded stays first: the position is after it until the next one is yielded.
         last = self._offsets[self.taken - self._before - 1] if self.taken else UNKNOWN
         self._offsets, self._before = [last, *offsets], self.taken - 1
 
@@ -56,7 +56,7 @@ class InShard(Progress):
 
     @property
     def origin(self) -> Origin | None:
-        """Where the sample that was handed on last came from."""
+        """Where the sample that was yielded last came from."""
         last = self.taken - 1
         if self.shard is None or last < 0:
             return None

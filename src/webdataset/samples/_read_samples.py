@@ -108,7 +108,7 @@ class ReadSamples(Source):
                     at.open(shard)
                 start, skip = 0, at.taken
                 if skip and "stream" not in shard and self._can_start_at(at.offset):
-                    start, skip = at.offset, 1  # the sample that begins there was handed on last
+                    start, skip = at.offset, 1  # the sample that begins there was yielded last
                 with closing(self._batches(shard, start, skip, windows)) as batches:
                     for batch in batches:
                         at.hold(batch.offsets)

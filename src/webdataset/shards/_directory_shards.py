@@ -74,7 +74,7 @@ class DirectoryShardList(ShardSource):
         """The listing, or what can be claimed."""
         if self.mode is None:
             for url in self._listing()[at.taken :]:
-                yield at.hand_on(url)
+                yield at.take(url)
         else:
             yield from self._claims(at)
 
@@ -95,7 +95,7 @@ class DirectoryShardList(ShardSource):
             claimed = self._claim(at)
             if claimed is not None:
                 try:
-                    yield at.hand_on(Drawn(claimed, at.taken) if self.mode == "resample" else claimed)
+                    yield at.take(Drawn(claimed, at.taken) if self.mode == "resample" else claimed)
                 finally:
                     self._recycle(claimed)
                 since = time.monotonic()

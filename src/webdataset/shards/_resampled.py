@@ -99,7 +99,7 @@ class ResampledShards(ShardSource):
         """The draws after the first `at.taken`."""
         while self.urls and at.taken < self.nshards:
             number = digest("resampled", self.seed, at.during.seed, at.during.epoch, at.worker, at.salt, at.taken)
-            yield at.hand_on(Drawn(self.urls[number % len(self.urls)], number >> 32))
+            yield at.take(Drawn(self.urls[number % len(self.urls)], number >> 32))
 
 
 ResampledShardList = ResampledShards

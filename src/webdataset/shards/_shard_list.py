@@ -59,7 +59,7 @@ class SimpleShardList(ShardSource):
     def run(self, items: Iterator[Any], at: Taken, /) -> Iterator[dict[str, Any]]:
         """The shards after the first `at.taken` of this pass's order."""
         for url in self._ordered(at.during)[at.taken :]:
-            yield at.hand_on(url)
+            yield at.take(url)
 
     def _ordered(self, during: Pass) -> list[str]:
         if self.seed is True:

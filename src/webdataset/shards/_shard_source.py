@@ -26,7 +26,7 @@ class Taken(Progress):
         """The address of the shard that was yielded last."""
         return None if self._last is None else url_as_json(self._last)
 
-    def hand_on(self, url: str) -> dict[str, Any]:
+    def take(self, url: str) -> dict[str, Any]:
         """Count one more and make its item; a source that may yield a shard more than once gives it as `Drawn`."""
         self.taken += 1
         self._last = url

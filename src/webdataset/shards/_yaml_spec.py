@@ -85,7 +85,7 @@ class MultiShardSample(ShardSource):
     def run(self, items: Iterator[Any], at: Taken, /) -> Iterator[dict[str, Any]]:
         """The shards of this pass after the first `at.taken`."""
         for url in self._sample(at.during)[at.taken :]:
-            yield at.hand_on(Drawn(url, at.taken))
+            yield at.take(Drawn(url, at.taken))
 
     def _sample(self, during: Pass) -> list[str]:
         rng = during.rng("multi") if self.seed is None else during.rng("multi", digest(self.seed), seed=0)
