@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from webdataset.codecs import npy_loads, numpy_dumps
+from webdataset.errors import FormatError
 
 ARRAYS = {
     "line": np.arange(3.0),
@@ -35,3 +36,34 @@ def test_names_beyond_latin_1_and_long_headers():
     long = np.zeros(1, [("a" * 40 + str(number), "f4") for number in range(1500)])
     read = np.load(io.BytesIO(numpy_dumps(long)), max_header_size=10**6)
     assert read.dtype == long.dtype
+
+
+DIVIDED = "<M8[s/0]"
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(
+    "descr",
+    [
+        DIVIDED,
+        "f8,m8[2s/0]",
+        "datetime64[s\\x2f0]",
+        [("a", "<f8"), ("b", [("c", DIVIDED)])],
+        [("a", DIVIDED, (2,))],
+        (DIVIDED, (2,)),
+        ("<f8", DIVIDED),
+        [("a", "<f8", DIVIDED)],
+    ],
+)
+def test_a_unit_that_is_divided_by_zero_does_not_end_the_process(descr, version):
+    """NumPy itself divides, and the process gets SIGFPE."""
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': (1,)}}".replace("\\\\", "\\").encode()
+    size = len(header).to_bytes(2 if version == 1 else 4, "little")
+    with pytest.raises(FormatError, match="divides its unit"):
+        npy_loads(b"\x93NUMPY" + bytes((version, 0)) + size + header)
+
+
+def test_an_array_of_python_2_on_windows():
+    header = b"{'descr': '<i4', 'fortran_order': False, 'shape': (1L, 2L), }"
+    data = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header + bytes(8)
+    assert npy_loads(data).tolist() == [[0, 0]]

@@ -78,6 +78,20 @@ def test_a_zip_that_claims_to_be_small_is_not_unpacked(monkeypatch):
         tracemalloc.stop()
 
 
+def test_a_zip_with_two_directories_is_limited_too(monkeypatch):
+    """Python's reader takes the directory that is last, torch's the one that the end of the archive names."""
+    data = pth_bomb()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        start = archive.start_dir
+    end = data.rindex(b"PK\5\6")
+    small = bytearray(data[start:end])
+    for at in (at for at in range(len(small)) if small[at : at + 4] == b"PK\1\2"):
+        small[at + 24 : at + 28] = (10).to_bytes(4, "little")
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
+    with pytest.raises(DecodingError, match="not where the archive says"):
+        decode_field("pth", data[:end] + bytes(small) + data[end:])
+
+
 @pytest.mark.parametrize("kind", ["<U0", "|S0", "|V0"])
 def test_items_without_a_size_are_refused(kind):
     """NumPy makes them larger, and allocates memory for as many as the header claims."""

@@ -167,6 +167,18 @@ def test_bombs_are_refused():
         Decoder(["rgb8"])({"jpg": bytes(header)})
 
 
+@pytest.mark.parametrize("handler", ["rgb8", "l8", "pil", "l16", decode_image("rgb8", size=4)])
+@pytest.mark.parametrize("options", [{"progressive": True}, {"progressive": True, "restart_marker_blocks": 1}])
+def test_a_jpeg_of_very_many_scans_is_refused(handler, options):
+    """Each scan of a few bytes visits all pixels again: a megabyte of them takes hours."""
+    data = saved(picture, "JPEG", **options)
+    last = data.rindex(b"\xff\xda")
+    scan = data[last : last + 2 + data[last + 3]]
+    decode_field("jpg", data[:-2] + 400 * scan + data[-2:], handler)
+    with pytest.raises(DecodingError, match="JPEG of .* scans, more than 500"):
+        decode_field("jpg", data[:-2] + 500 * scan + data[-2:], handler)
+
+
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
 def test_truncated_images_are_errors(format):
     data = saved(picture, format)

@@ -1,7 +1,9 @@
 """No pickle kills the process, hangs it or fills its memory. Each attack runs in a child with limits of its own."""
 
+import collections
 import os
 import pickle
+import pickletools
 import struct
 import subprocess
 import sys
@@ -46,6 +48,13 @@ DTYPE_U1 = (
     + text("|")
     + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
 )
+DTYPE_U0 = DTYPE_U1.replace(text("u1"), text("U0"))
+# The same again and again, as few bytes from the memo.
+SHORT_ARRAY = (
+    b"cnumpy.core.multiarray\n_reconstruct\nq\x010cnumpy\nndarray\nq\x020K\x00\x85q\x030C\x01bq\x040"
+    + DTYPE_O
+    + b"q\x050K\x01\x85q\x060"
+)
 OBJECTS = ARRAY + b"(K\x01K\x02\x85" + DTYPE_O + b"\x89](K\x01K\x02etb"
 MEGABYTE = b"B" + struct.pack("<I", 1 << 20) + bytes(1 << 20)
 
@@ -88,6 +97,23 @@ ATTACKS = {
     "a call of nested pairs": b")" + b"2\x86" * 100 + b")R.",
     "a claim of 4 GB of text": b"X\xff\xff\xff\xff.",
     "a claim of 2**63 bytes": b"\x8e" + b"\xff" * 7 + b"\x7f.",
+    "a counter of pairs with a value of nested pairs": b"ccollections\nCounter\n](K\x01)"
+    + b"2\x86" * 100
+    + b"\x86e\x85R.",
+    "deep defaultdicts": b"ccollections\ndefaultdict\n)RN" * 200_000 + b"N" + b"s" * 200_000 + b".",
+    "deep defaultdicts that are filled from outside": b"ccollections\ndefaultdict\nq\x00)Rq\x01"
+    + b"Nh\x00)Rq\x02s0h\x02" * 200_000
+    + b"0h\x01.",
+    "deep deques": b"ccollections\ndeque\n)R" * 200_000 + b"N" + b"a" * 200_000 + b".",
+    "deep deques in their arguments": b"ccollections\ndeque\n" * 200_000 + b"]" + b"\x85R\x85" * 200_000 + b".",
+    "deep arrays": SHORT_ARRAY
+    + b"h\x01h\x02h\x03h\x04\x87R(K\x01h\x06h\x05\x89]" * 10_000
+    + b"N"
+    + b"atb" * 10_000
+    + b".",
+    "a flood of deques": b"ccollections\ndeque\nq\x000" + b"h\x00)R" * 10**6 + b".",
+    "a flood of defaultdicts": b"ccollections\ndefaultdict\nq\x000" + b"h\x00)R" * 10**6 + b".",
+    "texts without characters": ARRAY + b"(K\x01" + number(LIMIT - 1) + b"\x85" + DTYPE_U0 + b"\x89C\x00tb.",
     "a tensor larger than its storage": None,
     "a dtype of endless fields": None,
 }
@@ -109,6 +135,19 @@ def tensor_without_storage():
     )
 
 
+def storage(described):
+    """A pickled storage whose file has this in place of the description of the storage."""
+    from torch.serialization import MAGIC_NUMBER, PROTOCOL_VERSION
+
+    head = b"".join(pickle.dumps(value, 2) for value in (MAGIC_NUMBER, PROTOCOL_VERSION, {}))
+    data = head + described + pickle.dumps(["0"], 2) + (1).to_bytes(8, "little") + bytes(4)
+    return b"ctorch.storage\n_load_from_bytes\nB" + struct.pack("<I", len(data)) + data + b"\x85R."
+
+
+def described(kind=b"ctorch\nFloatStorage\n", count=1):
+    return b"(" + text("storage") + kind + text("0") + text("cpu") + number(count) + b"NtQ."
+
+
 def nested_dtype():
     """Each dtype has two fields of the one before, at the same place."""
     made = DTYPE_U1
@@ -123,6 +162,15 @@ def nested_dtype():
     )
 
 
+ATTACKS |= {
+    "a storage with keys of one hash": lambda: storage(ATTACKS["keys with one hash"]),
+    "a storage that calls": lambda: storage(b"c__builtin__\nbytearray\n" + number(10**9) + b"\x85R."),
+    "a storage of more than it has": lambda: storage(described(count=10**9)),
+    "a storage of fewer than none": lambda: storage(described(count=-1)),
+    "a storage of no kind": lambda: storage(described(b"N")),
+    "a storage of another kind": lambda: storage(described(b"ctorch\nSize\n")),
+    "a storage in place of the description": lambda: storage(b"N."),
+}
 ATTACKS["a tensor larger than its storage"] = tensor_without_storage
 ATTACKS["a dtype of endless fields"] = nested_dtype
 
@@ -201,6 +249,23 @@ def test_honest_keys_of_every_kind_pass():
     assert unpickle_loads(pickle.dumps(many)) == many
     dicts = [{(0, 1): n, 2.5: n, None: n} for n in range(3000)]
     assert unpickle_loads(pickle.dumps(dicts)) == dicts
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys, collections.Counter, collections.OrderedDict.fromkeys])
+def test_honest_keys_that_many_containers_share_pass(kind, protocol):
+    many = [kind([(number % 2, 1), 0.5]) for number in range(1000)]
+    for data in (pickle.dumps(many, protocol), pickletools.optimize(pickle.dumps(many, protocol))):
+        assert unpickle_loads(data) == many
+
+
+def test_honest_containers_inside_each_other_pass():
+    deep = collections.deque([1])
+    for _ in range(20):
+        deep = collections.defaultdict(list, {"a": collections.deque([deep]), "b": [1]})
+    assert unpickle_loads(pickle.dumps(deep)) == deep
+    rows = np.array([np.array(["a", "b"], object), np.array([None, 3, 4], object)], object)
+    assert [row.tolist() for row in unpickle_loads(pickle.dumps(rows))] == [row.tolist() for row in rows]
 
 
 def test_arrays_can_be_written_to_and_own_their_memory():

@@ -6,8 +6,17 @@ import tarfile
 import numpy as np
 import pytest
 
-from webdataset.errors import StaleIndex
-from webdataset.index import IndexedShards, ShardReader, build_index, read_dali, write_dali
+from webdataset.errors import FormatError, StaleIndex
+from webdataset.index import (
+    Description,
+    IndexedShards,
+    ShardEntry,
+    ShardReader,
+    build_index,
+    read_dali,
+    save_index,
+    write_dali,
+)
 
 STYLES = {
     "ustar": (tarfile.USTAR_FORMAT, "{:04d}", {}),
@@ -74,6 +83,23 @@ def test_datasets_notice_when_they_are_shuffled(shard):
     shard.with_suffix(".idx").write_bytes(without(shard, {3}))
     with IndexedShards([str(shard)]) as dataset, pytest.raises(StaleIndex, match="does not list"):
         dataset[5]
+
+
+@pytest.mark.parametrize("dropped", [0, SAMPLES])
+def test_an_index_without_any_row_is_an_error_for_whole_datasets(shard, dropped):
+    """No order opens a shard that has no samples, according to its index or to a description."""
+    shard.with_suffix(".idx").write_bytes(b"v1.2 0\n" + without(shard, range(dropped)).partition(b"\n")[2])
+    with pytest.raises((StaleIndex, FormatError), match="announces 0 samples and has 7|counts 0 samples, the index 7"):
+        IndexedShards([str(shard)])
+    save_index(build_index(str(shard)), str(shard))
+    with pytest.raises(StaleIndex, match="counts 0 samples, the index 7"):
+        IndexedShards(Description((ShardEntry(str(shard), 0),)))
+
+
+def test_a_shard_without_samples_passes(tmp_path):
+    tarfile.open(tmp_path / "a.tar", "w").close()
+    save_index(build_index(str(tmp_path / "a.tar")), str(tmp_path / "a.tar"))
+    assert len(IndexedShards([str(tmp_path / "a.tar")])) == 0
 
 
 def test_members_that_belong_to_no_sample_are_no_gaps(tmp_path):

@@ -26,7 +26,7 @@ packages are imported by the codec that needs them, when it needs them.
 """
 
 from . import tenbin
-from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, stack_npy
+from ._arrays import check_dtype, npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, read_npy_header, stack_npy
 from ._audio import AUDIO_EXTENSIONS, AudioHandler, torch_audio
 from ._codec_tables import add_handlers, decoders, default_handlers, make_handlers
 from ._compressed_fields import gunzip, pack_gz, unzstd
@@ -75,6 +75,7 @@ __all__ = [
     "call_extension_handler",
     "cbor_dumps",
     "cbor_loads",
+    "check_dtype",
     "check_row_group",
     "check_size",
     "check_unpacked",
@@ -108,6 +109,7 @@ __all__ = [
     "open_media",
     "pack_gz",
     "read_member",
+    "read_npy_header",
     "stack_npy",
     "tenbin",
     "tenbin_dumps",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import io
 import math
+import operator
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -23,6 +25,7 @@ _SHORTEST = 12
 _ALIGNED = 16  # enough for every number type; NumPy's own writer pads headers to 64
 _AT_ONCE = 1 << 20  # bytes that are joined before they are copied into a batch
 _LONGEST_HEADER = 10_000  # Python's parser is not safe with more, says NumPy
+_PYTHON_2_LONG = re.compile(r"(?<=\d)L(?=[,)])")  # in shapes: (3L,)
 
 
 def npy_loads(data: bytes) -> np.ndarray[Any, Any]:
@@ -47,14 +50,25 @@ def npy_loads(data: bytes) -> np.ndarray[Any, Any]:
     return np.ndarray(shape, dtype, bytearray(data), end, None, order)
 
 
+def read_npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order (whether Fortran's) and type of the array in an npy file; the stream is then at its first item.
+
+    >>> read_npy_header(io.BytesIO(numpy_dumps(np.zeros((2, 3), "<f4"))))
+    ((2, 3), False, dtype('float32'))
+    """
+    start = stream.read(_SHORTEST)
+    if len(start) < _SHORTEST:
+        raise FormatError("not an npy file")
+    rest = min(_header_end(start), _LONGEST_HEADER + 1) - _SHORTEST
+    return _read_header(start + stream.read(max(rest, 0)))
+
+
 def _header_end(data: bytes) -> int:
     return 10 + data[8] + 256 * data[9] if data[6] == 1 else 12 + int.from_bytes(data[8:12], "little")
 
 
 @lru_cache(maxsize=1024)  # a shard has few shapes: 0.1 µs instead of the 25 µs of NumPy's parser
 def _parse_header(header: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any], int]:
-    if not header.startswith(_MAGIC):
-        raise FormatError("not an npy file")
     shape, fortran_order, dtype = _read_header(header)
     if dtype.hasobject:
         raise FormatError("an npy array of Python objects is a pickle", hint="write it under the field 'pkl'")
@@ -67,16 +81,43 @@ def _parse_header(header: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np
 
 
 def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    stream = io.BytesIO(header[8:])
-    match header[6]:
-        case 1:
-            return npy.read_array_header_1_0(stream)
-        case 2:
-            return npy.read_array_header_2_0(stream)
-        case 3 if len(header) < _LONGEST_HEADER:  # as 2, with UTF-8 instead of Latin-1
-            fields = ast.literal_eval(header[12:].decode("utf-8"))
-            return tuple(map(int, fields["shape"])), bool(fields["fortran_order"]), npy.descr_to_dtype(fields["descr"])
-    raise FormatError(f"unknown npy version {header[6]}, or its header is too long")
+    if not header.startswith(_MAGIC):
+        raise FormatError("not an npy file")
+    version = header[6]
+    if version not in {1, 2, 3} or len(header) > _LONGEST_HEADER:
+        raise FormatError(f"unknown npy version {version}, or its header is too long")
+    text = header[10 if version == 1 else 12 :].decode("utf-8" if version == 3 else "latin-1")
+    try:
+        fields = ast.literal_eval(_PYTHON_2_LONG.sub("", text))
+        check_dtype(fields["descr"])
+        dtype, shape = npy.descr_to_dtype(fields["descr"]), fields["shape"]
+        if type(shape) is not tuple:
+            raise TypeError(f"the shape {shape!r:.40} is no tuple")
+        return tuple(map(operator.index, shape)), bool(fields["fortran_order"]), dtype
+    except Exception as error:  # a header is a Python expression, with as many ways to fail
+        raise FormatError(f"the npy header is damaged: {error}") from error
+
+
+def check_dtype(descr: Any) -> None:
+    """Raise an error for the description of a dtype that would end the process: NumPy divides by the 0 of `M8[s/0]`.
+
+    >>> check_dtype([("when/where", "<M8[s]"), ("x", "<f8", (2,))])
+    >>> check_dtype("<M8[s/0]")
+    Traceback (most recent call last):
+    webdataset.errors.FormatError: the type '<M8[s/0]' divides its unit, which NumPy never writes
+    """
+    for code in _type_codes(descr):
+        if "/" in code:
+            raise FormatError(f"the type {code!r:.40} divides its unit, which NumPy never writes")
+
+
+def _type_codes(descr: Any) -> list[str]:
+    """What NumPy reads as types or shapes: all but the names of fields."""
+    if isinstance(descr, str):
+        return [descr]
+    if isinstance(descr, tuple):
+        return [*_type_codes(descr[0]), *map(repr, descr[1:])]
+    return [code for _, *inner in descr for code in _type_codes(tuple(inner))]
 
 
 def numpy_dumps(data: Any) -> bytes:

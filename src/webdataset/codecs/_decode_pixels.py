@@ -16,6 +16,7 @@ from webdataset import buffer_pool
 from webdataset.optional import require
 
 from ._field_limit import check_size
+from ._jpeg import check_scans
 from ._media_length import check_length
 from ._opencv import plain_pixels
 
@@ -26,6 +27,7 @@ Pixels = np.ndarray[Any, Any]
 
 # Raw pixels after a line of text: what images are converted to when decoding is the bottleneck. Without comments.
 _PLAIN_PPM = re.compile(rb"P6\s+([1-9]\d{0,5})\s+([1-9]\d{0,5})\s+255\s")
+_JPEG = b"\xff\xd8"
 # Pillow's plugins that run a program (EPS starts Ghostscript), only hand over to another library, or are no still
 # images: never tried, whatever the bytes look like.
 _UNWANTED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG", "FLI"}
@@ -44,6 +46,8 @@ def open_image(data: bytes) -> Image:
     """
     images = require("PIL.Image", extra="images", why="to decode images")
     check_length(data)
+    if data[:2] == _JPEG:
+        check_scans(data)
     own = [name for name in images.ID if name not in _WANTED and name not in _UNWANTED]  # plugins of the user's
     try:
         image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])

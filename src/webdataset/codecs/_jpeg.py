@@ -16,10 +16,12 @@ on any other warning the whole file is decoded. Half of a JPEG costs half: of 10
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
+from webdataset.errors import FormatError
 from webdataset.optional import find_package
 
 from ._field_limit import check_size
@@ -35,6 +37,9 @@ MOST_PIXELS = 178_956_970
 _ROWS_ARE_LEFT = "extraneous bytes before marker 0xd9"
 _SEQUENTIAL = {0xC0, 0xC1}  # one scan from top to bottom; progressive files tell of all rows in every scan
 _SCAN = 0xDA
+_SCANS = re.compile(rb"\xff\xda")
+_MOST_SCANS = 500  # TurboJPEG's own limit, where it is asked for; encoders make about ten
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 _HARMLESS = {0xC4, 0xDB, 0xFE, *range(0xE0, 0xF0)}  # tables, comments, application data; no restart intervals
 _BLOCK = 16  # rows are decoded by so many
 _WORTH_IT = 0.95  # of the rows: the copy and the warning cost about 15 µs
@@ -51,6 +56,7 @@ def jpeg_size(data: bytes, mode: str) -> tuple[int, int] | None:
     """
     if bytes(data[:3]) != _MAGIC:
         return None
+    check_scans(data)
     simplejpeg = find_package("simplejpeg")
     if simplejpeg is None:
         return None
@@ -62,6 +68,30 @@ def jpeg_size(data: bytes, mode: str) -> tuple[int, int] | None:
         return None
     check_size(width * height * len(mode))
     return width, height
+
+
+def check_scans(data: bytes) -> None:
+    r"""Raise an error for a JPEG of very many scans: each of them visits all pixels again, however few bytes it has.
+
+    >>> check_scans(b"\xff\xd8" + 600 * b"\xff\xda\0\0")
+    Traceback (most recent call last):
+    webdataset.errors.FormatError: a JPEG of 600 scans, more than 500 – encode it again
+    """
+    if not _has_one_scan(data) and (count := len(_SCANS.findall(data))) > _MOST_SCANS:
+        raise FormatError(f"a JPEG of {count} scans, more than {_MOST_SCANS}", hint="encode it again")
+
+
+def _has_one_scan(data: bytes) -> bool:
+    """Whether decoders stop after the first scan: it has all channels, and is not progressive."""
+    at, channels = 2, 0
+    while at + 9 < len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == _SCAN:
+            return bool(data[at + 4] == channels)
+        if marker in _FRAMES:
+            channels = data[at + 9] if marker in _SEQUENTIAL else 0
+        at += 2 + int.from_bytes(data[at + 2 : at + 4])
+    return False
 
 
 def jpeg_pixels(

@@ -7,8 +7,12 @@ or uses it as a key whose hash takes for ever. Everything that costs more than t
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from webdataset.decompress import too_large
 from webdataset.errors import UnsafeContent
@@ -25,6 +29,8 @@ _SEEDED = (str, bytes)
 _SMALL = 2**60  # integers below this have different hashes
 _HASHABLE_CONTAINERS = (tuple, frozenset)
 _ITEM = 8  # bytes of a reference
+_NOTE = 300  # bytes of what is noted of a container
+_MOST_NESTED = 100
 
 
 class Budget:
@@ -41,12 +47,13 @@ class Budget:
         limit: bytes it may build in any case; None means the environment variable `WDS_DECOMPRESS_LIMIT`.
     """
 
-    __slots__ = ("_hashes", "_left", "_limit")
+    __slots__ = ("_hashes", "_left", "_limit", "_nested")
 
     def __init__(self, size: int, limit: int | None = None) -> None:
         self._limit = max(field_limit(limit), 4 * size)
         self._left = self._limit
         self._hashes: dict[int, Counter[int]] = {}
+        self._nested: dict[int, _Nesting] = {}
 
     def spend(self, size: int) -> None:
         """Count bytes that are about to be built."""
@@ -54,16 +61,55 @@ class Budget:
         if self._left < 0:
             raise too_large(f"the pickle builds more than {self._limit:,} bytes")
 
-    def admit_key(self, container: Any, key: Any) -> None:
-        """Count a key of a dict or an item of a set; refuse one that is too costly to hash."""
-        if type(key) in _SEEDED or (type(key) is int and -_SMALL < key < _SMALL):
+    def admit_keys(self, container: Any, keys: Iterable[Any]) -> None:
+        """Count keys of a dict or items of a set before they are added; refuse those that are too costly to hash."""
+        if not container:  # another one may have had its id
+            self._hashes.pop(id(container), None)
+        for key in keys:
+            if type(key) in _SEEDED or (type(key) is int and -_SMALL < key < _SMALL):
+                continue
+            self.spend(_weigh(key))
+            same = self._hashes.get(id(container))
+            if same is None:
+                self.spend(_NOTE)
+                same = self._hashes[id(container)] = Counter()
+            value = hash(key)
+            same[value] += 1
+            if same[value] > _SAME_HASH:
+                raise UnsafeContent(f"the pickle has more than {_SAME_HASH} keys with the same hash in one container")
+
+    def nest(self, outer: Any, items: Iterable[Any]) -> None:
+        """Refuse items that would nest containers so deep that freeing them overflows the C stack."""
+        inner = [self._nesting(each) for each in items if _is_freed_recursively(each)]
+        if not inner:
             return
-        self.spend(_weigh(key))
-        same = self._hashes.setdefault(id(container), Counter())
-        value = hash(key)
-        same[value] += 1
-        if same[value] > _SAME_HASH:
-            raise UnsafeContent(f"the pickle has more than {_SAME_HASH} keys with the same hash in one container")
+        own = self._nesting(outer)
+        # What is inside another container must be complete, or the level of the other would be wrong.
+        if own.is_inside or max(each.level for each in inner) >= _MOST_NESTED:
+            what = "arrays of objects, deques or defaultdicts inside each other"
+            raise UnsafeContent(f"the pickle has more than {_MOST_NESTED} levels, or a circle, of {what}")
+        own.level = max(own.level, 1 + max(each.level for each in inner))
+        for each in inner:
+            each.is_inside = True
+
+    def _nesting(self, container: Any) -> _Nesting:
+        found = self._nested.get(id(container))
+        if found is None:
+            self.spend(_NOTE)
+            found = self._nested[id(container)] = _Nesting(container)
+        return found
+
+
+@dataclass(slots=True)
+class _Nesting:
+    container: Any  # so that no other one gets its id
+    level: int = 0
+    is_inside: bool = False
+
+
+def _is_freed_recursively(value: Any) -> bool:
+    """Whether Python or NumPy free the items of this container recursively; those of all others they do not."""
+    return type(value) in {defaultdict, deque} or (type(value) is np.ndarray and value.dtype.hasobject)
 
 
 def _weigh(key: Any) -> int:

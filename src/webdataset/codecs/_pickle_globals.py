@@ -22,7 +22,7 @@ from ._pickle_dates import DATE_MAKERS
 from ._pickle_numpy import NUMPY_MAKERS, NUMPY_NAMES, NUMPY_TYPE_MAKERS
 from ._pickle_torch import TORCH_MAKERS
 
-_ITEM = 64  # bytes of an item in a set or dict, about
+_COLLECTION, _DEQUE, _ITEM = 216, 760, 64  # bytes of an empty set or dict, an empty deque, an item, about
 _LONGEST_DECIMAL = 10_000
 _FACTORIES = (bool, dict, float, frozenset, int, list, set, str, tuple)
 _BASES = (object, dict, float, frozenset, int, list, set, str, tuple)
@@ -79,8 +79,7 @@ def _make_collection(kind: Any) -> Callable[..., Any]:
     def make(budget: Budget, *args: Any) -> Any:
         items = _items(budget, args)
         if issubclass(kind, set | frozenset):
-            for item in items:
-                budget.admit_key(items, item)
+            budget.admit_keys(kind(), items)
         return kind(items)
 
     return make
@@ -91,29 +90,34 @@ def _make_mapping(kind: Any) -> Callable[..., Any]:
 
     def make(budget: Budget, *args: Any) -> Any:
         if len(args) == 1 and type(args[0]) is dict:
-            budget.spend(_ITEM * len(args[0]))
+            budget.spend(_COLLECTION + _ITEM * len(args[0]))
             return kind(args[0])
         pairs = _items(budget, args)
-        for pair in pairs:
-            if type(pair) not in {list, tuple} or len(pair) != 2:
-                raise UnsafeContent(f"the pickle makes a {kind.__name__} of something other than pairs")
-            budget.admit_key(pairs, pair[0])
+        if not all(type(pair) in {list, tuple} and len(pair) == 2 for pair in pairs):
+            raise UnsafeContent(f"the pickle makes a {kind.__name__} of something other than pairs")
+        budget.admit_keys({}, [key for key, _ in pairs])
         return kind(pairs)
 
     return make
 
 
+def _make_counter(budget: Budget, *args: Any) -> Any:
+    if args and type(args[0]) is not dict:  # it would count, and so hash, whatever it is given
+        raise UnsafeContent("the pickle makes a Counter of something other than a dict")
+    return _make_mapping(collections.Counter)(budget, *args)
+
+
 def _items(budget: Budget, args: Any) -> list[Any] | tuple[Any, ...]:
     match args:
-        case ():
-            return ()
-        case (list() | tuple() as items,) if type(items) in {list, tuple}:
-            budget.spend(_ITEM * len(items))
+        case () | (list() | tuple(),) if not args or type(args[0]) in {list, tuple}:
+            items: list[Any] | tuple[Any, ...] = args[0] if args else ()
+            budget.spend(_COLLECTION + _ITEM * len(items))
             return items
     raise UnsafeContent("the pickle makes a collection of something other than a list")
 
 
 def _make_defaultdict(budget: Budget, *args: Any) -> Any:
+    budget.spend(_COLLECTION)
     match args:
         case () | (None,):
             return collections.defaultdict()
@@ -126,7 +130,11 @@ def _make_deque(budget: Budget, *args: Any) -> Any:
     *listed, limit = args if len(args) == 2 else (*args, None)
     if limit is not None and (type(limit) is not int or limit < 0):
         raise UnsafeContent("the pickle makes a deque with an unusual length")
-    return collections.deque(_items(budget, tuple(listed)), limit)
+    items = _items(budget, tuple(listed))
+    budget.spend(_DEQUE)
+    made = collections.deque(items, limit)
+    budget.nest(made, items)
+    return made
 
 
 def _make_decimal(budget: Budget, *args: Any) -> decimal.Decimal:
@@ -155,9 +163,10 @@ def _make_address(budget: Budget, *args: Any) -> Address:
 _TYPE_MAKERS: dict[Any, Callable[..., Any]] = {
     **{kind: _make_numbers(kind) for kind in (complex, range, slice)},
     **{kind: _make_collection(kind) for kind in (frozenset, list, set, tuple)},
-    **{kind: _make_mapping(kind) for kind in (dict, collections.Counter, collections.OrderedDict)},
+    **{kind: _make_mapping(kind) for kind in (dict, collections.OrderedDict)},
     bytes: _make_bytes,
     bytearray: _make_bytearray,
+    collections.Counter: _make_counter,
     collections.defaultdict: _make_defaultdict,
     collections.deque: _make_deque,
     decimal.Decimal: _make_decimal,

@@ -21,6 +21,7 @@ from ._pickle_scalars import I4, U1, U4, U8, Scalars
 
 if TYPE_CHECKING:
     from ._pickle_globals import Names
+    from ._pickle_torch import StorageNames
 
 # Bytes that Python takes for an empty container or an entry of the memo, about.
 _CONTAINER, _SET, _ENTRY, _ITEM = 64, 216, 100, 8
@@ -58,12 +59,17 @@ class Machine(Scalars):
         encoding: of text that Python 2 wrote.
     """
 
-    def __init__(self, data: bytes, names: Names, budget: Budget, encoding: str = "ASCII") -> None:
+    def __init__(self, data: bytes, names: Names | StorageNames, budget: Budget, encoding: str = "ASCII") -> None:
         super().__init__(data, encoding)
         self._names, self._budget = names, budget
         self._outer: list[list[Any]] = []  # the stacks below the marks
         self._memo: dict[int, Any] = {}
         self._unbuilt = 0
+
+    @property
+    def end(self) -> int:
+        """Where the pickle ends, after it has been run."""
+        return self._at + 1
 
     def run(self) -> Any:
         """The value."""
@@ -90,6 +96,10 @@ class Machine(Scalars):
     def _unknown(self) -> None:
         code = self._data[self._at - 1]
         raise UnsafeContent(f"the pickle uses opcode {code:#04x} at byte {self._at - 1}, which is not supported")
+
+    def _persistent(self) -> None:
+        """Something outside of the pickle, which only torch's own files have."""
+        self._unknown()
 
     def _proto(self) -> None:
         version = self._number(U1)
@@ -150,12 +160,16 @@ class Machine(Scalars):
         self._stack.append(items)
 
     def _append(self) -> None:
-        item = self._stack.pop()
-        self._top(_LISTS).append(item)
+        self._extend([self._stack.pop()])
 
     def _appends(self) -> None:
-        items = self._marked()
-        self._top(_LISTS).extend(items)
+        self._extend(self._marked())
+
+    def _extend(self, items: list[Any]) -> None:
+        target = self._top(_LISTS)
+        if type(target) is deque:
+            self._budget.nest(target, items)
+        target.extend(items)
 
     def _dict(self) -> None:
         items = self._marked()
@@ -170,17 +184,19 @@ class Machine(Scalars):
         target = self._top(_DICTS)
         if len(items) % 2:
             raise FormatError("the pickle has a key without a value")
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            if type(key) is not str:
-                self._budget.admit_key(target, key)
+        keys, values = items[::2], items[1::2]
+        if any(type(key) is not str for key in keys):
+            self._budget.admit_keys(target, keys)
+        if type(target) is defaultdict:
+            self._budget.nest(target, values)
+        for key, value in zip(keys, values, strict=True):
             target[key] = value
 
     def _additems(self) -> None:
         items = self._marked()
         target = self._top((set,))
-        for item in items:
-            self._budget.admit_key(target, item)
-            target.add(item)
+        self._budget.admit_keys(target, items)
+        target.update(items)
 
     def _frozenset(self) -> None:
         items = self._marked()
@@ -295,6 +311,7 @@ class Machine(Scalars):
         pickle.NEWOBJ: _newobj,
         pickle.NEWOBJ_EX: _newobj_ex,
         pickle.BUILD: _build,
+        pickle.BINPERSID: lambda self: self._persistent(),
     }
 
 

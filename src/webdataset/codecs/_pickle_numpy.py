@@ -27,7 +27,8 @@ _CODE = re.compile(r"[<>|=]?(?:[?biufcmMOSUV][0-9]{0,9})")
 _UNITS = frozenset(["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"])
 _MOST_FIELDS = 10_000
 _MOST_DIMENSIONS = 32
-_OBJECT = 8
+_CHARACTER = 4
+_FIELD = 64  # bytes that take as long to build as a field to visit
 
 
 class _UnbuiltArray(Unbuilt):
@@ -38,7 +39,7 @@ class _UnbuiltArray(Unbuilt):
             case (int(), tuple(shape), np.dtype() as dtype, bool() | int() as fortran, raw):
                 order = "F" if fortran else "C"
                 _check_size(shape, dtype, budget)
-                return _object_array(raw, shape, order) if dtype.hasobject else _array(raw, dtype, shape, order)
+                return _object_array(raw, shape, order, budget) if dtype.hasobject else _array(raw, dtype, shape, order)
         raise _unusual("array")
 
 
@@ -98,7 +99,8 @@ def _check_size(shape: Any, dtype: Any, budget: Budget) -> None:
     if not all(type(each) is int and each >= 0 for each in shape):
         raise _unusual("array")
     # Empty arrays count too: a shape of (10**18, 0) takes no memory, and a loop over it never ends.
-    budget.spend(math.prod(max(each, 1) for each in shape) * max(dtype.itemsize, 1))
+    # NumPy makes room for one character in each text without any.
+    budget.spend(math.prod(max(each, 1) for each in shape) * (dtype.itemsize or _CHARACTER))
 
 
 def _array(raw: Any, dtype: Dtype, shape: tuple[int, ...], order: Any) -> Array:
@@ -121,13 +123,15 @@ def _view(buffer: Any, dtype: Dtype, shape: tuple[int, ...], order: Any) -> Arra
     return np.ndarray(shape, dtype, buffer, 0, None, order) if size else np.empty(shape, dtype, order)
 
 
-def _object_array(items: Any, shape: tuple[int, ...], order: Any) -> Array:
+def _object_array(items: Any, shape: tuple[int, ...], order: Any, budget: Budget) -> Array:
     if type(items) is not list or len(items) != math.prod(shape):
         raise _unusual("array")
     flat = np.empty(len(items), object)
     for number, item in enumerate(items):
         flat[number] = item
-    return np.asarray(flat.reshape(shape), order=order)
+    array = np.asarray(flat.reshape(shape), order=order)
+    budget.nest(array, items)
+    return array
 
 
 def _subarray_dtype(subarray: Any, budget: Budget) -> Dtype:
@@ -152,7 +156,7 @@ def _structured_dtype(names: Any, fields: Any, itemsize: Any, flags: Any, budget
         raise _unusual("dtype")
     formats, offsets = [part[0] for part in parts], [part[1] for part in parts]
     # Fields that contain fields count as often as they occur: NumPy visits them all whenever it looks at the dtype.
-    budget.spend(_OBJECT * _count_fields(formats))
+    budget.spend(_FIELD * _count_fields(formats))
     layout: Any = {"names": list(names), "formats": formats, "offsets": offsets, "itemsize": itemsize}
     dtype: Dtype = np.dtype(layout, align=bool(flags & _ALIGNED))
     return dtype

@@ -56,7 +56,23 @@ def load_weights(data: bytes, *, weights_only: bool = True) -> Any:
     if data[: len(_ZIP)] == _ZIP:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             check_zip(archive)
+            _check_directory(data, archive.start_dir)
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=weights_only)
+
+
+def _check_directory(data: bytes, start: int) -> None:
+    """Raise an error unless torch's reader finds the directory of a zip archive where Python's has found it.
+
+    Args:
+        data: the archive.
+        start: where the directory starts, which Python takes to be what precedes its end.
+    """
+    end = len(data) - 22
+    stated = data[end + 16 : end + 20]
+    if data[end - 20 : end - 16] == b"PK\6\7":  # an archive with numbers of 64 bits
+        stated = data[end - 28 : end - 20] if int.from_bytes(data[end - 12 : end - 4], "little") == end - 76 else b""
+    if data[end : end + 4] != b"PK\5\6" or int.from_bytes(stated, "little") != start:
+        raise FormatError("the directory of the zip archive is not where the archive says")
 
 
 def torch_dumps(data: Any) -> bytes:

@@ -295,6 +295,9 @@ class _Shards:
         self.starts = starts_of(self.counts)
         self._starts: list[int] = self.starts.tolist()
         self.total = self._starts[-1]
+        for shard, count in enumerate(self.counts):
+            if not count:
+                self.index(shard)  # compares; no order would ever open the shard
 
     def locate(self, number: int) -> tuple[int, int]:
         shard = bisect_right(self._starts, number) - 1
@@ -316,6 +319,7 @@ class _Shards:
         if index is None:
             url = self.urls[shard]
             with located(shard=url):
+                # One without samples proves nothing: it is built again.
                 index = load_index(url, self._place) or self._built(url)
             counts = getattr(self, "counts", None)
             if counts is not None and len(index) != counts[shard]:

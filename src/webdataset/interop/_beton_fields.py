@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from webdataset.arguments import require_choice
-from webdataset.codecs import encode_field
+from webdataset.codecs import check_dtype, encode_field
 from webdataset.errors import EncodingError, FormatError
 
 
@@ -96,6 +96,7 @@ def parse_field(name: str, kind: int, arguments: bytes) -> BetonField:
     text = arguments[8 * (_MOST_DIMENSIONS + 1) :][: numbers[-1]]
     try:
         descr = json.loads(text)
+        check_dtype(descr)
         dtype = np.dtype(descr[0][1]) if len(descr) == 1 and descr[0][0] == "" else np.dtype([tuple(d) for d in descr])
     except Exception as error:  # NumPy has many words for a type that it does not know
         raise FormatError(f"the type of the field {name} is damaged: {error}") from error

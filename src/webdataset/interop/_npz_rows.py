@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.codecs import check_size
+from webdataset.codecs import check_size, read_npy_header
 from webdataset.errors import FormatError, TruncatedShard, UnsafeContent, Where, located
 
 from ._byte_ranges import ByteRanges
@@ -42,11 +42,9 @@ class _Array:
     def __init__(self, name: str, stream: Any, url: str, room: int) -> None:
         self.name, self._stream, self._url = name, stream, url
         try:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            self.shape, fortran, self.dtype = read(stream)
-        except ValueError as error:
-            raise FormatError(f"the array {name} is damaged: {error}", Where(shard=url)) from error
+            self.shape, fortran, self.dtype = read_npy_header(stream)
+        except FormatError as error:
+            raise FormatError(f"the array {name}: {error.what}", Where(shard=url), hint=error.hint) from error
         if self.dtype.hasobject:
             raise UnsafeContent(f"the array {name} holds pickled objects", Where(shard=url), hint="save numbers only")
         if not self.shape or (fortran and len(self.shape) > 1):
