@@ -89,8 +89,9 @@ def test_where_without_reading(dataset):
 def test_stored_indexes_are_used_and_counts_come_from_their_first_lines(urls, tmp_path):
     for url in urls:
         save_index(build_index(url), url, str(tmp_path / "idx"))
-    for url in urls:
-        (tmp_path / url).rename(url + ".away")
+    for url, count in zip(urls, COUNTS):
+        if count:  # an index without samples is compared with its shard
+            (tmp_path / url).rename(url + ".away")
     dataset = IndexedShards(urls, index=str(tmp_path / "idx"))
     assert len(dataset) == 22 and dataset.where(0).key == "dir/000000"
     (tmp_path / "idx").joinpath(index_url(urls[0], "x").rpartition("/")[2]).unlink()

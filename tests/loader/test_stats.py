@@ -123,8 +123,6 @@ def test_tiny_items_of_threads_are_to_be_batched(n):
     loader = WebLoader(DataPipeline(range(20_000)), batch_size=None, num_workers=n, workers="threads")
     list(loader)
     assert "make batches" in loader.stats().advice
-    # On a crowded machine an item may take longer than what counts as tiny.
-    assert any("make batches" in profile(loader).advice for _ in range(5))
 
 
 @pytest.mark.parametrize(

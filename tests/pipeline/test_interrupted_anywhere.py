@@ -26,8 +26,8 @@ from tests.golden.pipelines import (
     not_every_third,
     number_of,
     streamed,
-    write_shards,
 )
+from tests.golden.shards import write_shards
 from webdataset.loader._processes import Processes
 from webdataset.loader._threads import Threads
 
