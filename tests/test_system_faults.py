@@ -10,6 +10,8 @@ import io
 import os
 import random
 import re
+import resource
+import signal
 import tarfile
 import threading
 import time
@@ -21,7 +23,7 @@ import pytest
 import webdataset as wds
 from webdataset import stores
 from webdataset.cache import FileCache, ShardCache, download
-from webdataset.errors import WebDatasetError
+from webdataset.errors import StoreError, WebDatasetError
 from webdataset.index import IndexedShards, read_description
 from webdataset.interop import convert
 from webdataset.testing import ERRORS, FaultServer, SystemFaults
@@ -363,3 +365,65 @@ def test_a_file_system_without_locks_is_no_reason_to_fail(work, error, tmp_path,
     with SystemFaults(1, error, lasting=True, only={"flock"}) as faults:
         assert work(tmp_path, urls)
     assert faults.struck == "flock"
+
+
+def tar_writer(path):
+    with wds.TarWriter(path) as sink:
+        for number in range(50):
+            sink.write({"__key__": f"{number}", "bin": bytes(5000)})
+
+
+def one_write(path):
+    stores.write_bytes(path, b"x")
+
+
+def conversion(path):
+    convert("memory://faults/in.tar", path, Options(force=True), target_format="tfrecord", mapping="bin:bin")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("work", [tar_writer, one_write, conversion])
+def test_a_device_that_is_full(work):
+    stores.write_bytes("memory://faults/in.tar", DATA[0])
+    before = descriptors()
+    with pytest.raises(StoreError, match="the disk is full – /dev/full"):
+        work("/dev/full")
+    assert not left_open(before)
+
+
+def through_a_pipe(folder, urls):
+    """Reads and writes of a pipe end early."""
+    os.mkfifo(folder / "pipe")
+    found = []
+    reader = threading.Thread(target=lambda: found.append((folder / "pipe").read_bytes()))
+    reader.start()
+    for path in (folder / "pipe", folder / "a.tar"):
+        tar_writer(str(path))
+    reader.join()
+    return found == [(folder / "a.tar").read_bytes()]
+
+
+@pytest.mark.parametrize("work", [cache_miss, copied, written, looked_up_over_http, loaded_by_threads, through_a_pipe])
+def test_signals_that_interrupt_calls(work, tmp_path, urls):
+    """A handler that returns: Python repeats the call, and short reads and writes go on."""
+    seen = []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        assert work(tmp_path, urls)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen
+
+
+def test_thirty_two_descriptors(tmp_path, urls):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 32, hard))
+    try:
+        for work in (cache_under_a_limit, looked_up, written, loaded_by_threads):
+            (tmp_path / work.__name__).mkdir()
+            assert work(tmp_path / work.__name__, urls)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

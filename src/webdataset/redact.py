@@ -6,11 +6,12 @@ addresses, and an address may contain a password, a token or a signature. `redac
 
 What counts as a secret:
 
-* the user part of a URL (`user:password@`, `token@`), whatever it contains;
+* the user part of a URL (`user:password@`, `token@`), whatever it contains, and of a proxy without `http://`;
 * the fragment of a web address;
-* a value `name=value` or `--name value` whose name says so (token, sig, key, password, credential, …);
+* a value `name=value` or `--name value` whose name says so (token, sig, key, password, credential, …), also with `%74`
+  for `t`; not `p` and `access`, which are ordinary parameters;
 * the value of an `Authorization`, cookie, token or key header, and whatever follows `Bearer` or `Basic`;
-* `-u user:password` of curl and wget;
+* `-u user:password` and `-b cookie=value` of curl and wget;
 * a query value, or the form of a known token, that looks random.
 """
 
@@ -37,7 +38,7 @@ _QUOTED = r"\"[^\"]*\"|'[^']*'"
 _HEADER = (
     r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|(?:\w{1,64}-){1,8}(?:token|secret|key|auth)(?:-\w{1,64}){0,8}"
     r"|(?<=['\"])\w{0,64}(?:token|secret|passw)\w{0,64}(?=\\?['\"]))"
-    rf"(\\?['\"]?\s*:\s*)(?!//)(?:{_QUOTED}|(?:(?:bearer|basic|digest|token)\s+)?[^\s'\"|;,]+)"
+    rf"(\\?['\"]?\s*:\s*)(?!//)(?:{_QUOTED}|(?:(?:bearer|basic|digest|token)[\\\s]+)?[^\s'\"|;,]+)"
 )
 _KNOWN_FORM = (
     r"(?-i:\b(?:eyJ[\w\-]{8,1024}\.[\w\-]{8,}(?:\.[\w\-]*)?|hf_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|"
@@ -55,6 +56,11 @@ def _mask_random(found: re.Match[str]) -> str:
     return MASK if looks_random else value
 
 
+def _mask_encoded_name(found: re.Match[str]) -> str:
+    name = re.sub("%(..)", lambda code: chr(int(code[1], 16)), found[1])
+    return f"{found[1]}={MASK}" if is_secret_name(name) else found[0]
+
+
 def _mask_fragment(found: re.Match[str]) -> str:
     return found[0] if found[1] is None else f"{found[0].removesuffix(found[1])}#{MASK}"
 
@@ -64,20 +70,28 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     # Up to the last "@" of the authority, because a password may contain "@"; then a password that contains a slash.
     (r"(?<=://)[^/?#\s\"|]+@", f"{MASK}@"),
     (r"(?<=://)[^/?#@\s'\"|]{0,256}:(?!\d*(?:[/?#\s'\"|]|$))[^@\s'\"|]{0,256}@", f"{MASK}@"),
+    # An address without its scheme, or with one slash only; a proxy without "http://".
+    (r"((?<![^\s'\"=(,])//|\bhttps?:/(?!/))[^/?#\s\"|]+@", rf"\1{MASK}@"),
+    (
+        r"((?:(?<!\S)(?:-x\s*|--(?:pre)?proxy[\s=]+)|_proxy=)['\"]?)(?!\w{1,16}://)[^\s:@'\"|]{0,256}:[^\s'\"|]{0,256}@",
+        rf"\1{MASK}@",
+    ),
     (r"\bhttps?://[^\s#'\"|]*(#[^\s'\"|]+)?", _mask_fragment),
     # Headers, as curl and as Python write them.
     (_HEADER, rf"\1\2{MASK}"),
-    (r"\b(bearer|basic)\s+[\w+/.=~\-]{4,}", rf"\1 {MASK}"),
+    (r"\b(bearer|basic)[\\\s]+[\w+/.=~\-]{4,}", rf"\1 {MASK}"),
     # name=value in a URL or a command, --name value, -u user:password.
     (rf"(?<![\w.\-])({_NAME})(=)(?!{_SWITCH})(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s))+)", rf"\1\2{MASK}"),
     # In a query a value may have slashes and quotes: "'" ends it only where it ends a word.
     (rf"(?<=[?&])({_NAME}|{_NAME_IN_QUERY})(=)(?!{_SWITCH}){_VALUE}", rf"\1\2{MASK}"),
+    (rf"(?<=[?&;])((?=[\w.\-]{{0,64}}%)(?:[\w.\-]|%[0-9a-f]{{2}}){{1,192}})=(?!{_SWITCH}){_VALUE}", _mask_encoded_name),
     (rf"(?<=;)({_NAME_IN_QUERY})(=){_VALUE}", rf"\1\2{MASK}"),
     (rf"(\bsshpass\s+-p|(?<!\S)--(?:{_NAME}|(?:\w+-)+(?:key|pass)))(\s+)(?:{_QUOTED}|[^\s|;]+)", rf"\1\2{MASK}"),
     (
         rf"((?<!\S)(?:-u|--user|--proxy-user|--http-user)(?:\s+|=|(?=['\"]|[^\s:]+:)))(?:{_QUOTED}|[^\s|;]+)",
         rf"\1{MASK}",
     ),
+    (rf"((?<!\S)-b\s*)(?=['\"]?[\w.\-]{{1,64}}=)(?:{_QUOTED}|[^\s|;]+)", rf"\1{MASK}"),
     (r"(?<=[?&;=])[A-Za-z0-9+/_%.~\-]{20,}={0,2}", _mask_random),
     # Tokens with a known form: JSON web tokens, Hugging Face, GitHub, GitLab, Slack, AWS, OpenAI, Google.
     (_KNOWN_FORM, MASK),

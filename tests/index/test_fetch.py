@@ -74,31 +74,39 @@ def test_projection_over_http_moves_only_what_was_asked_for(tmp_path):
     assert sum(moved) <= 0.07 * len(data)
 
 
-def test_a_shard_that_changes_between_requests_is_an_error():
+VALIDATORS = [("ETag", '"%d"'), ("ETag", 'W/"%d"'), ("Last-Modified", "Sun, 06 Nov 1994 08:49:3%d GMT")]
+NO_PROOF = [("X-Nothing", "%d"), ("ETag", 'W/"same"%.0s'), ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT%.0s")]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize(
+    ("validator", "value", "size"),
+    [(*each, 10_000) for each in VALIDATORS] + [(*each, size) for each in NO_PROOF for size in (9_999, 10_001)],
+)
+def test_a_shard_that_changes_between_requests_is_an_error(validator, value, size, ranges):
     """Each kind of validator; the size, too, where there is nothing else."""
-    for before, after in (("ETag", '"%d"'), ("ETag", 'W/"%d"'), ("Last-Modified", "Sun, 06 Nov 1994 08:49:3%d GMT")):
-        state = {"version": 0}
+    state = {"version": 0}
 
-        def respond(handler, name=before, value=after):
-            data = bytes([state["version"]]) * 10_000
-            span = wanted_range(handler, len(data))
-            start, stop = span or (0, len(data))
-            handler.send_response(206 if span else 200)
-            handler.send_header(name, value % state["version"])
-            handler.send_header("Content-Length", str(stop - start))
-            if span:
-                handler.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(data)}")
-            handler.end_headers()
-            if handler.command == "GET":
-                handler.wfile.write(data[start:stop])
+    def respond(handler):
+        data = bytes([state["version"]]) * (size if state["version"] else 10_000)
+        span = wanted_range(handler, len(data)) if ranges else None
+        start, stop = span or (0, len(data))
+        handler.send_response(206 if span else 200)
+        handler.send_header(validator, value % state["version"])
+        handler.send_header("Content-Length", str(stop - start))
+        if span:
+            handler.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(data)}")
+        handler.end_headers()
+        if handler.command == "GET":
+            handler.wfile.write(data[start:stop])
 
-        with LoopbackServer(respond) as server:
-            opened = open_bytes(server.url("a.tar"))
-            assert opened.read(0, 10) == bytes(10)
-            state["version"] = 1
-            with pytest.raises(StoreError, match="changed while it was read"):
-                opened.read(100, 10)
-        stores.close_connections()
+    with LoopbackServer(respond) as server:
+        opened = open_bytes(server.url("a.tar"))
+        assert opened.read(0, 10) == bytes(10)
+        state["version"] = 1
+        with pytest.raises(StoreError, match="changed while it was read"):
+            opened.read(100, 10)
+    stores.close_connections()
 
 
 @pytest.mark.parametrize("how", ["truncate", "replace"])

@@ -151,6 +151,13 @@ def test_a_file_that_is_replaced_at_any_call_is_one_version_or_an_error(version,
                 assert replaced_at and "changed" in str(error), (replaced_at, breaks_at)
 
 
+def test_a_file_of_another_size_is_another_file(quick):
+    Replaced.begin({}, 0, 0)
+    assert FsspecStore().read_range("replaced://h/a", 500, 10, size=6000) == OLD[500:510]
+    with pytest.raises(StoreError, match="its size was 5999 and is now 6000"):
+        FsspecStore().read_range("replaced://h/a", 500, 10, size=5999)
+
+
 def test_a_file_of_a_real_server_that_is_replaced_between_two_blocks(tmp_path):
     old, new = (random.Random(number).randbytes(12 << 20) for number in (1, 2))  # a block of ftp has 5 MiB
     with servers.ftp(tmp_path) as port:

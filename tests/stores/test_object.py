@@ -12,6 +12,7 @@ import servers
 from webdataset import stores
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, SpecError, StoreError
 from webdataset.stores import CloudStore, Patience
+from webdataset.stores._broker import BrokeredStore
 
 pytest.importorskip("obstore", reason="obstore is not installed")
 pytestmark = pytest.mark.leaks_allowed  # obstore's runtime and connections live as long as the process
@@ -225,6 +226,9 @@ def test_an_object_that_is_replaced_is_an_error_for_streams_and_ranges(s3):
         with pytest.raises(StoreError, match="changed while it was read"):
             stores.read_range(url, 10, 10, version=version)
         assert set(stream.read()) == {0}  # one answer is one version
+    for store in (stores, CloudStore(), BrokeredStore()):
+        with pytest.raises(StoreError, match="its size was 7 and is now"):
+            store.read_range(url, 10, 10, size=7)
     body = stores._object_store._body(url, MB, None)
     body.close()
     with pytest.raises(StoreError, match="changed while it was read"):

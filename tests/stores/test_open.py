@@ -8,6 +8,7 @@ import pytest
 
 from webdataset import config, stores
 from webdataset.errors import ShardNotFound, SpecError, UnsafeContent
+from webdataset.index import open_bytes
 
 
 @pytest.fixture
@@ -71,6 +72,27 @@ def test_user_schemes_are_honoured_by_every_verb(monkeypatch):
     assert stores.read_range("mine:x", 1, 2) == b"el"
     assert stores.gopen("mine:x", "wb", bufsize=1) is not None
     assert seen[-1] == ("mine:x", "wb")
+
+
+class Box(stores.Store):
+    """A user's store with the `read_range` of version 2.0.0."""
+
+    def open_read(self, url, start=0):
+        return io.BytesIO(b"hello"[start:])
+
+    def stat(self, url):
+        return stores.Stat(5, "v1")
+
+    def read_range(self, url, start, length, version=None):
+        assert version in {None, "v1"}
+        return super().read_range(url, start, length, version)
+
+
+def test_a_store_that_compares_no_sizes_goes_on_working(monkeypatch):
+    monkeypatch.setitem(stores.schemes, "box", Box())
+    assert stores.read_range("box://x", 1, 2, version="v1", size=5) == b"el"
+    assert stores.read_range("box://x", 1, 2, size=5) == b"el"
+    assert open_bytes("box://x").read(0, 5) == b"hello"
 
 
 def test_users_may_replace_a_builtin_scheme(monkeypatch, tmp_path):

@@ -404,6 +404,10 @@ def test_redacted_text_stays_redacted(position):
     "https://h/a.tar?x=1&sig=a'b/{}", "https://h/a.tar?pw={}", "https://h/a.tar?sas={}", "https://h/a.tar?x;key={}",
     "AccountName=me;AccountKey={};EndpointSuffix=x", "pipe:curl -ume:{} h", "pipe:sshpass -p {} ssh h cat a.tar",
     "pipe:aws s3 cp --sse-c-key {} s3://b/a.tar -", "pipe:rclone cat --sftp-pass {} x", "wrote 'https://h/a?token=x/{}'",
+    "https://h/a.tar?%74oken={}", "https://h/a.tar?x=1&%4b%65%79={}", "https://h/a.tar?x;p%77={}", "//me:{}@h/a.tar", "//{}@h/a.tar",
+    "cannot open '//me:{}@h/a.tar'", "https:/me:{}@h/a.tar", "pipe:curl -b x={} h", "pipe:curl -b 'x=1; y={}' h", "pipe:curl -bx={} h",
+    "pipe:curl -x me:{}@h a", "pipe:curl -xme:{}@h a", "pipe:curl -x 'me:a/{}@h' a", "pipe:curl --proxy=me:{}@h a", "pipe:https_proxy=me:{}@h curl a",
+    "pipe:curl -H Authorization:Bearer\\ {} h", "pipe:curl -H Authorization:\\ Bearer\\ {} h",
 ])  # fmt: skip
 def test_other_spellings(text):
     once = redacted(text.format(SECRET))
@@ -425,6 +429,16 @@ HOSTILE = [
     "#",
     "\\'token",
     "sig_",
+    "&%74",
+    "&a%",
+    "//",
+    "=//a",
+    "http:/",
+    " -x a",
+    " -x:",
+    "_proxy=",
+    " -b a",
+    "bearer\\ ",
 ]
 
 
@@ -441,6 +455,8 @@ def test_a_hostile_text_of_any_length_takes_linear_time(piece):
     "https://h/get?file=imagenet-train-000123.tar", "sample 0001, a.tar, byte 5", "ais://b/a.tar?etl_name=resize",
     "pipe:awk '{print $1}' < x | tar c *.jpg", "map(f, key='x')", "the server answered 401 Unauthorized: because of this",
     "AWS_SKIP_SIGNATURE=true", "expected 3, got 4", "unexpected token: '<'", "C:\\data\\a.tar",
+    "https://h/a.tar?p=3&access=public", "https://h/a.tar?na%6de=x", "s3://b//x@1/a.tar", "a // b@c", "pipe:tar -x -b 20 a@b", "tar -x s3://b/a@2:c",
+    "https:/h/a.tar", "x //h/a.tar", "http_proxy=h:80", "curl -x h:80 https://h/a.tar",
 ])  # fmt: skip
 def test_ordinary_text_stays_as_it_is(text):
     assert redacted(text) == text
@@ -519,17 +535,23 @@ def test_secrets_in_counters(site, workers):
 RECORDINGS = {
     "DBCache": lambda path: wds.DBCache(f"{path}/db", verbose=False),
     "LMDBCached": lambda path: wds.LMDBCached(f"{path}/lmdb"),
+    "DBCache, own pickler": lambda path: wds.DBCache(f"{path}/db", verbose=False, pickler=pickle),
+    "LMDBCached, own pickler": lambda path: wds.LMDBCached(f"{path}/lmdb", pickler=pickle),
 }
+
+
+def with_its_address(sample):
+    return {**sample, "seen": [(sample["__url__"], {"from": sample["__url__"]})], "view": memoryview(b"x")}
 
 
 @pytest.mark.parametrize("recording", RECORDINGS)
 @pytest.mark.parametrize("options", [{}, {"resampled": True}])
 def test_secrets_in_recorded_samples(site, recording, options, tmp_path):
     """And a sample of a recording gets the same random numbers."""
-    if recording == "LMDBCached":
+    if recording.startswith("LMDBCached"):
         pytest.importorskip("lmdb", reason="lmdb is not installed")
     dataset = wds.WebDataset(f"http://me:{SECRET}@{site}/a.tar?token={SECRET}", index=False, **options).slice(5)
-    recorded = dataset.compose(RECORDINGS[recording](tmp_path))
+    recorded = dataset.map(with_its_address).compose(RECORDINGS[recording](tmp_path))
     drawn = [[wds.rng(sample).random() for sample in recorded] for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert options or drawn[0] == [wds.rng(sample).random() for sample in dataset]

@@ -191,7 +191,7 @@ def _close_all() -> None:
 
 
 class Ranged:
-    """A shard in any other store, read by ranges. All of them must be of the version that it had when it was opened."""
+    """A shard in any other store, read by ranges. All must be of the version and size that it had when opened."""
 
     path = None
 
@@ -208,7 +208,7 @@ class Ranged:
 
     def read(self, start: int, length: int) -> bytes:
         """Exactly these bytes."""
-        return stores.read_range(self._url, start, length, version=self._version)
+        return stores.read_range(self._url, start, length, version=self._version, size=self.size)
 
     def read_members(self, extents: Sequence[Extent], show: Show = bytes) -> list[Member]:
         """The same, with few requests in parallel."""

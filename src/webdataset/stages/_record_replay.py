@@ -7,7 +7,6 @@ goes on from a checkpoint, from there.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import pickle
@@ -18,7 +17,7 @@ from typing import Any, Self
 from webdataset.address import Address
 from webdataset.describe import Described
 from webdataset.errors import StateError
-from webdataset.flow import Json, Pass, Recall, Resumable
+from webdataset.flow import Drawn, Json, Pass, Recall, Resumable
 from webdataset.redact import redacted
 from webdataset.stores import lock_file, system_errors
 
@@ -192,9 +191,7 @@ class Pickler:
 
     def dumps(self, sample: Any) -> bytes:
         """A sample as bytes. The first one is read back at once: better to fail now than in the second epoch."""
-        if isinstance(sample, dict):  # views do not pickle
-            sample = {name: bytes(value) if type(value) is memoryview else value for name, value in sample.items()}
-        data = self._chosen.dumps(sample, protocol=pickle.HIGHEST_PROTOCOL) if self._chosen else _pickled(sample)
+        data: bytes = (self._chosen or pickle).dumps(_for_disk(sample), protocol=pickle.HIGHEST_PROTOCOL)
         if not self._tried:
             self._tried = True
             self.loads(data)
@@ -209,20 +206,18 @@ class Pickler:
         return unpickle_loads(data)
 
 
-class _WithoutSecrets(pickle.Pickler):
-    """The addresses in a sample lose their secrets: a recording stays on the disk."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if not isinstance(value, Address):
-            return NotImplemented
-        maker, args = value.__reduce__()
-        return maker, tuple(redacted(each) if type(each) is str else each for each in args)
-
-
-def _pickled(sample: Any) -> bytes:
-    data = io.BytesIO()
-    _WithoutSecrets(data, pickle.HIGHEST_PROTOCOL).dump(sample)
-    return data.getvalue()
+def _for_disk(value: Any) -> Any:
+    """Addresses lose their secrets, because a recording stays on the disk; views, which do not pickle, become bytes."""
+    if isinstance(value, Address):
+        clean = Address(redacted(value), value.birth, redacted(value.home), value.number)
+        return Drawn(clean, value.draw) if isinstance(value, Drawn) else clean
+    if type(value) is memoryview:
+        return bytes(value)
+    if type(value) is dict:
+        return {name: _for_disk(each) for name, each in value.items()}
+    if type(value) in {list, tuple}:
+        return type(value)(map(_for_disk, value))
+    return value
 
 
 def _module_by_name(pickler: Any) -> Any:

@@ -101,8 +101,10 @@ class BrokeredStore(Store):
     def open_write(self, url: str) -> Upload:
         return _BrokeredUpload(url)
 
-    def read_range(self, url: str, start: int, length: int, version: str | None = None) -> bytes:
-        data: bytes = _once("read_range", url, start, length, version)
+    def read_range(
+        self, url: str, start: int, length: int, version: str | None = None, size: int | None = None
+    ) -> bytes:
+        data: bytes = _once("read_range", url, start, length, version, size)
         return data
 
     def stat(self, url: str) -> Stat:

@@ -59,8 +59,8 @@ class _Requests:
         if stream is not None:
             getattr(stream, "abort", stream.close)()
 
-    def read_range(self, url: str, start: int, length: int, version: str | None) -> bytes:
-        return store_for(url).read_range(url, start, length, version)
+    def read_range(self, url: str, start: int, length: int, version: str | None, size: int | None) -> bytes:
+        return store_for(url).read_range(url, start, length, version, size)
 
     def stat(self, url: str) -> Stat:
         return store_for(url).stat(url)

@@ -45,10 +45,13 @@ class FsspecStore(Store):
     def open_read(self, url: str, start: int = 0) -> ResumingStream:
         return ResumingStream(url, lambda at, _: _FsspecBody(url, at, self.stat), start, self.patience, self.kind)
 
-    def read_range(self, url: str, start: int, length: int, version: str | None = None) -> bytes:
-        data = super().read_range(url, start, length, version)
-        if version is not None:
-            BytesRead(url, start, version).check(self.stat(url).etag, None, start)
+    def read_range(
+        self, url: str, start: int, length: int, version: str | None = None, size: int | None = None
+    ) -> bytes:
+        data = super().read_range(url, start, length, version, size)
+        if version is not None or size is not None:
+            found = self.stat(url)
+            BytesRead(url, start, version, size).check(found.etag, found.size, start)
         return data
 
     def stat(self, url: str) -> Stat:

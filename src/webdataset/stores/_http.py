@@ -52,14 +52,16 @@ class HttpStore(Store):
             url, lambda offset, version: self._body(url, offset, None, version), start, self.patience, self.kind
         )
 
-    def read_range(self, url: str, start: int, length: int, version: str | None = None) -> bytes:
+    def read_range(
+        self, url: str, start: int, length: int, version: str | None = None, size: int | None = None
+    ) -> bytes:
         if length == 0:
             return b""
 
         def connect(offset: int, known: str | None) -> Body:
             return self._body(url, offset, start + length, known)
 
-        with ResumingStream(url, connect, start, self.patience, self.kind, version) as stream:
+        with ResumingStream(url, connect, start, self.patience, self.kind, version, size) as stream:
             return checked_range(read_fully(stream, length), url, start, length)
 
     def stat(self, url: str) -> Stat:

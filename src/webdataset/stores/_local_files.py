@@ -63,7 +63,7 @@ class LocalStore(Store):
             )
         with system_errors(path):
             if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-                return open(path, "wb")  # a device or a named pipe cannot be renamed into place
+                return _DeviceUpload(path)
             return _LocalUpload(path)
 
     def stat(self, url: str) -> Stat:
@@ -109,6 +109,32 @@ def _open_file(path: str, buffering: int) -> Any:
     if buffering == 0:
         return file
     return io.BufferedReader(file, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
+
+
+class _DeviceUpload(Upload):
+    """A device or a named pipe: no file can be renamed into its place, and what was written stays."""
+
+    def __init__(self, path: str) -> None:
+        self._finished = True  # until it is open
+        self._path = path
+        self._file = open(path, "wb")  # noqa: SIM115 - closed in publish and discard
+        self._finished = False
+
+    def write(self, data: Any, /) -> int:
+        with system_errors(self._path):
+            return self._file.write(data)
+
+    def publish(self) -> None:
+        with system_errors(self._path):
+            self._file.close()
+
+    def discard(self) -> None:
+        self._file.raw.close()  # without what is still in the buffer
+
+    def disown(self) -> None:
+        if not self._finished:
+            super().disown()
+            point_nowhere(self._file.fileno())
 
 
 class _LocalUpload(Upload):

@@ -56,10 +56,12 @@ class CloudStore(Store):
             return BrokeredStore().open_read(url, start)
         return ResumingStream(url, lambda at, version: _body(url, at, version), start, self.patience, self.kind)
 
-    def read_range(self, url: str, start: int, length: int, version: str | None = None) -> bytes:
+    def read_range(
+        self, url: str, start: int, length: int, version: str | None = None, size: int | None = None
+    ) -> bytes:
         if _forked() or not length:
-            return BrokeredStore().read_range(url, start, length, version) if length else b""
-        return persist(lambda: _range(url, start, length, version), url, self.patience, self.kind)
+            return BrokeredStore().read_range(url, start, length, version, size) if length else b""
+        return persist(lambda: _range(url, start, length, version, size), url, self.patience, self.kind)
 
     def stat(self, url: str) -> Stat:
         if _forked():
@@ -155,7 +157,7 @@ def _must_match(version: str | None) -> dict[str, Any]:
     return {"if_match": version} if is_strong(version) else {}
 
 
-def _range(url: str, start: int, length: int, version: str | None) -> bytes:
+def _range(url: str, start: int, length: int, version: str | None, size: int | None) -> bytes:
     import obstore
 
     store, path = _place(url)
@@ -163,13 +165,13 @@ def _range(url: str, start: int, length: int, version: str | None) -> bytes:
         try:
             options = {**_must_match(version), "range": (start, start + length)}
             result = obstore.get(store, path, options=options)
-            BytesRead(url, start, version).check(result.meta.get("e_tag"), None, start)
+            BytesRead(url, start, version, size).check(result.meta.get("e_tag"), result.meta["size"], start)
             data = bytes(result.bytes())
         except obstore.exceptions.GenericError as error:
             if "non-partial response" not in str(error):
                 raise
             with CloudStore().open_read(url, start) as stream:
-                BytesRead(url, start, version).check(stream.version, None, start)
+                BytesRead(url, start, version, size).check(stream.version, stream.size, start)
                 data = read_fully(stream, length)
     return checked_range(data, url, start, length)
 

@@ -200,6 +200,7 @@ class ResumingStream(Stream):
         patience: When to give up.
         kind: The name of the store in the counters.
         version: The version that the object must have, if it is known already.
+        size: Its size, likewise.
     """
 
     def __init__(
@@ -210,6 +211,7 @@ class ResumingStream(Stream):
         patience: Patience | None = None,
         kind: str = "store",
         version: str | None = None,
+        size: int | None = None,
     ) -> None:
         super().__init__(start)
         self.url = url
@@ -218,7 +220,7 @@ class ResumingStream(Stream):
         self._backoff = Backoff(self._patience, url, kind)
         self._body: Body | None = None
         self._ended = False
-        self._read_so_far = BytesRead(url, start, version)
+        self._read_so_far = BytesRead(url, start, version, size)
         self._digest: tuple[Any, str] | None = None
         self._confirmations = 0
         self._bytes, self._seconds = 0, 0.0

@@ -7,6 +7,11 @@ Two responses belong to one version of an object if one of these holds:
 
 A weak ETag or a modification time is no proof, because two versions may share it: `W/"…"` here. If it differs, it is
 proof of a change. Where neither rule holds, joining is an error.
+
+A look-up by index reads each range once, so rule 2 cannot hold. Every answer is compared with the version and the size
+that the shard had when it was opened, as far as the server tells them; the headers of members and their places are
+compared with the index. So a replaced object is noticed by another validator, another size or another layout. Where all
+three stay the same, as without validators they may, the bytes of the new object are returned.
 """
 
 from __future__ import annotations
@@ -45,12 +50,12 @@ class BytesRead:
         url: For error messages.
         start: The first byte that is read.
         version: The version that the object must have, if it is known already.
+        size: Its size, likewise.
     """
 
-    def __init__(self, url: str, start: int = 0, version: str | None = None) -> None:
+    def __init__(self, url: str, start: int = 0, version: str | None = None, size: int | None = None) -> None:
         self.url, self.start, self.position = url, start, start
-        self.version = version
-        self.size: int | None = None
+        self.version, self.size = version, size
         self._checksum = 0
 
     @property

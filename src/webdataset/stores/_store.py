@@ -51,11 +51,13 @@ class Store(ABC):
         """All URLs that begin with `prefix`, at any depth."""
         raise self.cannot("be listed", prefix)
 
-    def read_range(self, url: str, start: int, length: int, version: str | None = None) -> bytes:
-        """Exactly the bytes `start` to `start + length`; an error if there are fewer, or if the version is another."""
+    def read_range(
+        self, url: str, start: int, length: int, version: str | None = None, size: int | None = None
+    ) -> bytes:
+        """Exactly the bytes `start` to `start + length`; an error if there are fewer, or of another version or size."""
         with self.open_read(url, start) as stream:
-            if version is not None and hasattr(stream, "version"):
-                BytesRead(url, start, version).check(stream.version, None, start)
+            if hasattr(stream, "version"):
+                BytesRead(url, start, version, size).check(stream.version, getattr(stream, "size", None), start)
             data: bytes = read_fully(stream, length)
         return checked_range(data, url, start, length)
 
