@@ -9,21 +9,13 @@ import pytest
 import webdataset as wds
 from tests.pipeline.indexed import write_shards
 from webdataset import world
-from webdataset.cache import MemoryOpener
 from webdataset.index import build_index
 from webdataset.stores import counters
 from webdataset.testing import FaultServer
 
 COUNTS = (5, 1, 4, 3)
 N = sum(COUNTS)
-KINDS = [
-    "cache_dir",
-    "WDS_CACHE",
-    pytest.param(
-        "in_memory",
-        marks=pytest.mark.skipif(not hasattr(MemoryOpener, "fetch"), reason="shards in memory have no path yet"),
-    ),
-]
+KINDS = ["cache_dir", "WDS_CACHE", "in_memory"]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from webdataset.pipeline._source_choice import ByShares, Shares
 CHANGES = [(0, [3, 1]), (120, [1, 1]), (240, [1, 5]), (361, [0, 1])]  # the last is no multiple of the readers
 DRAWS = 480
 WINDOW = 60
-TOPOLOGIES = [(1, 1), (2, 1), (1, 2), (2, 3)]  # ranks and workers
+TOPOLOGIES = [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (3, 2), (2, 3)]  # ranks and workers
 
 
 def endless(letter):

@@ -1,9 +1,8 @@
-import random
 from collections import Counter
 
 import pytest
 
-from webdataset.stages._random_draws import Draws, GivenDraws
+from webdataset.stages._random_draws import Draws
 
 
 @pytest.mark.parametrize("step", [0, 1, 511, 512, 513, 1024, 5000])
@@ -27,11 +26,3 @@ def test_the_sequence_is_pinned():
     """Another sequence would change the order of everybody's epochs: say so in the changelog (ORDER)."""
     draws = Draws(0)
     assert [draws.below(1000) for _ in range(6)] == [159, 171, 778, 420, 675, 200]
-
-
-def test_given_draws_save_and_load():
-    draws = GivenDraws(random.Random(5))
-    state = draws.save()
-    first = [draws.below(100) for _ in range(5)]
-    draws.load(state)
-    assert [draws.below(100) for _ in range(5)] == first

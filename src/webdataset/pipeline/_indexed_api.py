@@ -60,13 +60,13 @@ class Plannable(DataPipeline):
             buffer: mix what was read, not the plan.
             kw: what `wds.shuffle` takes.
         """
-        size = stages.shuffle(size, **kw).bufsize
-        if size < 1:
+        stage = stages.shuffle(size, **kw)
+        if stage.bufsize < 1:
             return self
         if self.plan is None or len(self.pipeline) > 1 or buffer or kw.keys() - {"initial"}:
-            return super().shuffle(size, **kw)  # type: ignore[misc, no-any-return]  # of the fluid interface
+            return self.compose(stage)
         result = self._copy()
-        wider = window_for(self.plan.dataset.counts, size)
+        wider = window_for(self.plan.dataset.counts, stage.bufsize)
         if self.plan.window is not None and self.plan.chunk is None:
             wider = None if wider is None else max(wider, self.plan.window)
             result.pipeline[0] = replace(self.plan, window=wider)

@@ -12,7 +12,7 @@ from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable, digest
 
 from ._buffers import Buffer, recallable
-from ._random_draws import Draws, GivenDraws
+from ._random_draws import Draws
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Reservoir(Buffer):
     """A buffer, and the draws that empty it."""
 
-    def __init__(self, draws: Draws | GivenDraws) -> None:
+    def __init__(self, draws: Draws) -> None:
         super().__init__()
         self.draws = draws
         self.half = False  # while it grows: one of the two items is there for which one is yielded
@@ -43,14 +43,6 @@ class Reservoir(Buffer):
         """Origins, and how many draws were made."""
         half = {"half": True} if self.half else {}  # only after a failure
         return {"held": recallable(self.origins), "draws": self.draws.save(), **half}
-
-    def save_start(self) -> Json:
-        """The generator of the user's, before this pass."""
-        return None if self.draws.start is None else {"held": [], "draws": self.draws.start}
-
-    def save_next(self) -> Json:
-        """The generator of the user's, which goes on."""
-        return None if self.draws.start is None else {"held": [], "draws": self.draws.save()}
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Fill the buffer again."""
@@ -87,8 +79,7 @@ class Shuffle(Described, Resumable):
     Args:
         bufsize: how many items may wait.
         initial: how many must wait before the first is yielded.
-        rng: a generator to draw from instead of a seed, with a method `random()`. Its state becomes part of
-            checkpoints.
+        rng: a generator, such as a `random.Random`; one number is drawn from it now, and is the seed.
         seed: replaces the pipeline's seed.
         handler: accepted because the public signature has it; nothing here can fail on a sample.
     """
@@ -109,18 +100,13 @@ class Shuffle(Described, Resumable):
             raise SpecError("shuffle() was given both rng and seed", hint="give one of them")
         if self.rng is not None and not hasattr(self.rng, "random"):
             raise SpecError(f"shuffle(rng={self.rng!r}): this is no generator", hint="give a random.Random, or a seed")
+        if self.rng is not None:  # its state would differ between workers, and by what a loader has prefetched
+            self._set(seed=int(self.rng.random() * 2**53), rng=None)
         if self.seed is not None:
             self._set(seed=require_count("shuffle", "seed", self.seed))
 
-    @property
-    def carries(self) -> bool:
-        """A generator of the user's goes on from pass to pass."""
-        return self.rng is not None
-
     def start(self, during: Pass) -> Reservoir:
         """An empty buffer with this pass's draws."""
-        if self.rng is not None:
-            return Reservoir(GivenDraws(self.rng))
         if self.seed is not None:
             return Reservoir(Draws(digest("shuffle", self.seed, during.epoch)))
         return Reservoir(Draws(digest("shuffle", during.seed, during.epoch, during.stage, *during.world.part)))
@@ -141,5 +127,4 @@ class Shuffle(Described, Resumable):
 
     def __call__(self, items: Iterable[Any] = (), /) -> Iterator[Any]:
         """Run alone: without a seed, in a non-deterministic order."""
-        unknown = self.seed is None and self.rng is None
-        return self.run(iter(items), self.start(Pass(seed=secrets.randbits(63)) if unknown else Pass()))
+        return self.run(iter(items), self.start(Pass(seed=secrets.randbits(63))))
