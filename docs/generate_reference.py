@@ -129,6 +129,7 @@ MODULE_PAGES = {
 REMEDIES = {
     "WebDatasetError": "Base class. Catch it to catch everything that this package raises on purpose.",
     "SpecError": "Change the argument or environment variable that the message names.",
+    "FieldNotFound": "Name a field that all samples have, or alternatives as in `jpg;png`.",
     "StoreError": "Check the network and the server. Reading was retried `WDS_RETRIES` times where that can help.",
     "ShardNotFound": "Check the spelling, the braces (`{000000..000099}` includes both ends) and the bucket.",
     "AccessDenied": "Check permissions and credentials; the message says which variables or files are used.",

@@ -91,13 +91,12 @@ COMPRESSIONS = (
 ZLIB = Compression("zlib", tuple(bytes((0x78, flags)) for flags in range(1, 256, 31)), lambda: _ZlibUnpacker(15))
 
 
-def too_large(what: str, offset: int | None = None, member: str | None = None) -> FormatError:
+def too_large(what: str, where: Where | None = None) -> FormatError:
     """The error for what exceeds the limit.
 
-    >>> print(too_large("10 bytes decompress to more than 1,073,741,824", 10))
+    >>> print(too_large("10 bytes decompress to more than 1,073,741,824", Where(offset=10)))
     10 bytes decompress to more than 1,073,741,824 – byte 10 – raise WDS_DECOMPRESS_LIMIT if you trust the data
     """
-    where = Where(offset=offset, member=member)
     return FormatError(what, where, hint="raise WDS_DECOMPRESS_LIMIT if you trust the data")
 
 
@@ -216,7 +215,8 @@ class Unpacked:
         self._given += len(piece)
         if is_bomb(self._taken, self._given, self._limit):
             raise too_large(
-                f"{self._taken:,} bytes of {self._kind.name} decompress to more than {self._given - 1:,}", self._taken
+                f"{self._taken:,} bytes of {self._kind.name} decompress to more than {self._given - 1:,}",
+                Where(offset=self._taken),
             )
         return piece
 

@@ -118,6 +118,10 @@ class SpecError(WebDatasetError, ValueError):
     """An argument or a shard specification is wrong."""
 
 
+class FieldNotFound(SpecError, KeyError):
+    """A stage names a field that a sample does not have."""
+
+
 class StoreError(WebDatasetError, OSError):
     """Data could not be read or written."""
 

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from webdataset import tar
+from webdataset import config, tar
 from webdataset.errors import TruncatedShard, Where, located
 
 
@@ -52,7 +52,7 @@ class TarMembers:
 
     def _read_headers(self) -> None:
         self._stream.seek(0)
-        for run in tar.read_runs(self._stream):
+        for run in tar.read_runs(self._stream, limit=config.read("WDS_DECOMPRESS_LIMIT")):
             sizes = [stop - start for start, stop in zip(run.starts, run.stops, strict=True)]
             self.rows += map(Row, run.names, run.offsets, sizes)
             self._starts += [run.base + start for start in run.starts]

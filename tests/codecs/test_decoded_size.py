@@ -1,13 +1,16 @@
 """Every codec whose result can be larger than its input has the one limit, `WDS_DECOMPRESS_LIMIT`."""
 
 import io
+import struct
 import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
 
-from webdataset.codecs import decode_field, encode_field
+from PIL import Image
+
+from webdataset.codecs import VideoHandler, decode_field, encode_field
 from webdataset.errors import DecodingError
 
 torch = pytest.importorskip("torch")
@@ -22,6 +25,14 @@ def pth_bomb():
             new.writestr(member.filename, old.read(member))
     assert len(packed.getvalue()) < 20_000
     return packed.getvalue()
+
+
+def icon_bomb(name):
+    """An icon of 16 x 16 pixels, as it says; the image in it has a million."""
+    image = encode_field("png", np.dstack([BLACK] * 3))
+    if name == "ico":
+        return b"\0\0\1\0\1\0" + struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, len(image), 22) + image
+    return b"icns" + struct.pack(">I", len(image) + 16) + b"icp4" + struct.pack(">I", len(image) + 8) + image
 
 
 SILENCE = (np.zeros((1, 400_000), np.float32), 8000)
@@ -98,3 +109,44 @@ def test_items_without_a_size_are_refused(kind):
     header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': (1000000000,), }}".encode().ljust(117) + b"\n"
     with pytest.raises(DecodingError, match="1,000,000,000 npy items without a size"):
         decode_field("npy", b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header)
+
+
+@pytest.mark.parametrize("name", ["ico", "icns"])
+def test_an_icon_with_a_larger_image_is_refused_before_it_is_decoded(name, monkeypatch):
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", lambda *_: pytest.fail("the pixels were decoded"))
+    with pytest.raises(DecodingError, match=r"1,000,000 bytes – raise WDS_DECOMPRESS_LIMIT"):
+        decode_field("png", icon_bomb(name), "rgb8")
+
+
+def test_an_honest_icon_passes():
+    pixels = np.zeros((64, 64, 4), "u1") + np.uint8(200)
+    for name in ("ICO", "ICNS"):
+        stream = io.BytesIO()
+        Image.fromarray(pixels).save(stream, name)
+        assert decode_field("png", stream.getvalue(), "rgba8")[0, 0].tolist() == [200] * 4
+
+
+def test_a_video_is_refused_before_a_frame_is_decoded(monkeypatch):
+    data = encode_field("mp4", np.zeros((1, 1000, 1000, 3), "u1"))
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
+    monkeypatch.setattr(VideoHandler, "_frames", lambda *_: pytest.fail("a frame was decoded"))
+    with pytest.raises(DecodingError, match=r"1,000,000 bytes – raise WDS_DECOMPRESS_LIMIT"):
+        decode_field("mp4", data, "video")
+
+
+def test_a_side_without_end_is_refused_where_another_is_zero():
+    """No memory is needed, but a loop over the rows would not end."""
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000000, 0), }".ljust(117) + b"\n"
+    with pytest.raises(DecodingError, match="bytes – raise WDS_DECOMPRESS_LIMIT"):
+        decode_field("npy", b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header)
+
+
+def test_frames_that_are_larger_than_the_file_says_are_not_decoded(monkeypatch):
+    """Mutation: leave `max_pixels` out."""
+    data = encode_field("mp4", np.zeros((1, 1000, 1000, 3), "u1"))
+    monkeypatch.setattr("webdataset.codecs._media.check_size", lambda size: None)
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
+    with pytest.raises(DecodingError) as caught:
+        decode_field("mp4", data, "video")
+    assert "max_pixels" in str(caught.value)

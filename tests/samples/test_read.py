@@ -5,6 +5,7 @@ import os
 import pickle
 import sys
 import tarfile
+import tracemalloc
 
 import pytest
 
@@ -368,3 +369,31 @@ def test_members_of_compressed_shards_have_the_limit_of_the_environment(tar, tmp
     monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "2e6")
     with pytest.raises(FormatError, match=r"has 3,000,000 bytes.*WDS_DECOMPRESS_LIMIT"):
         list(read_shard(str(path)))
+
+
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("options", [{}, {"copy": False}])
+def test_samples_of_compressed_shards_have_the_limit_too(tar, tmp_path, monkeypatch, format, options):
+    """Each member is within the limit; with PAX they are read one by one."""
+    names = {tarfile.USTAR_FORMAT: "2.{}", tarfile.PAX_FORMAT: "2.ä{}"}[format]
+    large = [(names.format(number), bytes(1_000_000)) for number in range(50)]
+    archive = tar([("1.bin", b"abc"), *large, ("3.bin", bytes(1_900_000))], format=format)
+    packed, plain = tmp_path / "a.tar.gz", tmp_path / "a.tar"
+    packed.write_bytes(gzip.compress(archive))
+    plain.write_bytes(archive)
+    assert [len(sample) for sample in read_shard(str(packed), **options)] == [4, 53, 4]
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "2e6")
+    assert [len(sample) for sample in read_shard(str(plain), **options)] == [4, 53, 4]
+    found = []
+    with pytest.raises(FormatError, match=r"has .* bytes or more – sample 2, .*a.tar.gz – raise WDS_DECOMPRESS_LIMIT"):
+        found.extend(keys([sample]) for sample in read_shard(str(packed), **options))
+    assert found == [["1"]]
+    asked = []
+    tracemalloc.start()
+    try:
+        lenient = read_shard(str(packed), handler=lambda error: asked.append(error) or True, **options)
+        assert keys(lenient) == ["1", "3"]
+        assert tracemalloc.get_traced_memory()[1] < 16_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(asked) == 1

@@ -12,11 +12,6 @@ def test_changes_the_sample_itself():
     assert result is sample and sample == {"__key__": "a", "cls": 3, "left.png": "1"}
 
 
-def test_missing_field_is_a_key_error():
-    with pytest.raises(KeyError, match="gif"):
-        list(map_dict(gif=str)([{"jpg": 1}]))
-
-
 def test_a_failure_leaves_the_sample_as_it_was():
     sample = {"a": "1", "b": "x"}
     assert list(map_dict(a=int, b=int, handler=ignore_and_continue)([sample])) == []
@@ -36,8 +31,6 @@ def test_contract():
     assert hash(map_dict(n=str)) == hash(map_dict(n=str))
 
 
-def test_a_missing_field_lists_the_fields_and_an_error_of_the_function_stays():
-    with pytest.raises(KeyError, match=r"didn't find \['npyy'\] in \['__key__', 'npy'\]"):
-        list(map_dict(npy=str, npyy=str)([{"__key__": "a", "npy": 1}]))
+def test_an_error_of_the_function_stays():
     with pytest.raises(KeyError, match="'inner'"):
         list(map_dict(json={}.__getitem__)([{"json": "inner"}]))

@@ -21,11 +21,6 @@ def test_rename(arguments, expected):
     assert result == expected and list(result) == list(expected) and result is not SAMPLE
 
 
-def test_rename_of_nothing_there():
-    with pytest.raises(ValueError, match=r"didn't find \['gif', 'bmp'\]"):
-        list(rename(im="gif;bmp")([SAMPLE]))
-
-
 def test_rename_with_bad_names_fails_at_once():
     with pytest.raises(SpecError):
         rename(im=3)

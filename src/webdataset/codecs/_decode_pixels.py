@@ -28,6 +28,8 @@ Pixels = np.ndarray[Any, Any]
 # Raw pixels after a line of text: what images are converted to when decoding is the bottleneck. Without comments.
 _PLAIN_PPM = re.compile(rb"P6\s+([1-9]\d{0,5})\s+([1-9]\d{0,5})\s+255\s")
 _JPEG = b"\xff\xd8"
+_ICO, _ICNS = b"\0\0\1\0", b"icns"
+_RGBA = 4
 # Pillow's plugins that run a program (EPS starts Ghostscript), only hand over to another library, or are no still
 # images: never tried, whatever the bytes look like.
 _UNWANTED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG", "FLI"}
@@ -48,6 +50,7 @@ def open_image(data: bytes) -> Image:
     check_length(data)
     if data[:2] == _JPEG:
         check_scans(data)
+    _check_icon(data)
     own = [name for name in images.ID if name not in _WANTED and name not in _UNWANTED]  # plugins of the user's
     try:
         image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])
@@ -55,6 +58,24 @@ def open_image(data: bytes) -> Image:
         raise images.UnidentifiedImageError("cannot identify image file") from None
     check_size(image.width * image.height * max(3, len(image.getbands())))  # palettes become colours
     return image
+
+
+def _check_icon(data: bytes) -> None:
+    """Raise an error if the image in an icon is too large; Pillow decodes it, whatever size the icon claims."""
+    starts = []
+    if data[:4] == _ICO:
+        icon = require("PIL.IcoImagePlugin", extra="images", why="to decode icons").IcoFile(io.BytesIO(data))
+        starts = [each.offset for each in icon.entry[:1]]  # the one that Pillow takes
+    elif data[:4] == _ICNS:
+        icon = require("PIL.IcnsImagePlugin", extra="images", why="to decode icons").IcnsFile(io.BytesIO(data))
+        starts = [icon.dct[name][0] for name, _ in icon.SIZES[icon.bestsize()] if name in icon.dct]
+    images = require("PIL.Image", extra="images", why="to decode images")
+    for start in starts:
+        try:
+            image = images.open(io.BytesIO(data[start:]), formats=["PNG", "JPEG2000", "DIB"])
+        except images.UnidentifiedImageError:
+            continue  # raw pixels: as many as the icon claims
+        check_size(image.width * image.height * _RGBA)
 
 
 def other_pixels(data: bytes, mode: str) -> Pixels:

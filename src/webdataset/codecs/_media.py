@@ -6,6 +6,11 @@ from typing import Any
 
 from webdataset.optional import require
 
+from ._field_limit import check_size, field_limit
+
+_RGB = 3  # bytes of a pixel
+_MOST_PIXELS = 2**31 - 1  # an int of FFmpeg
+
 # Of FFmpeg's formats, those that hold their data themselves. Others are lists of further files and addresses (concat,
 # hls, dash, sdp, image2), which FFmpeg would open, whatever the name of the field says.
 _FORMATS = (
@@ -22,4 +27,13 @@ def open_media(file: Any, why: str) -> Any:
         why: what PyAV is needed for, for the error if it is not installed.
     """
     av = require("av", extra="video", why=why)
-    return av.open(file, options={"format_whitelist": ",".join(_FORMATS), "protocol_whitelist": "none"})
+    container = av.open(file, options={"format_whitelist": ",".join(_FORMATS), "protocol_whitelist": "none"})
+    try:
+        for stream in container.streams.video:
+            check_size(_RGB * stream.width * stream.height)
+            # The frames may say otherwise.
+            stream.codec_context.options = {"max_pixels": str(min(field_limit() // _RGB, _MOST_PIXELS))}
+    except BaseException:
+        container.close()
+        raise
+    return container

@@ -12,6 +12,7 @@ from contextlib import closing
 from itertools import chain
 from typing import Any
 
+from webdataset import config
 from webdataset.errors import WebDatasetError, add_where
 from webdataset.flow import EndOfStreamError
 from webdataset.handlers import Handler, reraise_exception
@@ -116,7 +117,8 @@ def tar_file_iterator(
     []
     """
     try:
-        for member in read_members(fileobj, rename=_wanted(skip_meta, select_files, rename_files)):
+        wanted, limit = _wanted(skip_meta, select_files, rename_files), config.read("WDS_DECOMPRESS_LIMIT")
+        for member in read_members(fileobj, rename=wanted, limit=limit):
             yield {"fname": member.name, "data": member.data}
     except Exception as error:
         handler(error)  # after the failure nothing can be read, whatever the answer is

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webdataset.flow import ask_handler
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.names import OWN_FIELDS, is_meta, split_name
 
-from ._sample_errors import duplicate_field, split_sample
+from ._sample_errors import duplicate_field, large_sample, split_sample
 
 if TYPE_CHECKING:
     from webdataset.tar import Run
@@ -80,7 +82,8 @@ class Gatherer:
         self._key: str | None = None
         self._sample: Sample = {}  # the one that is not finished yet,
         self._begun = 0  # where it begins,
-        self._whole = False  # and whether it will be yielded
+        self._whole = False  # whether it will be yielded,
+        self._held = 0  # and its bytes, which are counted in compressed shards only
 
     def feed(self, run: Run, into: Gathered) -> None:
         """Append the samples that these members finish.
@@ -91,6 +94,7 @@ class Gatherer:
         endings, seen, data, blank = self._endings, self._seen, run.data, self._own.copy
         samples, offsets = into
         before, odd = len(samples), _has_odd_names(run.names)
+        counted = len(sample)
         for name, offset, start, stop in zip(run.names, run.offsets, run.starts, run.stops, strict=True):
             stem, _, ending = name.partition(".")
             field: str | None = endings.get(ending)
@@ -116,6 +120,8 @@ class Gatherer:
                 self._leave_out(field, key, name, offset, whole=whole)
             else:
                 sample[field] = data[start:stop]
+        may_hold = run.largest == math.inf or self._may_hold(sample, counted, run.largest, whole=whole)
+        whole, sample = (whole, sample) if may_hold else (False, blank())
         self._key, self._sample, self._begun, self._whole = key, sample, begun, whole
         if seen is None and len(samples) > before:
             self._risen.append("\0".join([finished["__key__"] for finished in samples[before:]]))
@@ -162,6 +168,27 @@ class Gatherer:
             ask_handler(self._handler, split_sample(key, name, self._url, offset))
             return False
         return True
+
+    def _may_hold(self, sample: Sample, counted: int, largest: float, *, whole: bool) -> bool:
+        """Whether the sample that is not finished is small enough. If not, that is an error.
+
+        The members of a sample that is finished in its run are in one window: they need not be counted.
+
+        Args:
+            sample: the unfinished one.
+            counted: how many fields of it are in `_held`, if it is the same as after the last run.
+            largest: how many bytes it may have.
+            whole: whether it will be yielded.
+        """
+        if sample is not self._sample:
+            self._held, counted = 0, len(self._own)
+        self._held += sum(map(len, islice(reversed(sample.values()), len(sample) - counted)))
+        if self._held <= largest:
+            return True
+        if whole:
+            ask_handler(self._handler, large_sample(sample["__key__"], self._held, self._url))
+        self._held = 0
+        return False
 
     def _note_earlier(self, seen: set[str]) -> None:
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from webdataset.errors import DuplicateField, SplitSample, Where
+from webdataset.decompress import too_large
+from webdataset.errors import DuplicateField, FormatError, SplitSample, Where
 
 from ._read_progress import UNKNOWN
 
@@ -24,6 +25,11 @@ def split_sample(key: str, member: str, url: str | None, offset: int) -> SplitSa
         Where(key=key, member=member, shard=url, offset=_known(offset)),
         hint="write the shard again with `tar --sort=name`, or take the parts as samples with allow_split=True",
     )
+
+
+def large_sample(key: str, size: int, url: str | None) -> FormatError:
+    """The members of a sample are too large all together."""
+    return too_large(f"a sample of a compressed archive has {size:,} bytes or more", Where(key=key, shard=url))
 
 
 def _known(offset: int) -> int | None:

@@ -13,6 +13,7 @@ from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Recall, Resumable
 
+from ._ask_handler import locate
 from ._buffers import Grouped
 from ._collate import default_collation_fn
 from ._sample_length import length_by
@@ -71,7 +72,11 @@ class Bucketed(Described, Resumable):
             if self._is_full(at, bucket):
                 yield self._hand(at, bucket)
         for item in at.arrivals(items):
-            bucket = bisect_right(self.boundaries, length(item))
+            try:
+                bucket = bisect_right(self.boundaries, length(item))
+            except Exception as error:
+                locate(error, self, item)
+                raise
             at.take(item, bucket)
             if self._is_full(at, bucket):
                 yield self._hand(at, bucket)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from webdataset.errors import SpecError
+from webdataset.errors import FieldNotFound, SpecError
 
 
 def parse_field_spec(fields: str | Sequence[str | Sequence[str]]) -> list[list[str]]:
@@ -46,14 +46,14 @@ def getfirst(
     1
 
     Raises:
-        SpecError: none is there and `missing_is_error`.
+        FieldNotFound: none is there and `missing_is_error`.
     """
     names = keys.split(";") if isinstance(keys, str) else keys
     for name in names:
         if name in a:
             return a[name]
     if missing_is_error:
-        raise SpecError(
+        raise FieldNotFound(
             f"didn't find {list(names)} in {list(a)}",
             hint="name a field that all samples have, or alternatives as in 'jpg;png'",
         )

@@ -13,6 +13,7 @@ from webdataset.flow import Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
 
 from ._ask_handler import guarded
+from ._field_names import getfirst
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -22,8 +23,8 @@ class MapDict(Described, PerItem):
     >>> list(MapDict(cls=int)([{"__key__": "a", "cls": b"3"}]))
     [{'__key__': 'a', 'cls': 3}]
 
-    A sample without the field is a `KeyError`, which the handler sees. When one function fails, the sample stays as it
-    was. Fields whose names are no identifiers: `map_dict(**{"left.png": f})`.
+    A sample without the field is a `FieldNotFound`, which the handler sees. When one function fails, the sample stays
+    as it was. Fields whose names are no identifiers: `map_dict(**{"left.png": f})`.
     """
 
     verb: ClassVar[str] = "map_dict"
@@ -51,7 +52,8 @@ class MapDict(Described, PerItem):
                 missing = [field for field in self.functions if field not in sample]
                 if not missing:  # the function raised it
                     raise
-                raise KeyError(f"didn't find {missing} in {list(sample)}") from None
-            return sample
+            else:
+                return sample
+            return getfirst(sample, missing)  # raises the error for a field that is missing
 
         return guarded(map_dict, self, self.handler, during)

@@ -7,6 +7,8 @@ from typing import Any
 
 from webdataset.errors import SpecError
 
+from ._field_names import getfirst
+
 
 def length_by(spec: Any) -> Callable[[Any], int]:
     """A function that measures samples: by a field's name, by a position in a tuple, or as the user says.
@@ -14,7 +16,9 @@ def length_by(spec: Any) -> Callable[[Any], int]:
     >>> length_by("txt")({"txt": "hello"}), length_by(0)(("hello", 1))
     (5, 5)
     """
-    if isinstance(spec, str | int) and not isinstance(spec, bool):
+    if isinstance(spec, str):
+        return lambda sample: len(getfirst(sample, [spec]))
+    if isinstance(spec, int) and not isinstance(spec, bool):
         return lambda sample: len(sample[spec])
     if callable(spec):
         return spec  # type: ignore[no-any-return]  # whatever it returns is compared with numbers

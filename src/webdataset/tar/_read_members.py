@@ -44,7 +44,8 @@ class Run(NamedTuple):
     `offsets` count from the archive's first byte (unpacked, if it is compressed) to a member's first header block, and
     `base` to the first byte of `data`. A later reading may start at an offset if the run is `restartable`. `data` is
     filled with other bytes when the next run is asked for: take slices, which are copies, before that. With `windows`
-    it is a view, whose slices are views, and may be kept as long as they are.
+    it is a view, whose slices are views, and may be kept as long as they are. `largest` limits how many bytes of
+    members may be put together: a compressed archive could fill the memory out of a few bytes.
     """
 
     base: int
@@ -54,6 +55,7 @@ class Run(NamedTuple):
     offsets: list[int]
     starts: list[int]
     stops: list[int]
+    largest: float = math.inf
 
 
 class Member(NamedTuple):
@@ -152,7 +154,7 @@ def read_runs(
     if kind is not None:
         blocks = Blocks(Unpacked(blocks, kind, limit=limit), window=window, windows=windows)
     # What is not compressed is no larger than what was read. What is could be large out of a few bytes.
-    reader = _Reader(blocks, rename, on_skip, strict=strict, largest=None if kind is None else limit)
+    reader = _Reader(blocks, rename, on_skip, strict=strict, largest=math.inf if kind is None else limit)
     return reader.runs(concatenated=concatenated)
 
 
@@ -199,15 +201,13 @@ def read_headers(data: bytes, start: int = 0) -> Iterator[tuple[Header, int]]:
 class _Reader:
     """The state of reading one stream."""
 
-    def __init__(
-        self, blocks: Blocks, rename: Rename | None, on_skip: OnSkip, *, strict: bool, largest: int | None
-    ) -> None:
+    def __init__(self, blocks: Blocks, rename: Rename | None, on_skip: OnSkip, *, strict: bool, largest: float) -> None:
         self._blocks = blocks
         self._rename = rename
         self._on_skip = on_skip
         self._strict = strict
-        self._restartable = largest is None
-        self._largest: float = math.inf if largest is None else largest
+        self._restartable = largest == math.inf
+        self._largest = largest
         self._extensions = Extensions(blocks)
         self._scanned = 0  # the state of the window that is in the table
         self._table: Table | None = None
@@ -254,7 +254,7 @@ class _Reader:
         length = stops[-1] + -(stops[-1] - starts[-1]) % BLOCK - blocks.at
         blocks.skip(length)
         blocks.mean = length / len(names)
-        run = Run(blocks.base, self._restartable, blocks.shown, names, offsets, starts, stops)
+        run = Run(blocks.base, self._restartable, blocks.shown, names, offsets, starts, stops, self._largest)
         return run if self._rename is None else _renamed(run, self._rename)
 
     def _find_plain(self) -> Columns:
@@ -285,11 +285,14 @@ class _Reader:
             blocks.skip(-size % BLOCK)
             return None
         if size > self._largest:
-            raise too_large(f"a member of a compressed archive has {size:,} bytes", offset, header.name)
+            raise too_large(
+                f"a member of a compressed archive has {size:,} bytes", Where(member=header.name, offset=offset)
+            )
         data = blocks.show(blocks.take(size, what))
         blocks.skip(-size % BLOCK)
         blocks.mean += (size - blocks.mean) / 4
-        return Run(begin, self._restartable and not self._extensions.matter, data, [name], [offset], [0], [size])
+        restartable = self._restartable and not self._extensions.matter
+        return Run(begin, restartable, data, [name], [offset], [0], [size], self._largest)
 
     def _selected_name(self, header: Header, offset: int) -> str | None:
         if header.kind == SPARSE:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from webdataset import stores, tar
+from webdataset import config, stores, tar
 from webdataset.codecs import IMAGE_EXTENSIONS, read_member
 from webdataset.decompress import find_compression
 from webdataset.errors import FormatError, ShardNotFound, SpecError, Where, located
@@ -130,7 +130,7 @@ def read_tar(url: str, stack: ExitStack) -> Files:
 def _unpacked(path: str, copy: Path) -> str:
     """A plain archive with the files of a compressed one, in a temporary file."""
     with stores.open_read(path) as stream, stores.open_write(str(copy)) as file:
-        for member in tar.read_members(stream):
+        for member in tar.read_members(stream, limit=config.read("WDS_DECOMPRESS_LIMIT")):
             file.write(tar.encode_member(member.name, member.data))
         file.write(tar.END_OF_ARCHIVE)
     return str(copy)
