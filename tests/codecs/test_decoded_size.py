@@ -90,7 +90,7 @@ def test_a_zip_that_claims_to_be_small_is_not_unpacked(monkeypatch):
 
 
 def test_a_zip_with_two_directories_is_limited_too(monkeypatch):
-    """Python's reader takes the directory that is last, torch's the one that the end of the archive names."""
+    """The sizes that are checked are those of the directory that is read."""
     data = pth_bomb()
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         start = archive.start_dir
@@ -99,7 +99,7 @@ def test_a_zip_with_two_directories_is_limited_too(monkeypatch):
     for at in (at for at in range(len(small)) if small[at : at + 4] == b"PK\1\2"):
         small[at + 24 : at + 28] = (10).to_bytes(4, "little")
     monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
-    with pytest.raises(DecodingError, match="not where the archive says"):
+    with pytest.raises(DecodingError):
         decode_field("pth", data[:end] + bytes(small) + data[end:])
 
 

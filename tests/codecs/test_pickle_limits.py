@@ -1,18 +1,21 @@
-"""No pickle kills the process, hangs it or fills its memory. Each attack runs in a child with limits of its own."""
+"""No pickle, `.pth` or CBOR kills the process, hangs it or fills its memory. Each attack runs in a child with limits."""
 
 import collections
+import io
+import itertools
 import os
 import pickle
 import pickletools
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from webdataset.codecs import unpickle_loads
+from webdataset.codecs import cbor_loads, torch_loads, unpickle_loads
 from webdataset.errors import FormatError, UnsafeContent, WebDatasetError
 
 GRAMMAR = Path(__file__).with_name("pickle_grammar.py")
@@ -175,6 +178,98 @@ ATTACKS["a tensor larger than its storage"] = tensor_without_storage
 ATTACKS["a dtype of endless fields"] = nested_dtype
 
 
+def archive(described):
+    """A `.pth` field with this pickle and one storage of four bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as made:
+        made.writestr("a/version", "3\n")
+        made.writestr("a/data.pkl", described)
+        made.writestr("a/data/0", bytes(4))
+    return stream.getvalue()
+
+
+def persistent(count, kind=b"ctorch\nFloatStorage\n", key="0"):
+    return b"(" + text("storage") + kind + text(key) + text("cpu") + number(count) + b"tQ"
+
+
+TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\nq\x000(" + persistent(1) + b"K\x00K\x01\x85K\x01\x85\x89}tq\x010"
+TENSORS = {
+    "a storage of more than it has": persistent(10**9) + b".",
+    "a storage of fewer than none": persistent(-1) + b".",
+    "a storage that is not in the archive": persistent(1, key="1") + b".",
+    "a storage of no kind": persistent(1, b"N") + b".",
+    "a bytearray of a number": b"c__builtin__\nbytearray\n" + number(10**9) + b"\x85R.",
+    "a tensor made by its class": b"ctorch\nFloatTensor\n" + number(10**9) + b"\x85R.",
+    "a tensor of another type that is larger than its storage": b"ctorch._utils\n_rebuild_tensor_v3\n("
+    + persistent(1)
+    + b"K\x00K\x01\x85K\x01\x85\x89}ctorch\nfloat64\ntR.",
+    "a flood of tensors": TENSOR + b"h\x00h\x01R" * 10**6 + b".",
+    "a flood of sizes": b"(" + b"K\x00" * 10**5 + b"tq\x000ctorch\nSize\nq\x010" + b"h\x01h\x00\x85R" * 10**5 + b".",
+    "a flood of devices": b"ctorch\ndevice\nq\x000" + text("cpu") + b"\x85q\x010" + b"h\x00h\x01R" * 10**6 + b".",
+    "a flood of empty storages": persistent(0)[:-1] + b"q\x000" + b"h\x00Q" * 10**6 + b".",
+    "tensors inside the attributes of tensors": TENSOR
+    + b"ctorch._tensor\n_rebuild_from_type_v2\nq\x02h\x00ctorch\nTensor\nh\x01}"
+    + text("a")
+    + b"h\x00h\x01Rs\x86\x86R.",
+    "a type made by another function": b"ctorch._tensor\n_rebuild_from_type_v2\n(c__builtin__\nbytearray\n"
+    + b"ctorch\nTensor\n"
+    + number(10**9)
+    + b"\x85}tR.",
+}
+PTH_ATTACKS = {
+    f"{name}, in an archive": lambda attack=attack: archive(built(attack)) for name, attack in ATTACKS.items()
+}
+PTH_ATTACKS |= {f"{name}, in a .pth": archive(attack) for name, attack in TENSORS.items()}
+PTH_ATTACKS |= {f"{name}, in an old .pth": lambda attack=attack: old_file(attack) for name, attack in TENSORS.items()}
+
+
+def old_file(described):
+    from torch.serialization import MAGIC_NUMBER, PROTOCOL_VERSION
+
+    head = b"".join(pickle.dumps(value, 2) for value in (MAGIC_NUMBER, PROTOCOL_VERSION, {}))
+    return head + described + pickle.dumps(["0"], 2) + (1).to_bytes(8, "little") + bytes(4)
+
+
+def cbor_head(kind, size):
+    return bytes([kind << 5 | 27]) + size.to_bytes(8, "big")
+
+
+def cbor_map(keys):
+    return cbor_head(5, len(keys)) + b"".join(key + b"\0" for key in keys)
+
+
+COLLIDING = [b"\xc2\x50" + (n * (2**61 - 1)).to_bytes(16, "big") for n in range(10, 10**5)]
+CBOR_ATTACKS = {
+    "CBOR keys of one hash": cbor_map(COLLIDING),
+    "CBOR keys of one hash inside of a map of numbers": b"\xa1\x01" + cbor_map(COLLIDING),
+    "a CBOR set of one hash": b"\xd9\x01\x02" + cbor_head(4, len(COLLIDING)) + b"".join(COLLIDING),
+    "a CBOR set that is named elsewhere": b"\x82\xd8\x1c"
+    + cbor_head(4, len(COLLIDING))
+    + b"".join(COLLIDING)
+    + b"\xd9\x01\x02\xd8\x1d\x00",
+    "CBOR keys of tuples of one hash": cbor_map(
+        [b"\x90" + bytes(key) for key in itertools.product((0x20, 0x21), repeat=16)]
+    ),
+    "CBOR keys of decimals": cbor_map([b"\xc4\x82\0" + key for key in COLLIDING]),
+    "CBOR keys of fractions": cbor_map([b"\xd8\x1e\x82" + key + b"\1" for key in COLLIDING]),
+    "CBOR keys of unknown tags": cbor_map([b"\xd9\x10\0" + key for key in COLLIDING]),
+    "a CBOR decimal of a million digits": b"\xc4\x82\x01\xc2" + cbor_head(2, 400_000) + b"\xff" * 400_000,
+    "a CBOR fraction of a million digits": b"\xd8\x1e\x82"
+    + b"".join(b"\xc2" + cbor_head(2, 400_000) + os.urandom(400_000) for _ in range(2)),
+    "a CBOR big float": b"\xc5\x82\x01\xc2" + cbor_head(2, 400_000) + b"\xff" * 400_000,
+    "a CBOR regular expression": b"\xd8\x23" + cbor_head(3, 7 * 10**6) + b"(?:a|b)" * 10**6,
+    "a CBOR message": b"\xd8\x24" + cbor_head(3, 4 * 10**6) + b"a:b\n" * 10**6,
+    "deep CBOR": b"\x81" * 10**7 + b"\0",
+    "deep CBOR tags": b"\xd9\x10\0" * 10**6 + b"\0",
+    "a CBOR text that claims to be long": b"\xa1\x01" + cbor_head(3, 2**62),
+}
+TABLES = ((unpickle_loads, ATTACKS), (torch_loads, PTH_ATTACKS), (cbor_loads, CBOR_ATTACKS))
+
+
+def built(attack):
+    return attack() if callable(attack) else attack
+
+
 def run(*arguments, **options):
     here = Path(__file__).parents[2]
     environment = os.environ | {"WDS_DECOMPRESS_LIMIT": str(LIMIT), "PYTHONPATH": str(here / "src")}
@@ -189,15 +284,17 @@ def attack_all():
     import torch  # noqa: F401 - before the memory is limited
 
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    for name, attack in ATTACKS.items():
-        data = attack() if callable(attack) else attack
+    import cbor2  # noqa: F401
+
+    for load, name, attack in [(load, *each) for load, attacks in TABLES for each in attacks.items()]:
+        data = built(attack)
         if (pid := os.fork()) == 0:
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # ends the process, even inside of C code
             try:
-                unpickle_loads(data)
-            except (WebDatasetError, ValueError, TypeError):
+                load(data)
+            except (WebDatasetError, ValueError, TypeError, EOFError):
                 os._exit(REFUSED)
             except BaseException:
                 os._exit(FAILED)
@@ -209,7 +306,8 @@ def attack_all():
 def test_every_attack_is_refused_within_the_limits():
     done = run(__file__, check=True, text=True)
     results = {name: int(status) for status, name in (line.split(" ", 1) for line in done.stdout.splitlines())}
-    expected = dict.fromkeys(ATTACKS, REFUSED) | {"a huge number in the memo": BUILT}
+    expected = {name: REFUSED for _, attacks in TABLES for name in attacks}
+    expected |= {name: BUILT for name in expected if name.startswith("a huge number in the memo")}
     assert results == expected, done.stderr[-500:]
 
 

@@ -10,6 +10,8 @@ packages are imported by the codec that needs them, when it needs them.
     _text                 text, integers                  _json            JSON, JSON lines
     _arrays               npy, npz                        tenbin/          arrays as raw bytes
     _tensors              pth, safetensors                _msgpack_cbor    MessagePack, CBOR
+    _torch_file           torch's own files               _torch_storages  the pickles and storages in them
+    _cbor_limits          CBOR that costs too much is refused
     _pickle               unpickles fields, checked first  _pickle_machine  the interpreter of pickles
     _pickle_globals       what a pickle may refer to      _pickle_budget   how much it may build
     _pickle_scalars       numbers, texts and bytes in pickles
@@ -28,6 +30,7 @@ packages are imported by the codec that needs them, when it needs them.
 from . import tenbin
 from ._arrays import check_dtype, npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, read_npy_header, stack_npy
 from ._audio import AUDIO_EXTENSIONS, AudioHandler, torch_audio
+from ._cbor_limits import read_cbor_item
 from ._codec_tables import add_handlers, decoders, default_handlers, make_handlers
 from ._compressed_fields import gunzip, pack_gz, unzstd
 from ._decode_handlers import (
@@ -108,6 +111,7 @@ __all__ = [
     "open_image",
     "open_media",
     "pack_gz",
+    "read_cbor_item",
     "read_member",
     "read_npy_header",
     "stack_npy",

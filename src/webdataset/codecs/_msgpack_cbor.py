@@ -7,6 +7,8 @@ from typing import Any
 from webdataset.errors import EncodingError
 from webdataset.optional import require
 
+from ._cbor_limits import load_cbor
+
 
 def msgpack_loads(data: bytes) -> Any:
     """The value in a MessagePack field.
@@ -35,7 +37,7 @@ def cbor_loads(data: bytes) -> Any:
     >>> cbor_loads(cbor_dumps({"a": [1, b"raw"]}))
     {'a': [1, b'raw']}
     """
-    return require("cbor2", extra="formats", why="to decode 'cbor'").loads(data)
+    return load_cbor(data)
 
 
 def cbor_dumps(x: Any) -> bytes:

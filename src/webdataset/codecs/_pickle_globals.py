@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import copyreg
 import decimal
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,7 +21,8 @@ from webdataset.flow import Drawn
 from ._pickle_budget import Budget
 from ._pickle_dates import DATE_MAKERS
 from ._pickle_numpy import NUMPY_MAKERS, NUMPY_NAMES, NUMPY_TYPE_MAKERS
-from ._pickle_torch import TORCH_MAKERS
+from ._pickle_torch import TORCH_MAKERS, find_torch_type
+from ._torch_storages import STORAGES
 
 _COLLECTION, _DEQUE, _ITEM = 216, 760, 64  # bytes of an empty set or dict, an empty deque, an item, about
 _LONGEST_DECIMAL = 10_000
@@ -188,13 +190,10 @@ _MAKERS: dict[Any, Callable[..., Any]] = {
 }
 _ALLOWED: dict[str, Any] = {
     **{global_name(kind): kind for kind in (*_TYPE_MAKERS, bool, float, int, object, str)},
-    **{name: Function(name) for name in _FUNCTION_MAKERS},
+    **{name: Function(name) for name in (*_FUNCTION_MAKERS, *STORAGES)},
     "copyreg._reconstructor": _RECONSTRUCTOR,
     **NUMPY_NAMES,
 }
-# What protocols 0 to 2 call the same things.
-_ALLOWED |= {name.replace("builtins.", "__builtin__."): value for name, value in _ALLOWED.items()}
-_ALLOWED |= {"__builtin__.xrange": range, "__builtin__.unicode": str, "copy_reg._reconstructor": _RECONSTRUCTOR}
 
 
 class Names:
@@ -208,20 +207,21 @@ class Names:
         trusted: classes and functions that the user allows as well.
     """
 
+    hint = "if you trust the data: decode(wds.unsafe_pickle), or name the class with wds.PickleLoader(…)"
+
     def __init__(self, trusted: Iterable[Any] = ()) -> None:
-        self._trusted = {global_name(each): each for each in trusted}
+        self._trusted: dict[str, Any] = {global_name(each): each for each in trusted}
 
     def find(self, module: str, name: str) -> Any:
         """What a name means."""
+        # What protocols 0 to 2 call the same things.
+        module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
         whole = f"{module}.{name}"
-        found = self._trusted.get(whole)
-        found = _ALLOWED.get(whole) if found is None else found
-        if found is None:
-            raise UnsafeContent(
-                f"the pickle refers to {whole:.200}, which is not on the list of harmless names",
-                hint="if you trust the data: decode(wds.unsafe_pickle), or name the class with wds.PickleLoader(…)",
-            )
-        return found
+        for found in (self._trusted.get(whole), _ALLOWED.get(whole), find_torch_type(whole)):
+            if found is not None:
+                return found
+        message = f"the pickle refers to {whole:.200}, which is not on the list of harmless names"
+        raise UnsafeContent(message, hint=self.hint)
 
     def is_trusted(self, value: Any) -> bool:
         """Whether the user allows this class or function."""
@@ -250,8 +250,12 @@ class Names:
             raise FormatError("the pickle makes an instance of something other than a class")
         return kind.__new__(kind, *args, **kwargs)
 
-    def set_state(self, target: Any, state: Any) -> None:
-        """Give an instance of an allowed class its state."""
+    def set_state(self, target: Any, state: Any, budget: Budget) -> None:
+        """Give an instance of an allowed class its state; the state of an OrderedDict is its attributes."""
+        if type(target) is collections.OrderedDict and type(state) is dict and all(type(name) is str for name in state):
+            budget.spend(_ITEM * len(state))
+            vars(target).update(state)
+            return
         if not self.is_trusted(type(target)):
             raise UnsafeContent(f"the pickle sets the state of a value of type {type(target).__name__}")
         if hasattr(target, "__setstate__"):

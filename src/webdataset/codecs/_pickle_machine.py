@@ -21,7 +21,7 @@ from ._pickle_scalars import I4, U1, U4, U8, Scalars
 
 if TYPE_CHECKING:
     from ._pickle_globals import Names
-    from ._pickle_torch import StorageNames
+    from ._torch_storages import StorageNames
 
 # Bytes that Python takes for an empty container or an entry of the memo, about.
 _CONTAINER, _SET, _ENTRY, _ITEM = 64, 216, 100, 8
@@ -240,7 +240,7 @@ class Machine(Scalars):
         state = self._stack.pop()
         target = self._stack[-1]
         if not isinstance(target, Unbuilt):
-            self._names.set_state(target, state)
+            self._names.set_state(target, state, self._budget)
             return
         self._budget.spend(_ENTRY)
         self._unbuilt -= 1

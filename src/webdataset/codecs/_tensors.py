@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
-import zipfile
 from typing import Any
 
 from webdataset.config import safety
 from webdataset.errors import EncodingError, FormatError, UnsafeContent
 from webdataset.optional import require
 
-from ._field_limit import check_zip
-
-_ZIP = b"PK\3\4"
+from ._torch_file import load_weights
 
 
 def torch_loads(data: bytes) -> Any:
@@ -26,53 +22,10 @@ def torch_loads(data: bytes) -> Any:
     """
     if safety.enforce:
         raise UnsafeContent("torch.loads is not allowed for security reasons when enforce_security is set")
-    weights_only = safety.weights_only
-    try:
-        return load_weights(data, weights_only=weights_only)
-    except pickle.UnpicklingError as error:
-        if not weights_only or "nsupported" not in str(error):
-            raise
-        raise UnsafeContent(
-            f"the .pth field contains more than tensors: {_reason(error)}",
-            hint="if you trust the data: wds.pytorch_weights_only = False, or WDS_PYTORCH_WEIGHTS_ONLY=0",
-        ) from error
-
-
-def _reason(error: pickle.UnpicklingError) -> str:
-    """The sentence of torch's page of advice that says what was refused."""
-    line = next(line for line in str(error).splitlines() if "nsupported" in line)
-    return line.partition("error: ")[2].partition(". ")[0] or line.strip()
-
-
-def load_weights(data: bytes, *, weights_only: bool = True) -> Any:
-    """What `torch.load` returns, on the CPU. Its zip archives may be compressed, so their size is checked first.
-
-    >>> load_weights(torch_dumps([1, 2]))
-    [1, 2]
-    """
     torch = require("torch", extra="torch", why="to decode 'pth'")
-    if len(data) < len(_ZIP):
-        raise FormatError("the file is truncated", hint="copy or write it again")
-    if data[: len(_ZIP)] == _ZIP:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            check_zip(archive)
-            _check_directory(data, archive.start_dir)
-    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=weights_only)
-
-
-def _check_directory(data: bytes, start: int) -> None:
-    """Raise an error unless torch's reader finds the directory of a zip archive where Python's has found it.
-
-    Args:
-        data: the archive.
-        start: where the directory starts, which Python takes to be what precedes its end.
-    """
-    end = len(data) - 22
-    stated = data[end + 16 : end + 20]
-    if data[end - 20 : end - 16] == b"PK\6\7":  # an archive with numbers of 64 bits
-        stated = data[end - 28 : end - 20] if int.from_bytes(data[end - 12 : end - 4], "little") == end - 76 else b""
-    if data[end : end + 4] != b"PK\5\6" or int.from_bytes(stated, "little") != start:
-        raise FormatError("the directory of the zip archive is not where the archive says")
+    if safety.weights_only:
+        return load_weights(bytes(data))
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=False)
 
 
 def torch_dumps(data: Any) -> bytes:

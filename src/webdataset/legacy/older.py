@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from webdataset import config
 from webdataset.cache import FileCache, LRUCleanup, check_tar_format, pipe_cleaner, url_to_hashed_name
+from webdataset.codecs import cbor_loads, read_cbor_item
 from webdataset.errors import SpecError, TruncatedShard, Where, located
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.optional import require
 from webdataset.pipeline import DataPipeline, FluidInterface, FluidWrapper, RoundRobin, WebDataset, with_length
 from webdataset.samples import ReadSamples
 from webdataset.shards import ShuffleShards, SimpleShardList, split_by_node, split_by_worker
@@ -314,14 +314,13 @@ def _read_cbors(data: Iterable[dict[str, Any]], handler: Handler = reraise_excep
     {'__key__': '0', 'cls': 0, '__url__': 'memory://docs/a.cbors'}
     {'__key__': '1', 'cls': 1, '__url__': 'memory://docs/a.cbors'}
     """
-    cbor2 = require("cbor2", extra="formats", why="to read CBOR shards")
     for shard in data:
         try:
             with located(shard=shard["url"]), open_read(shard["url"]) as stream:
                 buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
                 while buffered.peek(1):
-                    yield {**cbor2.load(buffered), "__url__": shard["url"]}
-        except cbor2.CBORDecodeEOF as error:
+                    yield {**cbor_loads(read_cbor_item(buffered.read)), "__url__": shard["url"]}
+        except EOFError as error:
             cut = TruncatedShard(
                 "the shard ends in the middle of a sample", Where(shard=shard["url"]), hint="copy it again"
             )
