@@ -20,6 +20,8 @@ from ._plan_progress import PlanProgress
 
 Array = np.ndarray[Any, Any]
 
+_LOCATED = 64  # batches at a time: one alone takes 46 µs, a fifth of what reading it takes
+
 
 @dataclass(frozen=True, eq=False)
 class ArrayBatches(Source):
@@ -64,6 +66,10 @@ class ArrayBatches(Source):
         return IndexedShards(expand(self.shards), index=self.index)
 
     @cached_property
+    def _starts(self) -> Array:
+        return starts_of(self._dataset.counts)
+
+    @cached_property
     def _own_order(self) -> Order:
         return self._order(0)
 
@@ -82,13 +88,18 @@ class ArrayBatches(Source):
         """One batch."""
         first = range(0, len(self._dataset), self.batchsize)[number]
         positions = np.arange(first, min(first + self.batchsize, len(self._dataset)))
-        return self._batch(self._own_order, positions)
+        return self._batch(self._numbers(self._own_order, positions))
 
-    def _batch(self, order: Order, positions: Any) -> Array:
+    def _numbers(self, order: Order, positions: Array) -> Array:
+        """The samples at these positions of an epoch, by their numbers in the order of storage."""
+        shards, inside = order.locate(positions)
+        numbers: Array = self._starts[shards] + inside
+        return numbers
+
+    def _batch(self, numbers: Array) -> Array:
         from webdataset.codecs import stack_npy
 
-        shards, inside = order.locate(positions)
-        found = stack_npy(self._dataset.column(starts_of(self._dataset.counts)[shards] + inside, self.field))
+        found = stack_npy(self._dataset.column(numbers, self.field))
         return found if isinstance(found, np.ndarray) else combine_values(found)
 
     def __iter__(self) -> Iterator[Array]:
@@ -100,16 +111,21 @@ class ArrayBatches(Source):
 
     def run(self, items: Iterator[Any], at: _InBatches, /) -> Iterator[Array]:
         """The batches of this process."""
-        for taken in range(at.taken, at.turns(), self.batchsize):
-            positions = at.positions(taken, taken + self.batchsize)
-            batch = self._batch(at.order, positions)
-            at.handed, at.taken = positions, taken + self.batchsize
-            yield batch
+        block, turns = _LOCATED * self.batchsize, at.turns()
+        for first in range(at.taken, turns, block):
+            positions = at.positions(first, min(first + block, turns))
+            numbers = self._numbers(at.order, positions)
+            for start in range(0, len(positions), self.batchsize):
+                stop = start + self.batchsize
+                batch = self._batch(numbers[start:stop])
+                at.handed, at.taken = positions[start:stop], first + stop
+                yield batch
 
     def recall(self, origin: Json) -> Array:
         """The batch of these positions of an epoch."""
         spans, epoch, _ = origin
-        return self._batch(self._order(epoch), np.concatenate([np.arange(*span) for span in spans]))
+        positions = np.concatenate([np.arange(*span) for span in spans])
+        return self._batch(self._numbers(self._order(epoch), positions))
 
     def close(self) -> None:
         """Let go of open shards."""
