@@ -5,7 +5,6 @@ import pytest
 
 from webdataset import stages, world
 from webdataset.errors import SpecError, StateError
-from webdataset.loader import WebLoader
 from webdataset.pipeline import DataPipeline, FluidWrapper, MockDataset, with_epoch, with_length
 from webdataset.world import World
 
@@ -73,20 +72,6 @@ def test_epochs_continue_the_stream_also_after_a_break():
         break
     assert list(dataset) == [4, 0, 1]
     assert list(dataset.with_epoch(2, restart=True)) == [0, 1]
-
-
-@pytest.mark.parametrize("wrap", [lambda dataset: dataset, DataPipeline, WebLoader], ids=["bare", "nested", "loader"])
-@pytest.mark.parametrize("restart", [False, True])
-def test_an_epoch_that_nothing_is_left_for_is_an_error(wrap, restart):
-    make = lambda limit: wrap(
-        DataPipeline(Numbers(6), stages.select(lambda n: n < limit)).with_epoch(4, restart=restart)
-    )
-    assert len(list(make(1))) == 4
-    dataset = make(0)
-    for _ in range(2):
-        with pytest.raises(SpecError, match="an epoch of 4 items cannot be filled"):
-            list(dataset)
-    assert list(DataPipeline([]).repeat(2, nbatches=4)) == []
 
 
 def test_epochs_restart_on_request():

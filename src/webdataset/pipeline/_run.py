@@ -18,12 +18,11 @@ from typing import Any
 
 from webdataset import world
 from webdataset.child_processes import end_with_loader
-from webdataset.errors import SpecError, StateError
+from webdataset.errors import StateError
 from webdataset.flow import Json, Pass
 from webdataset.redact import scrub
 
 from ._cursor import Cursor, beginning
-from ._epoch_length import ENDLESS
 from ._running_pass import RunningPass, RunOptions
 from ._source_choice import Shares
 
@@ -86,11 +85,7 @@ class Run:
         _runs.add(self)
 
     def epoch(self) -> Iterator[Any]:
-        """The items of the next epoch, or the rest of the one that was begun; an empty pass is the last.
-
-        Raises:
-            SpecError: an epoch has a number of items, over as many passes as that takes, and a pass has none.
-        """
+        """The items of the next epoch, or the rest of the one that was begun; an empty pass is the last."""
         self.begun = True
         if self.ended:
             self.new_epoch()
@@ -136,12 +131,6 @@ class Run:
 
     def _end_pass(self) -> None:
         empty, self._resumed = not self._resumed and not self._pass.yielded, False
-        size = self._definition.epoch_size
-        if empty and size > 0 and self._definition.repetitions == ENDLESS:
-            raise SpecError(
-                f"an epoch of {size} items cannot be filled: a whole pass over the data yielded none",
-                hint="check the shards, and what filters and handlers leave out; give no worker an empty part",
-            )
         if empty or self._passes + 1 >= self._definition.repetitions:
             self.over = True
             return
