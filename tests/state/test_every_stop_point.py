@@ -12,6 +12,7 @@ import pytest
 from tests.state import compositions as c
 from tests.state.reference import Reference
 from tests.state.stopping import Recording, a_few
+from webdataset.loader import _item_state
 
 WHERE = {
     "epoch-1": lambda epoch, taken: epoch == 0 and taken is not None,
@@ -115,6 +116,19 @@ def test_resumes_exactly_with_worker_processes(name):
 def test_a_loader_does_not_change_the_order(source, nesting, workers):
     without, within = c.compose(source, nesting), c.compose(source, nesting, workers=workers)
     assert Reference(within.build, 3).epochs == Reference(without.build, 3).epochs
+
+
+def _of_several_passes():
+    for source, cut in itertools.product((c.stream_shuffled, c.generator_stage), c.CUTS):
+        yield c.compose(source, cut=c.repeated, workers="threads-0", loader_cut=cut)
+        yield c.compose(source, cut=c.repeated, workers="processes-0", loader_cut=cut, rebatched=True)
+
+
+@pytest.mark.parametrize("composition", [*filter(None, _of_several_passes())], ids=lambda composition: composition.name)
+def test_resumes_exactly_where_a_loader_asks_once_a_pass(composition, monkeypatch):
+    """How often a loader asks for a cursor depends on how long that takes. Mutation: do not ask in a later pass."""
+    monkeypatch.setattr(_item_state, "_PAUSE", float("inf"))
+    _assert_exact(Recording(composition), lambda epoch, taken: True)
 
 
 REST = sorted(ALL.keys() - IN_ONE_PROCESS.keys())

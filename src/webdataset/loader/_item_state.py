@@ -60,17 +60,18 @@ def tagged(run: Run, *, origins: bool = False) -> Iterator[Tagged]:
     >>> list(dataset.run(first.after()).epoch())
     [2]
     """
-    cursor, since, pause_ends, weights = _ask(run), 0, 0.0, run.weights
+    cursor, since, pause_ends, weights, asked_in = _ask(run), 0, 0.0, run.weights, run.pass_number
     for item in run.epoch():
         since += 1
         now = time.perf_counter()
-        changed = weights and weights != run.weights  # the cursor knows those of the time when it was asked for
-        if now >= pause_ends or changed or (isinstance(cursor, Cursor) and cursor.plan is not None):
+        # A cursor knows the weights and the pass of the time when it was asked for; the next epoch follows from the pass.
+        changed, later = weights and weights != run.weights, run.pass_number != asked_in
+        if now >= pause_ends or changed or later or (isinstance(cursor, Cursor) and cursor.plan is not None):
             said = _ask(run)
             counts_on = isinstance(said, StateError) and isinstance(cursor, Cursor) and run.is_repeatable
             if not counts_on or changed:
                 cursor, since = said, 0
-            weights = run.weights
+            weights, asked_in = run.weights, run.pass_number
             asked = time.perf_counter()
             pause_ends = asked + _PAUSE * (asked - now)
         yield Tagged(item, cursor, since, run.pass_number, run.origin if origins else None)
