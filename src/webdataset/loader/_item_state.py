@@ -64,7 +64,7 @@ def tagged(run: Run, *, origins: bool = False) -> Iterator[Tagged]:
     for item in run.epoch():
         since += 1
         now = time.perf_counter()
-        # A cursor knows the weights and the pass of the time when it was asked for; the next epoch follows from the pass.
+        # A cursor knows the weights and the pass of its time; the next epoch follows from the pass.
         changed, later = weights and weights != run.weights, run.pass_number != asked_in
         if now >= pause_ends or changed or later or (isinstance(cursor, Cursor) and cursor.plan is not None):
             said = _ask(run)
