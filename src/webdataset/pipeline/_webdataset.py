@@ -91,9 +91,9 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             directory or URL; no byte is read for it. Once all shards have one, it works as `index`.
         failed: "replace" puts another sample of the same batch, marked `__pad__`, in the place of one that a handler
             skips or a filter leaves out, so that all ranks have the same number of full batches (indexed).
-        copy: False makes the fields read-only `memoryview`s of what was read, which decoders and writers take like
-            bytes. Samples of 100 kB are read faster; a view that you keep also keeps the megabyte around it in memory
-            (docs/howto/views.md).
+        copy: False makes the fields read-only views (`memoryview`) of what was read, which decoders and writers take
+            like bytes. Samples of 100 kB are read faster; a view that you keep also keeps the megabyte around it in
+            memory (docs/howto/views.md).
     """
 
     def __init__(
