@@ -302,7 +302,7 @@ def test_unwritable_place(here):
 
 
 def test_full_disk(here):
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="the disk is full"):
         create(many(here), "/dev/full")
 
 

@@ -50,9 +50,9 @@ class ShuffleReport:
     >>> report = shuffle_report(Order([100] * 64, window=32), buffer=1000)
     >>> print(report)
     6,400 samples in 64 shards, seed 0, epoch 0  window of 32  buffer of 1,000
-    neighbours from the same shard                      0.031            0.067
-    displacement (median, of the dataset)               0.327            0.300
-    shards per 256 samples                               33.1             31.6
+    neighbours from the same shard                      0.031            0.072
+    displacement (median, of the dataset)               0.327            0.297
+    shards per 256 samples                               33.1             32.0
     in use at the same time                                32                1
     bytes fetched / dataset                              1.00             1.00
     """
