@@ -143,6 +143,12 @@ def ours(urls):
     return warm(lambda urls: consume(wds.WebDataset(urls, shardshuffle=False)), urls)
 
 
+def views(urls):
+    import webdataset as wds
+
+    return warm(lambda urls: consume(wds.WebDataset(urls, shardshuffle=False, copy=False)), urls)
+
+
 def plain(urls):
     return warm(download, urls)
 
@@ -233,7 +239,7 @@ def local(paths):
     return min((consume(dataset) for _ in range(3)), key=lambda result: result["seconds"])
 
 
-PARTS = {function.__name__: function for function in (ours, plain, bare, ahead, cached, local, streamed, planned)}
+PARTS = {function.__name__: function for function in (ours, views, plain, bare, ahead, cached, local, streamed, planned)}
 
 
 def measure(name, urls, python=sys.executable):
@@ -275,7 +281,7 @@ def against(found, one, other):
 def loopback(paths, rounds):
     with Server(paths[0].parent) as server:
         urls = server.urls(paths)
-        runs = {name: lambda name=name: measure(name, urls) for name in ("ours", "plain", "bare")}
+        runs = {name: lambda name=name: measure(name, urls) for name in ("ours", "views", "plain", "bare")}
         try:
             python = lab.python_of("webdataset")
             runs["public"] = lambda: measure("ours", urls, python)  # the interpreter decides whose library
@@ -290,6 +296,7 @@ def loopback(paths, rounds):
         ]
     rows += [
         ("against a plain urllib3 loop", *against(found, "ours", "plain"), ">= 0.8"),
+        ("with copy=False, against the same", *against(found, "views", "plain"), ">= 0.8"),
         ("a bare socket against a plain urllib3 loop", *against(found, "bare", "plain"), ""),
     ]
     return found, rows
