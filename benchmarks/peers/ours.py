@@ -146,12 +146,6 @@ def shuffled(folder, **options):
     return ([[sample]] for sample in islice(dataset.shuffle(1000), data.COUNTS["jpegs"]))
 
 
-def heap_kept(folder):
-    """Memory of this size, made and freed at once, raises the limits from which glibc gives memory back."""
-    bytes(16 << 20)
-    return read(folder, "jpegs", 1)
-
-
 def sketch(folder, windows):
     """A reader with the same headers, checksums and dicts, and nothing else."""
     one_numpy_thread()
@@ -324,7 +318,6 @@ ROWS = {
         "ours, copy=False, looked at": lambda folder: look(read(folder, "jpegs", 1, copy=False)),
         "ours, copy=False, into batches": lambda folder: fill(read(folder, "jpegs", 1, copy=False)),
         "ours, copy=False, shuffle(1000)": lambda folder: shuffled(folder, copy=False),
-        "ours, the heap keeps its memory": heap_kept,
         "sketch, views of new windows": lambda folder: sketch(folder, new_windows),
         "sketch, mapped views": lambda folder: sketch(folder, mapped),
         "sketch, mapped views, looked at": lambda folder: look(sketch(folder, mapped)),
