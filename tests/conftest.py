@@ -117,6 +117,16 @@ def nothing_left_behind(request):
         leaked = {kind: after[kind] - before[kind] for kind in before if after[kind] - before[kind]}
         if not leaked or (looks > 50 and time.monotonic() > deadline):
             break
-        gc.collect()  # 60 ms: only when something may be waiting for it
+        gc.collect()  # only when something may be waiting for it
         time.sleep(0.02)
     assert not leaked, f"left behind: {leaked}"
+
+
+def pytest_collection_finish():
+    """Thousands of tests live as long as the run: looking at them takes garbage collection half a second each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    gc.unfreeze()  # or libraries say at the end that their objects are still there
