@@ -14,7 +14,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_column_batches.py`: batches made by column, where functions and `batched` allow it
-* `_epochs.py`: which pass is this, also in worker processes
+* `_epoch_counter.py`: which pass is this, also in worker processes
 * `_epoch_length.py`: how many items an epoch has
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
@@ -34,7 +34,7 @@ from ._checkpoint import Checkpoint, Identity
 from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor, check_types
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
 from ._early_end import must_not_read_ahead
-from ._epochs import EpochCounter
+from ._epoch_counter import EpochCounter
 from ._fluid import FluidInterface
 from ._fused import InFlight, Loop
 from ._indexed_api import Plannable

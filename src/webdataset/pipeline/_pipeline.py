@@ -18,8 +18,8 @@ from webdataset.plan import count_items
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
+from ._epoch_counter import EpochCounter
 from ._epoch_length import ENDLESS, KnownLength
-from ._epochs import EpochCounter
 from ._inner_datasets import check_owner_of_epoch, inner_seeds, is_repeatable, shares_of_mixes
 from ._nested import Nested
 from ._rank_agreement import check_ranks
