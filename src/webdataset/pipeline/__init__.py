@@ -10,7 +10,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_running_pass.py`: one pass in progress
 * `_rank_agreement.py`: do all ranks read the same dataset
 * `_inner_datasets.py`: the datasets inside a dataset, their seeds and weights
-* `_early_end.py`: whether threads may read ahead
+* `_read_ahead_rule.py`: whether threads may read ahead
 * `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_column_batches.py`: batches made by column, where functions and `batched` allow it
@@ -33,7 +33,6 @@ This package knows the order of stages, not their meaning; it starts no threads 
 from ._checkpoint import Checkpoint, Identity
 from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor, check_types
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
-from ._early_end import must_not_read_ahead
 from ._epoch_counter import EpochCounter
 from ._fluid import FluidInterface
 from ._fused import InFlight, Loop
@@ -44,6 +43,7 @@ from ._merge_states import merge_states
 from ._mix import RandomMix, RoundRobin, mix
 from ._nested import Nestable, NestedProgress
 from ._pipeline import DataPipeline
+from ._read_ahead_rule import must_not_read_ahead
 from ._run import Run
 from ._running_pass import NoTimer, RunOptions
 from ._spawning import GoesToSpawned
