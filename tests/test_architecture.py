@@ -170,7 +170,7 @@ def test_identifiers_stay_inside_their_layer(package):
 UNPICKLING = {
     "codecs/_pickle.py",
     "codecs/_pickle_scalars.py",
-    "pipeline/_spawning.py",
+    "pipeline/_spawn_pickling.py",
     "loader/_transfer.py",
     "loader/_worker.py",
     "stores/_broker.py",

@@ -8,7 +8,7 @@ from typing import Any
 
 from webdataset.child_processes import Parent, end_with
 from webdataset.errors import StageError, WebDatasetError
-from webdataset.pipeline import GoesToSpawned
+from webdataset.pipeline import SpawnPickling
 
 from ._shared_memory import KILLED
 
@@ -19,7 +19,7 @@ _FAILED = (
 
 
 @dataclass(frozen=True)
-class StartWorker(GoesToSpawned):
+class StartWorker(SpawnPickling):
     """torch's `worker_init_fn`: end with the parent, whatever ends it; then what the user gave.
 
     torch's own workers look for their parent every few seconds, and then wait for what they have still to send: for

@@ -26,7 +26,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_mix.py`: several datasets as one
 * `_source_choice.py`: which of them comes next
 * `_dataset_wrappers.py`: datasets around datasets: an epoch, a length, a constant
-* `_spawning.py`: datasets on their way to a process that is spawned
+* `_spawn_pickling.py`: datasets on their way to a process that is spawned
 * `_torch_iterable.py`: be torch's `IterableDataset` without importing torch
 """
 
@@ -46,7 +46,7 @@ from ._pipeline import DataPipeline
 from ._read_ahead_rule import must_not_read_ahead
 from ._run import Run
 from ._running_pass import NoTimer, RunOptions
-from ._spawning import GoesToSpawned
+from ._spawn_pickling import SpawnPickling
 from ._stage_kinds import PipelineStage
 from ._torch_iterable import TorchIterable
 from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
@@ -60,7 +60,6 @@ __all__ = [
     "EpochCounter",
     "FluidInterface",
     "FluidWrapper",
-    "GoesToSpawned",
     "Identity",
     "InFlight",
     "InPlan",
@@ -77,6 +76,7 @@ __all__ = [
     "RoundRobin",
     "Run",
     "RunOptions",
+    "SpawnPickling",
     "TorchIterable",
     "WebDataset",
     "as_cursor",

@@ -27,12 +27,12 @@ from ._require_json import require_json
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
 from ._source_choice import Shares
-from ._spawning import GoesToSpawned
+from ._spawn_pickling import SpawnPickling
 from ._stage_kinds import check_stage
 from ._torch_iterable import TorchIterable
 
 
-class DataPipeline(KnownLength, GoesToSpawned, TorchIterable):
+class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
     """A dataset made of stages; each turns one stream into another, the first starts it.
 
     >>> import webdataset as wds
