@@ -32,7 +32,6 @@ written appears at its address complete or not at all.
 
 from webdataset.redact import redacted
 
-from ._address import local_file, scheme_of
 from ._ais import AisStore
 from ._byte_stream import Stream
 from ._connection_pool import close_connections
@@ -58,6 +57,7 @@ from ._open import (
     stat,
     write_bytes,
 )
+from ._parse_address import local_file, scheme_of
 from ._pipe import Pipe, PipeStore
 from ._read_ahead import ReadAhead
 from ._registry import schemes, store_for

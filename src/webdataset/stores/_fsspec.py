@@ -15,7 +15,7 @@ from typing import Any
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
 from webdataset.optional import require
 
-from ._address import scheme_of
+from ._parse_address import scheme_of
 from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
 from ._same_object import BytesRead, changed
 from ._store import Stat, Store

@@ -22,9 +22,9 @@ from webdataset.address import Address, Birth
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout
 from webdataset.redact import redacted
 
-from ._address import origin, refuse_malformed, scheme_of
 from ._auth import secrets_for
 from ._connection_pool import manager
+from ._parse_address import origin, refuse_malformed, scheme_of
 from ._resuming_stream import PastTheEnd, retryable
 from ._trust import check
 
