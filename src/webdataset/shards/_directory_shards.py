@@ -22,7 +22,7 @@ from webdataset.arguments import require_choice
 from webdataset.errors import SpecError
 from webdataset.flow import Drawn
 
-from ._glob import fnmatch_with_braces, glob_with_braces
+from ._glob_with_braces import fnmatch_with_braces, glob_with_braces
 from ._shard_source import ShardSource, Taken
 
 DEFAULT_PATTERN = "*.{tar,tgz,tar.tgz,tar.gz,tar.bz2,tar.xz,tar.zst}"
