@@ -23,7 +23,7 @@ packages are imported by the codec that needs them, when it needs them.
     _decode_image         decode, crop, resize and flip   _crop            crop boxes
     _resize               pixels → other pixels           _field_limit     how large a field may become
     _audio                audio                           _video           video
-    _media                opens both with PyAV            _media_length    whether files are complete
+    _open_media           opens both with PyAV            _media_length    whether files are complete
     _compressed_fields    .gz and .zst fields
 """
 

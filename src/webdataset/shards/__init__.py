@@ -5,19 +5,19 @@ pass, the world of this process. Goes out: items `dict(url=…)`, one per shard,
 mixes. This package does not know what a tar is, how a shard is opened, or what a sample holds; for indexed datasets it
 knows how many samples each shard has, and no more.
 
-* `_expand`            text → addresses: braces, `::`, `${NAME}`, lists, globs, directories
-* `_glob`              globs with braces on local files
-* `_count_progress`    progress that is one number
-* `_shard_source`      what all sources of shards share: items, progress, passes
-* `_shard_list`        shards as given, in one fixed order, or in a new order each epoch
-* `_resampled`         shards with replacement; `resampled`
-* `_non_empty`         refuses a stream without items
-* `_directory_shards`  the shards of a directory; claiming on request
-* `_yaml_spec`         YAML specs of several datasets
-* `_splitters`         who reads which shard, also where shards are fewer than readers
-* `_user_splitters`    the same for splitters that a user wrote
-* `_mix_streams`       several streams into one: in turn or by chance
-* `_seed`              seeds out of anything
+* `_expand`              text → addresses: braces, `::`, `${NAME}`, lists, globs, directories
+* `_glob_with_braces`    globs with braces on local files
+* `_count_progress`      progress that is one number
+* `_shard_source`        what all sources of shards share: items, progress, passes
+* `_shard_list`          shards as given, in one fixed order, or in a new order each epoch
+* `_resampled`           shards with replacement; `resampled`
+* `_non_empty`           refuses a stream without items
+* `_directory_shards`    the shards of a directory; claiming on request
+* `_yaml_spec`           YAML specs of several datasets
+* `_splitters`           who reads which shard, also where shards are fewer than readers
+* `_user_splitters`      the same for splitters that a user wrote
+* `_mix_streams`         several streams into one: in turn or by chance
+* `_seed`                seeds out of anything
 """
 
 from __future__ import annotations

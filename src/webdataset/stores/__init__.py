@@ -9,7 +9,7 @@ written appears at its address complete or not at all.
     _open               open_read, open_write, read_bytes, write_bytes, read_range, stat, list_urls, is_local, gopen
     _trust              who may open what: one table, secure mode
     _registry           which store serves which scheme; users add theirs to `schemes`
-    _address            schemes and local paths
+    _parse_address      schemes and local paths
     _rewrite            GOPEN_REWRITE
     _globs              patterns
     _store              the interface of a store
