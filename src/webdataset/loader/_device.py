@@ -42,7 +42,7 @@ class Device:
     def __post_init__(self) -> None:
         device = _parsed(self.device)
         if not _is_there(device):
-            raise SpecError(f"device={str(device)!r} is not there", hint=f"there is {', '.join(_all_devices())}")
+            raise SpecError(f"device={str(device)!r} was not found", hint=f"choose one of {', '.join(_all_devices())}")
         object.__setattr__(self, "device", device)
 
     @property
@@ -97,11 +97,11 @@ def _parsed(device: Any) -> Any:
     except ImportError as error:
         raise MissingDependency("torch", extra="torch", why=f"to put batches on {device!r}") from error
     if not isinstance(device, (str, torch.device)):
-        raise SpecError(f"device={device!r:.200}", hint="a name such as 'cuda' or 'cuda:1', or a torch.device")
+        raise SpecError(f"device={device!r:.200}: expected a name such as 'cuda:1', or a torch.device")
     try:
         return torch.device(device)
     except RuntimeError as error:
-        raise SpecError(f"device={device!r}: {error}", hint=f"there is {', '.join(_all_devices())}") from error
+        raise SpecError(f"device={device!r}: {error}", hint=f"choose one of {', '.join(_all_devices())}") from error
 
 
 def _is_there(device: Any) -> bool:

@@ -121,9 +121,9 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         """
         size = max(require_count("with_epoch", "nsamples", nsamples), require_count("with_epoch", "nbatches", nbatches))
         if size < 1:
+            given = nsamples if nbatches == -1 else nbatches
             raise SpecError(
-                f"with_epoch({nsamples if nbatches == -1 else nbatches})",
-                hint="say how many items an epoch has; .repeat() goes on for ever",
+                f"with_epoch({given}): expected at least 1 item in an epoch", hint=".repeat() goes on for ever"
             )
         return self._with_passes(ENDLESS, size, restart=restart)
 

@@ -84,7 +84,7 @@ class DirectoryShardList(ShardSource):
         found = sorted(url for url in urls if fnmatch_with_braces(url.rsplit("/", 1)[-1], self.pattern))
         if not found:
             raise SpecError(
-                f"no shard in {self.path!r} matches {self.pattern!r}", hint="check the place and the pattern"
+                f"no shard in {self.path!r} matches {self.pattern!r}", hint="check the directory and the pattern"
             )
         return found
 
