@@ -65,7 +65,7 @@ class Device:
             yield from _handed_over(items, _Carrier(way, str(self.device), meter, take, put))
 
     def _new_way(self) -> _Moved | _Streamed:
-        with _explained(str(self.device)):
+        with _copy_errors(str(self.device)):
             return _Streamed(self.device) if self.has_streams else _Moved(self.device)
 
 
@@ -146,17 +146,17 @@ class _Carrier(Generic[T]):
 
     def begin(self, item: T) -> tuple[T, _Copy]:
         """Start the copy."""
-        with _explained(self.name), self.meter.timing("copying", count=1):
+        with _copy_errors(self.name), self.meter.timing("copying", count=1):
             return item, self.way.begin(self.take(item))
 
     def end(self, item: T, copy: _Copy) -> T:
         """The item, for whoever runs in this thread."""
-        with _explained(self.name), self.meter.timing("copying"):
+        with _copy_errors(self.name), self.meter.timing("copying"):
             return self.put(item, self.way.end(copy))
 
 
 @contextmanager
-def _explained(device: str) -> Iterator[None]:
+def _copy_errors(device: str) -> Iterator[None]:
     try:
         yield
     except WebDatasetError:

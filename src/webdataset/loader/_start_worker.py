@@ -51,13 +51,13 @@ def not_started(error: OSError) -> WebDatasetError:
     )
 
 
-def explained(error: RuntimeError, workers: Iterable[Any]) -> RuntimeError:
+def worker_error(error: RuntimeError, workers: Iterable[Any]) -> RuntimeError:
     """The error that torch raises about a worker that has ended, with what to do about it; others as they are.
 
-    >>> print(explained(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), []))
+    >>> print(worker_error(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), []))
     DataLoader worker (pid 7) is killed by signal: Killed – a worker that ends without an error ...
-    >>> print(explained(RuntimeError("DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details …"), []))
-    DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details … – the error is printed ...
+    >>> print(worker_error(RuntimeError("DataLoader worker (pid 7) exited unexpectedly with exit code 1. …"), []))
+    DataLoader worker (pid 7) exited unexpectedly with exit code 1. … – the error is printed ...
     """
     text = str(error)
     if not text.startswith("DataLoader worker"):
