@@ -59,7 +59,7 @@ def _descriptors():
             target = os.readlink(entry)
         except OSError:
             continue
-        # Datasets that live longer than a test share their epoch counters at the first fork (tests/pipeline/test_epochs.py).
+        # Datasets that live longer than a test share their epoch counters at the first fork (pipeline/test_epoch_counter.py).
         if "/dev/" not in target and "/proc/" not in target and "wds-epochs-" not in target:
             found.add((entry.name, target))
     return found

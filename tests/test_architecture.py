@@ -170,7 +170,7 @@ def test_identifiers_stay_inside_their_layer(package):
 UNPICKLING = {
     "codecs/_pickle.py",
     "codecs/_pickle_scalars.py",
-    "pipeline/_spawning.py",
+    "pipeline/_spawn_pickling.py",
     "loader/_transfer.py",
     "loader/_worker.py",
     "stores/_broker.py",
@@ -193,7 +193,7 @@ def calls(path):
         # Formats that run programs or open further files are never tried: `codecs.open_image`, `codecs.open_media`.
         # The viewer opens a picture that it has made itself.
         (r"(.*\.)?(Image|pil|images)\.open", {"codecs/_decode_pixels.py", "viewer/_find_problems.py"}),
-        (r"av\.open", {"codecs/_media.py", "codecs/_video.py"}),
+        (r"av\.open", {"codecs/_open_media.py", "codecs/_video.py"}),
         (r"(time\.)?sleep", {"stores/_resuming_stream.py"}),
         (r"pickle\.(loads?|Unpickler)", UNPICKLING),
         (r"os\.(getenv|putenv)", {"config.py"}),

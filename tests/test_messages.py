@@ -25,7 +25,7 @@ WITH_OWN_HINT = {"MissingDependency", "DecodingError"}
 # Metaphors, persons, and words that a reader whose first language is not English has to translate.
 UNPLAIN = re.compile(
     r"\b(behind|nobody|somebody|whoever|is wanted|are wanted|stands?|lies|lie|cannot be had|mend|for want of|"
-    r"at hand|house|rooms?|doors?|parcels?|desks?)\b"
+    r"at hand|house|rooms?|doors?|parcels?|desks?)\b|(?<![tT]here )\b(is|are) no "
 )
 
 # What a message without `hint=` says instead: what was expected, or why there is nothing to do.
@@ -133,6 +133,14 @@ def test_an_error_says_what_to_do():
     assert silent == []
 
 
-@pytest.mark.parametrize("unplain", ["the bytes behind it", "nobody wants it", "a number is wanted", "where it lies"])
+def test_a_message_says_more_than_the_value_of_an_argument():
+    """`order='x'` alone does not say what is wrong with it."""
+    bare = re.compile(r"[\w.]*…?(\(\S*\)|=…|\[…\]=…)")
+    assert [(file, line, text) for file, line, _, text, _ in messages() if bare.fullmatch(text)] == []
+
+
+@pytest.mark.parametrize(
+    "unplain", ["the bytes behind it", "nobody wants it", "a number is wanted", "where it lies", "'x' is no shard"]
+)
 def test_the_rule_finds_what_it_looks_for(unplain):
     assert UNPLAIN.search(unplain)

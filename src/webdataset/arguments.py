@@ -23,25 +23,25 @@ def require_callable(stage: str, **arguments: Any) -> None:
 
 
 def require_count(what: str, name: str, value: Any, *, least: int | None = None) -> int:
-    """A whole number, also when it came as `1e4` or as a NumPy integer.
+    """An integer, also when it came as `1e4` or as a NumPy integer.
 
     >>> require_count("batched", "batchsize", 1e2, least=1)
     100
     >>> require_count("batched", "batchsize", 0, least=1)
     Traceback (most recent call last):
-    webdataset.errors.SpecError: batched(batchsize=0): batchsize must be a whole number, at least 1
+    webdataset.errors.SpecError: batched(batchsize=0): expected an integer of at least 1
     >>> require_count("with_epoch", "nsamples", 10 / 4)
     Traceback (most recent call last):
-    webdataset.errors.SpecError: with_epoch(nsamples=2.5): nsamples must be a whole number – `//` divides into ...
+    webdataset.errors.SpecError: with_epoch(nsamples=2.5): expected an integer – `//` divides into integers
     """
     try:
         number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or (least is not None and number < least):
-        bound = "" if least is None else f", at least {least}"
-        hint = "`//` divides into whole numbers" if isinstance(value, float) else None
-        raise SpecError(f"{what}({name}={value!r}): {name} must be a whole number{bound}", hint=hint)
+        bound = "" if least is None else f" of at least {least}"
+        hint = "`//` divides into integers" if isinstance(value, float) else None
+        raise SpecError(f"{what}({name}={value!r}): expected an integer{bound}", hint=hint)
     return number
 
 

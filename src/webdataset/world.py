@@ -48,8 +48,8 @@ class World:
     def __post_init__(self) -> None:
         if not (0 <= self.rank < self.ranks and 0 <= self.worker < self.workers):
             raise SpecError(
-                f"{self} is not possible",
-                hint="ranks and workers count from 0; check RANK, WORLD_SIZE, WORKER and NUM_WORKERS",
+                f"{self}: expected 0 <= rank < ranks and 0 <= worker < workers",
+                hint="check RANK, WORLD_SIZE, WORKER and NUM_WORKERS",
             )
 
     @property

@@ -45,7 +45,7 @@ def _add_create(verbs: Any) -> None:
     verb.add_argument("-o", "--output", default="shardindex.json")
     verb.add_argument("-n", "--name", help="the dataset's name; by default that of the first shard, without its number")
     verb.add_argument("-i", "--info", type=Path, help="a file with a text about the dataset")
-    verb.add_argument("-b", "--base", help="the place that the shards' names are relative to")
+    verb.add_argument("-b", "--base", help="the location that the shards' names are relative to")
     verb.add_argument("-x", "--index", action="store_true", help="also store the index of each shard beside it")
     verb.set_defaults(run=_create)
 
@@ -72,7 +72,7 @@ def _add_update(verbs: Any) -> None:
     keep.add_argument("-K", "--nokeep", action="store_false", dest="keep", help="take that mark away")
     verb.add_argument("-D", "--nodir", action="store_true", help="name the shards without their directories")
     verb.add_argument("-d", "--dir", help="put this directory before the shards' names, in place of any other")
-    verb.add_argument("-b", "--base", help="record the place that the shards' names are relative to")
+    verb.add_argument("-b", "--base", help="record the location that the shards' names are relative to")
     verb.add_argument("-B", "--rebase", help="put this before the shards' relative names")
     verb.set_defaults(run=lambda options: update(options.file, partial(_changed, options=options)))
 

@@ -149,7 +149,7 @@ class ChunkedSampler(_Sampler):
             num_samples = (0, len(dataset) if num_samples is None else num_samples)
         self.lo, self.hi = num_samples
         if not 0 <= self.lo <= self.hi <= len(dataset):
-            raise SpecError(f"{self.lo}..{self.hi} are not in a dataset of {len(dataset)}", hint="check num_samples")
+            raise SpecError(f"num_samples={num_samples}: expected numbers in order, from 0 to {len(dataset)}")
         self.chunksize, self.shuffle = require_count("ChunkedSampler", "chunksize", chunksize, least=1), shuffle
 
     def __len__(self) -> int:
@@ -202,10 +202,10 @@ class DistributedChunkedSampler(_Sampler):
         self.num_replicas = require_count("DistributedChunkedSampler", "num_replicas", replicas, least=1)
         self.rank = here.rank if rank is None else rank
         if not 0 <= self.rank < self.num_replicas:
-            raise SpecError(f"rank {self.rank} of {self.num_replicas}", hint="ranks count from 0")
+            raise SpecError(f"expected a rank from 0 to {self.num_replicas - 1}, got {self.rank}")
         self.total = len(dataset) if num_samples is None else num_samples
         if not 0 < self.total <= len(dataset):
-            raise SpecError(f"{self.total} samples of a dataset of {len(dataset)}", hint="check num_samples")
+            raise SpecError(f"num_samples={self.total}: expected 1 to {len(dataset)} samples")
         self.drop_last, self.shuffle = bool(drop_last), shuffle
         self.chunksize = require_count("DistributedChunkedSampler", "chunksize", chunksize, least=1)
 

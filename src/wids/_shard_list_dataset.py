@@ -216,7 +216,7 @@ class ShardListDataset:
         if self._accesses >= _JUDGED and again > _MISS_RATE * self._accesses and not self._warned:
             self._warned = True
             warnings.warn(
-                f"{again} of {self._accesses} accesses opened a shard again; take a sampler that stays inside shards"
+                f"{again} of {self._accesses} accesses opened a shard again; use a sampler that stays inside shards"
                 f" (ShardListSampler, ChunkedSampler) or a larger lru_size than {self.lru_size}",
                 stacklevel=7,
             )

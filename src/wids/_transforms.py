@@ -68,7 +68,7 @@ def find_transformations(wanted: Any) -> list[Transformation]:
     if isinstance(wanted, str):
         named = {"pil": decode_images_to_pil, "numpy": decode_images_to_numpy}
         if wanted.lower() not in named:
-            raise SpecError(f"transformations={wanted!r}", hint='"PIL", "numpy", or functions of a sample')
+            raise SpecError(f'transformations={wanted!r}: expected "PIL", "numpy", or functions of a sample')
         return [decode_all_gz, decode_basic, named[wanted.lower()]]
     listed = [wanted] if callable(wanted) else list(wanted)
     for each in listed:

@@ -74,7 +74,7 @@ def keep_while_reading(fname: str | None, fd: int, phase: str, delay: float = 0.
         delay: 0.
     """
     if delay != 0.0:
-        raise SpecError(f"delay={delay}", hint="only delay=0.0 is supported")
+        raise SpecError(f"delay={delay}: expected 0.0, nothing else is supported")
     require_choice("phase", phase, ("start", "end"))
     if fname is None or fd < 0:
         return

@@ -149,7 +149,7 @@ ERRORS = {
     "expression": (["select", "--where", "key.__class__", "-o", "out.tar", "data/train-0.tar"], 1, "__class__"),
     "size": (["split", "-s", "many", "-o", "out-%d.tar", "data/train-0.tar"], 2, "500MB"),
     "share": (["partition", "-p", "train", "-o", "{part}-%d.tar", "data/train-0.tar"], 1, "train=0.9"),
-    "no place for the part": (["partition", "-p", "train=1", "-o", "t-%d.tar", "data/train-0.tar"], 1, "{part}"),
+    "no placeholder for the part": (["partition", "-p", "train=1", "-o", "t-%d.tar", "data/train-0.tar"], 1, "{part}"),
     "parallel stream": (["select", "--where", "1", "-j", "2", "-o", "out.tar", "data/train-0.tar"], 1, "folder/"),
     "unknown engine": (["select", "--where", "1", "--engine", "x", "-o", "out/", "data/train-0.tar"], 2, "dask"),
     "two stdin": (["cat", "-", "-", "-o", "out.tar"], 1, "twice"),

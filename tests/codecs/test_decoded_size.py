@@ -145,7 +145,7 @@ def test_a_side_without_end_is_refused_where_another_is_zero():
 def test_frames_that_are_larger_than_the_file_says_are_not_decoded(monkeypatch):
     """Mutation: leave `max_pixels` out."""
     data = encode_field("mp4", np.zeros((1, 1000, 1000, 3), "u1"))
-    monkeypatch.setattr("webdataset.codecs._media.check_size", lambda size: None)
+    monkeypatch.setattr("webdataset.codecs._open_media.check_size", lambda size: None)
     monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
     with pytest.raises(DecodingError) as caught:
         decode_field("mp4", data, "video")

@@ -99,7 +99,7 @@ def test_a_beton_of_another_version_is_an_error(beton):
 def test_an_incomplete_beton_is_an_error(beton):
     data = beton.read_bytes()
     beton.write_bytes(data[:16] + bytes(8) + data[24:])  # as FFCV leaves it when it is interrupted
-    with pytest.raises(wds.FormatError, match="byte 16 – the file was not completed"):
+    with pytest.raises(wds.FormatError, match="byte 16 – the file is truncated"):
         records_of(beton, None)
     for size in (10, 5000, 3 << 20):
         beton.write_bytes(data[:size])

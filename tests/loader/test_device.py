@@ -293,7 +293,7 @@ def test_a_wrong_name_is_refused_with_what_there_is(device):
 
 @pytest.mark.parametrize("device", [0, True, 1.5, ["cpu"]])
 def test_what_is_no_name_is_refused(device):
-    with pytest.raises(SpecError, match="device=.* – a name such as 'cuda'"):
+    with pytest.raises(SpecError, match="device=.*: expected a name such as 'cuda"):
         load(batches(), "processes", 1, device)
 
 
@@ -302,12 +302,12 @@ def test_what_is_no_name_is_refused(device):
 def test_a_missing_device_is_refused_with_what_there_is(workers, device):
     if torch.device(device).type == getattr(torch.accelerator.current_accelerator(), "type", None):
         pytest.skip("it is there")
-    with pytest.raises(SpecError, match=rf"device='{device}' is not there – there is cpu, meta"):
+    with pytest.raises(SpecError, match=rf"device='{device}' was not found – choose one of cpu, meta"):
         load(batches(), workers, 1, device)
 
 
 def test_a_device_beyond_those_that_are_there_is_refused(streams):
-    with pytest.raises(SpecError, match="device='cpu:1' is not there – there is cpu, meta, cpu:0"):
+    with pytest.raises(SpecError, match="device='cpu:1' was not found – choose one of cpu, meta, cpu:0"):
         load(batches(), "threads", 1, "cpu:1")
 
 

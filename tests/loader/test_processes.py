@@ -67,7 +67,7 @@ def test_another_number_of_workers_is_refused_with_a_sentence():
     next(items)
     saved = loader.state_dict()
     items.close()
-    with pytest.raises(StateError, match="made with 2 worker processes, here are 1"):
+    with pytest.raises(StateError, match="made with 2 worker processes, this loader has 1"):
         processes(batches(), 1).load_state_dict(saved)
     with pytest.raises(StateError, match="workers=processes.*workers=threads"):
         WebLoader(batches(), batch_size=None, workers="threads").load_state_dict(saved)
@@ -231,7 +231,7 @@ def test_an_error_that_cannot_travel_is_described():
 
 
 def test_an_item_that_cannot_travel_is_named():
-    with pytest.raises(StageError, match="type function cannot travel"):
+    with pytest.raises(StageError, match="type function cannot be sent"):
         list(processes(numbers(3).map(lambda i: lambda: i), 1))
 
 

@@ -167,7 +167,7 @@ def test_kill_9_leaves_nothing(victim):
         assert process.returncode == 1
         # Who notices first is a race: torch's signal handler, our opening of the batch that the worker had announced, or
         # torch's look at its workers every five seconds, if the handler's error came up where Python ignores errors.
-        said = ("killed by signal: Killed", "was killed while its batch was on the way", "exited unexpectedly")
+        said = ("killed by signal: Killed", "was killed while its batch was being sent", "exited unexpectedly")
         assert any(each in errors for each in said)
         assert "out of memory" in errors
     assert_nothing_new_in_shared_memory(before)
@@ -277,7 +277,7 @@ def test_a_batch_of_a_worker_that_was_killed_meanwhile():
     assert int(size) >= 100
     assert len(errors) == 2
     for error in errors:
-        assert error.startswith("worker process N was killed while its batch was on the way – ")
+        assert error.startswith("worker process N was killed while its batch was being sent – ")
 
 
 @pytest.mark.parametrize("batch_size", [2, pytest.param(None, marks=pytest.mark.long)])

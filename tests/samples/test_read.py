@@ -233,9 +233,9 @@ def test_wrong_arguments_fail_at_construction(wrong):
 
 
 def test_what_is_no_shard_is_refused():
-    with pytest.raises(SpecError, match="is no shard"):
+    with pytest.raises(SpecError, match="expected a shard"):
         list(ReadSamples()([3]))
-    with pytest.raises(SpecError, match="is no shard"):
+    with pytest.raises(SpecError, match="expected a shard"):
         as_shard({"name": "a.tar"})
 
 

@@ -85,7 +85,7 @@ def test_bad_places(tmp_path, monkeypatch):
     with pytest.raises(ShardNotFound):
         stores.stat(tmp_path / "none.tar")
     (tmp_path / "a").write_bytes(b"hello")
-    with pytest.raises(StoreError, match="there are 5") as caught:
+    with pytest.raises(StoreError, match="the object has 5") as caught:
         stores.read_range(tmp_path / "a", 3, 9)
     assert caught.value.where.offset == 5
 

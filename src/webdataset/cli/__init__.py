@@ -4,7 +4,7 @@ Only this package prints. Modules of verbs import `webdataset.tools` inside thei
 quick.
 
     _main             the group of verbs, loaded when they are used
-    _output           what all verbs share: reports, progress bars, errors, exit codes
+    _output           what all verbs share: results, progress bars, errors, exit codes
     _options          options that several verbs have, and how a report reads
     _text_graphics    pictures, bars and tables out of characters
     _tarproc_commands `tarcats`, `tarsplit`, `tarsort`, `tarproc`, `tarmix`, `tsv2tar`, `lines2tar`, `tarshow`,
@@ -16,10 +16,9 @@ One verb each:
     _check_command  _ls_command  _show_command  _get_command  _first_command  _grep_command  _stats_command
     _diff_command  _index_command  _query_command  _bench_command  _simulate_command  _doctor_command
     _convert_command
-    _serve_command  _monitor_command
+    _serve_command  _monitor_command  _view_command
 Streams of arrays:
     _tensorcom_commands  `tensormon`, `tensorstat`, `tensorshow`, `serve-imagenet-shards`
-    _view_command
 """
 
 from ._main import main

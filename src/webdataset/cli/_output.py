@@ -1,4 +1,4 @@
-"""What all verbs share: options, reports, progress bars, errors as one sentence, exit codes.
+"""What all verbs share: results, progress bars, errors as one sentence, exit codes.
 
 Exit codes: 0 success, 1 the work failed or is incomplete, 2 wrong usage, 130 interrupted, 141 the reader of our
 standard output went away. Data and `--json` go to standard output, everything else to standard error.

@@ -19,7 +19,7 @@ from ._output import verb
 @click.option("-f", "--field", "fields", multiple=True, help="Samples that have this field; may be repeated.")
 @click.option("--share", type=click.FloatRange(0, 1), help="A random share of the samples, decided by seed and key.")
 @click.option("--invert", is_flag=True, help="The samples that do not fit.")
-@click.option("--allow-missing", is_flag=True, help="Keys that no sample has are no failure.")
+@click.option("--allow-missing", is_flag=True, help="Keys that no sample has are not an error.")
 @_options.seed
 @_options.engine
 def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:

@@ -23,7 +23,7 @@ packages are imported by the codec that needs them, when it needs them.
     _decode_image         decode, crop, resize and flip   _crop            crop boxes
     _resize               pixels → other pixels           _field_limit     how large a field may become
     _audio                audio                           _video           video
-    _media                opens both with PyAV            _media_length    whether files are complete
+    _open_media           opens both with PyAV            _media_length    whether files are complete
     _compressed_fields    .gz and .zst fields
 """
 
@@ -51,8 +51,8 @@ from ._encoders import encode_based_on_extension, encode_based_on_extension1, en
 from ._field_limit import check_row_group, check_size, check_unpacked, read_member
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl
-from ._media import open_media
 from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
+from ._open_media import open_media
 from ._pickle import PickleLoader, unpickle_loads, unsafe_pickle
 from ._tensors import torch_dumps, torch_loads
 from ._text import bytestr, decode_text

@@ -94,7 +94,7 @@ def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         check_dtype(fields["descr"])
         dtype, shape = npy.descr_to_dtype(fields["descr"]), fields["shape"]
         if type(shape) is not tuple:
-            raise TypeError(f"the shape {shape!r:.40} is no tuple")
+            raise TypeError(f"the shape {shape!r:.40} is not a tuple")
         return tuple(map(operator.index, shape)), bool(fields["fortran_order"]), dtype
     except Exception as error:  # a header is a Python expression, with as many ways to fail
         raise FormatError(f"the npy header is damaged: {error}") from error

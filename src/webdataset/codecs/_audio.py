@@ -17,8 +17,8 @@ from webdataset.errors import EncodingError, FormatError
 from webdataset.optional import find_package, require
 
 from ._field_limit import check_size
-from ._media import open_media
 from ._media_length import check_length, counts_frames
+from ._open_media import open_media
 
 _FLOAT = 4  # bytes
 _SOUNDFILE = ("flac", "mp3", "ogg", "opus", "wav")

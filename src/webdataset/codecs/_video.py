@@ -16,8 +16,8 @@ from webdataset.errors import EncodingError, FormatError
 from webdataset.optional import require
 
 from ._audio import limited, read_waveform
-from ._media import open_media
 from ._media_length import check_length
+from ._open_media import open_media
 
 VIDEO_EXTENSIONS = ("avi", "h264", "m4v", "mjpeg", "mkv", "mov", "mp4", "mpeg", "mpg", "ogv", "webm", "wmv")
 

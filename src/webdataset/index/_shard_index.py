@@ -209,7 +209,7 @@ def _check(index: ShardIndex) -> None:
     elif bool((sizes < 0).any()) or bool((offsets < BLOCK).any()):
         wrong = "a negative size, or an offset before the first possible one"
     elif bool((offsets % BLOCK != 0).any()):
-        wrong = "an offset that is no multiple of 512"
+        wrong = "an offset that is not a multiple of 512"
     elif bool((offsets[1:] - BLOCK < offsets[:-1] + sizes[:-1]).any()) or bool((offsets + sizes < 0).any()):
         wrong = "members that overlap or are out of order"
     if wrong:

@@ -91,9 +91,9 @@ class _BetonFile(RangeFile):
         self._rows_at = HEADER.size + count * DESCRIPTION.size
         if not self._rows_at <= table <= self._data.size or (self._data.size - table) % 24:
             raise FormatError(
-                f"the allocation table is said to begin at byte {table} of {self._data.size}",
+                f"the header puts the allocation table at byte {table} of {self._data.size}",
                 Where(shard=self._url, offset=16),
-                hint="the file was not completed, or was cut",
+                hint="the file is truncated, or was not completed",
             )
         if self._rows_at + self._count * self._row.itemsize > table:
             raise FormatError(f"the file has no space for {self._count} samples", Where(shard=self._url, offset=8))

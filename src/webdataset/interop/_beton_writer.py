@@ -42,7 +42,7 @@ class BetonSink(RecordSink):
 
     def __init__(self, url: str, page: int, images: tuple[str, ...] | None, image: ImageOptions, seed: int) -> None:
         if page & (page - 1) or not 1 << 21 <= page < 1 << 32:
-            raise SpecError(f"page_size={page}", hint="a power of two, from 2 MiB to 2 GiB")
+            raise SpecError(f"page_size={page}: expected a power of two from 2 MiB to 2 GiB")
         self._url, self._page, self._images, self._image = url, page, images, image
         self._fields: list[BetonField] = []
         self._rows: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close and abort
@@ -133,7 +133,7 @@ class BetonSink(RecordSink):
         size = sum(len(block) for _, block in encoded if block is not None)
         if size > self._page:
             raise EncodingError(
-                f"the sample has {size} bytes, more than a page of {self._page}", hint="take a larger page_size"
+                f"the sample has {size} bytes, more than a page of {self._page}", hint="use a larger page_size"
             )
         room = -self._position % self._page
         if size > room and room:

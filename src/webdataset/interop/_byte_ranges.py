@@ -52,7 +52,7 @@ class ByteRanges:
             raise TruncatedShard(
                 f"expected {length} bytes at byte {start}, the file ends at byte {self.size}",
                 Where(shard=self.url, offset=min(max(start, 0), self.size)),
-                hint="the file was cut, or is not what its name says: copy it again",
+                hint="the file is truncated, or is not what its name says: copy it again",
             )
         return self._data.read(start, length) if length else b""
 
@@ -110,7 +110,7 @@ def read_offsets(data: ByteRanges) -> list[int]:
             f"the last record ends at byte {offsets[-1]}, the file at {data.size}",
             data.url,
             offset=4 * (count + 1),
-            hint="the file was cut: copy it again",
+            hint="the file is truncated: copy it again",
         )
     return offsets
 

@@ -83,7 +83,7 @@ class FieldMapping:
         if isinstance(mapping, dict):
             names = ((source, source.removesuffix("[]"), field) for source, field in mapping.items())
             return cls(_checked(Pair(source, field, source != given) for given, source, field in names))
-        raise SpecError(f"mapping={mapping!r}", hint="for example 'image/encoded:jpg,image/class/label:cls'")
+        raise SpecError(f"mapping={mapping!r}: expected pairs such as 'image/encoded:jpg,image/class/label:cls'")
 
     def __str__(self) -> str:
         return ",".join(map(str, self.pairs))

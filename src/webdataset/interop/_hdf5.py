@@ -23,7 +23,7 @@ from ._record_format import (
     bad_record,
     check_equal_rows,
     closing_on_error,
-    explained,
+    damage_of,
     recognized,
 )
 
@@ -99,7 +99,7 @@ class _HDF5File(RecordFile):
     def _rows(self, name: str, first: int, count: int) -> list[Any]:
         data = self._datasets[name].asstr() if name in self._text else self._datasets[name]
         try:
-            with explained(f"the dataset {name}", self._url, first):
+            with damage_of(f"the dataset {name}", self._url, first):
                 rows = data[first : first + count]
         except OSError as error:
             raise bad_record(f"{error}", self._url, first, hint="copy the file again") from error

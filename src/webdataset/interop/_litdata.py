@@ -20,7 +20,7 @@ from webdataset.errors import FormatError, Where
 from ._byte_ranges import ByteRanges, RangeFile, read_offsets
 from ._mds import inner_url, read_index
 from ._mds_values import decode_pixels
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, explained, raise_undecodable, reason
+from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, damage_of, raise_undecodable, reason
 
 _ARRAYS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -46,7 +46,7 @@ class LitData(Format):
     def parts(self, source: Any) -> list[Part]:
         """The chunks that `index.json` lists."""
         root, index = read_index(source)
-        with explained("the index", f"{root}/index.json"):
+        with damage_of("the index", f"{root}/index.json"):
             config = index["config"]
             if config.get("encryption") is not None:
                 raise FormatError("the chunks are encrypted", Where(shard=root), hint="write them without encryption")
@@ -62,14 +62,14 @@ class LitData(Format):
 class _Chunk(RangeFile):
     def __init__(self, part: Part) -> None:
         self._chunk, config = part.details
-        with explained("the index of types", part.url):
+        with damage_of("the index of types", part.url):
             self._formats: list[str] = list(config["data_format"])
             self._spec = json.loads(config["data_spec"])[1]
         packed = config.get("compression") is not None and config.get("compression_level") != "batch"
         super().__init__(part.url, config["compression"] if packed else None)
 
     def _read_header(self) -> None:
-        with explained("the chunk or its index", self._url):
+        with damage_of("the chunk or its index", self._url):
             self._blocks = _Blocks(self._data, self._url) if self._data.read(0, 8) == _BLOCKS else None
             self._offsets = self._find_offsets()
 
@@ -110,7 +110,7 @@ class _Chunk(RangeFile):
 
     def _record(self, leaves: list[Any], number: int | None) -> Record:
         """The leaves as the index says that they belong together; the items of a list are the fields `0`, `1`, …"""
-        with explained("the tree of the item in the index", self._url, number):
+        with damage_of("the tree of the item in the index", self._url, number):
             try:
                 tree = _tree(self._spec, iter(leaves))
             except StopIteration:

@@ -25,7 +25,7 @@ from ._record_format import (
     RecordSink,
     Schema,
     bad_record,
-    explained,
+    damage_of,
     raise_undecodable,
 )
 
@@ -56,7 +56,7 @@ class MDS(Format):
         version = index.get("version")
         if version != 2:
             raise FormatError(f"expected version 2 of the index, got {version}", Where(shard=f"{root}/index.json"))
-        with explained("the index", f"{root}/index.json"):
+        with damage_of("the index", f"{root}/index.json"):
             return [_part(root, shard) for shard in index["shards"]]
 
     def open(self, part: Part) -> RecordFile:
@@ -75,7 +75,7 @@ def read_index(source: Any) -> tuple[str, dict[str, Any]]:
     root = str(source).removesuffix("index.json").rstrip("/")
     url = f"{root}/index.json"
     text = stores.read_bytes(url)
-    with explained("the index", url):
+    with damage_of("the index", url):
         return root, dict(json.loads(text))
 
 
@@ -112,7 +112,7 @@ class _MDSShard(RangeFile):
             _compare(self._data, self._expected, self._url)
         self._offsets = read_offsets(self._data)
         start = 4 * (len(self._offsets) + 1)
-        with explained("the header", self._url):
+        with damage_of("the header", self._url):
             header = json.loads(self._data.read(start, self._offsets[0] - start))
             self._columns = list(
                 zip(header["column_names"], header["column_encodings"], header["column_sizes"], strict=True)

@@ -157,10 +157,10 @@ def reason(error: Exception) -> str:
 
 
 @contextmanager
-def explained(what: str, url: str, number: int | None = None) -> Iterator[None]:
+def damage_of(what: str, url: str, number: int | None = None) -> Iterator[None]:
     """Whatever content makes Python or a decoder raise becomes an error that names the file.
 
-    >>> with explained("the index", "data/index.json"):
+    >>> with damage_of("the index", "data/index.json"):
     ...     {}["shards"]
     Traceback (most recent call last):
     webdataset.errors.FormatError: the index is damaged: KeyError: 'shards' – data/index.json – copy it again

@@ -53,7 +53,7 @@ def parse_example(data: bytes) -> Record:
             if field in {1, 2}:
                 _read_entries(data, start, stop, record, _feature if field == 1 else _steps)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise FormatError(f"the message is cut or damaged: {error}", hint="is it a tf.train.Example?") from error
+        raise FormatError(f"the message is truncated or damaged: {error}", hint="is it a tf.train.Example?") from error
     return record
 
 
@@ -249,7 +249,7 @@ def _many_varints(raw: bytes) -> np.ndarray[Any, Any]:
     bytes_ = np.frombuffer(raw, np.uint8)
     ends = np.flatnonzero(bytes_ < 0x80)
     if not len(ends) or ends[-1] != len(bytes_) - 1:
-        raise FormatError("the last number of a list is cut")
+        raise FormatError("the last number of a list is truncated")
     starts = np.concatenate([[0], ends[:-1] + 1])
     lengths = ends - starts + 1
     if lengths.max() > 10:

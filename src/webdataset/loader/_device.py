@@ -42,7 +42,7 @@ class Device:
     def __post_init__(self) -> None:
         device = _parsed(self.device)
         if not _is_there(device):
-            raise SpecError(f"device={str(device)!r} is not there", hint=f"there is {', '.join(_all_devices())}")
+            raise SpecError(f"device={str(device)!r} was not found", hint=f"choose one of {', '.join(_all_devices())}")
         object.__setattr__(self, "device", device)
 
     @property
@@ -65,7 +65,7 @@ class Device:
             yield from _handed_over(items, _Carrier(way, str(self.device), meter, take, put))
 
     def _new_way(self) -> _Moved | _Streamed:
-        with _explained(str(self.device)):
+        with _copy_errors(str(self.device)):
             return _Streamed(self.device) if self.has_streams else _Moved(self.device)
 
 
@@ -97,11 +97,11 @@ def _parsed(device: Any) -> Any:
     except ImportError as error:
         raise MissingDependency("torch", extra="torch", why=f"to put batches on {device!r}") from error
     if not isinstance(device, (str, torch.device)):
-        raise SpecError(f"device={device!r:.200}", hint="a name such as 'cuda' or 'cuda:1', or a torch.device")
+        raise SpecError(f"device={device!r:.200}: expected a name such as 'cuda:1', or a torch.device")
     try:
         return torch.device(device)
     except RuntimeError as error:
-        raise SpecError(f"device={device!r}: {error}", hint=f"there is {', '.join(_all_devices())}") from error
+        raise SpecError(f"device={device!r}: {error}", hint=f"choose one of {', '.join(_all_devices())}") from error
 
 
 def _is_there(device: Any) -> bool:
@@ -146,17 +146,17 @@ class _Carrier(Generic[T]):
 
     def begin(self, item: T) -> tuple[T, _Copy]:
         """Start the copy."""
-        with _explained(self.name), self.meter.timing("copying", count=1):
+        with _copy_errors(self.name), self.meter.timing("copying", count=1):
             return item, self.way.begin(self.take(item))
 
     def end(self, item: T, copy: _Copy) -> T:
         """The item, for whoever runs in this thread."""
-        with _explained(self.name), self.meter.timing("copying"):
+        with _copy_errors(self.name), self.meter.timing("copying"):
             return self.put(item, self.way.end(copy))
 
 
 @contextmanager
-def _explained(device: str) -> Iterator[None]:
+def _copy_errors(device: str) -> Iterator[None]:
     try:
         yield
     except WebDatasetError:

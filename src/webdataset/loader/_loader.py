@@ -189,7 +189,8 @@ class WebLoader(DataPipeline, FluidInterface):
         saved = checkpoint.dataset
         if (saved is not None) != isinstance(self.dataset, DataPipeline):
             raise StateError(
-                "the checkpoint is not that of a loader with such a dataset", hint="load it where it was saved"
+                "the checkpoint is of a loader of another kind of dataset",
+                hint="load it into the loader that saved it",
             )
         if saved is not None:
             self.dataset._identity().check(saved)
@@ -209,9 +210,7 @@ class WebLoader(DataPipeline, FluidInterface):
         """
         stats = getattr(self.pipeline[0], "stats", None)
         if stats is None:
-            raise SpecError(
-                "this loader reads a dataset that is not a pipeline of ours", hint="wrap it: DataPipeline(…)"
-            )
+            raise SpecError("the dataset of this loader is not a DataPipeline", hint="wrap it: DataPipeline(…)")
         return stats()  # type: ignore[no-any-return]  # a stage may be anything
 
     def watched(self) -> Self:
@@ -219,9 +218,7 @@ class WebLoader(DataPipeline, FluidInterface):
         result = self._copy()
         watched = getattr(self.pipeline[0], "with_watch", None)
         if watched is None:
-            raise SpecError(
-                "this loader reads a dataset that is not a pipeline of ours", hint="wrap it: DataPipeline(…)"
-            )
+            raise SpecError("the dataset of this loader is not a DataPipeline", hint="wrap it: DataPipeline(…)")
         result.pipeline[0] = watched()
         return result
 

@@ -24,7 +24,7 @@ from ._item_state import described
 from ._message_groups import GroupSize, in_turns
 from ._meter import Meter, timed
 from ._move_batching import as_it_is, converted
-from ._start_worker import StartWorker, explained, not_started
+from ._start_worker import StartWorker, not_started, worker_error
 from ._stats import Stats, process_stats
 from ._worker import Message, Unpacked, WorkerDataset
 from ._worker_cursors import WorkerCursors
@@ -97,7 +97,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             at.outcome = "left"
             raise
         except RuntimeError as error:
-            raise explained(error, getattr(messages, "_workers", ())) from error.__cause__
+            raise worker_error(error, getattr(messages, "_workers", ())) from error.__cause__
         except BaseException:
             at.interrupted = True
             raise

@@ -36,7 +36,7 @@ def profile(
         step: what is done with every item, in place of a training step.
     """
     if seconds <= 0 or (items is not None and items < 1):
-        raise SpecError(f"profile(seconds={seconds}, items={items})", hint="both are more than 0")
+        raise SpecError(f"profile(seconds={seconds}, items={items}): expected numbers above 0")
     if not isinstance(loader, WebLoader):
         loader = WebLoader(loader, batch_size=None, collate_fn=as_it_is, workers="threads")
     watched: WebLoader = loader.watched()

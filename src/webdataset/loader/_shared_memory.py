@@ -202,7 +202,7 @@ def receive(pid: int, descriptor: int, length: int, watched: bool) -> Array:
         opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
     except OSError as error:
         if _has_ended(pid):
-            raise StageError(f"worker process {pid} was killed while its batch was on the way", hint=KILLED) from error
+            raise StageError(f"worker process {pid} was killed while its batch was being sent", hint=KILLED) from error
         raise StageError(
             f"a batch of worker process {pid} cannot be opened ({error.strerror})",
             hint="this system forbids it: WebLoader(…, shared_memory=False) uses pipes",

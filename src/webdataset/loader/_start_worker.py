@@ -8,7 +8,7 @@ from typing import Any
 
 from webdataset.child_processes import Parent, end_with
 from webdataset.errors import StageError, WebDatasetError
-from webdataset.pipeline import GoesToSpawned
+from webdataset.pipeline import SpawnPickling
 
 from ._shared_memory import KILLED
 
@@ -19,7 +19,7 @@ _FAILED = (
 
 
 @dataclass(frozen=True)
-class StartWorker(GoesToSpawned):
+class StartWorker(SpawnPickling):
     """torch's `worker_init_fn`: end with the parent, whatever ends it; then what the user gave.
 
     torch's own workers look for their parent every few seconds, and then wait for what they have still to send: for
@@ -51,13 +51,13 @@ def not_started(error: OSError) -> WebDatasetError:
     )
 
 
-def explained(error: RuntimeError, workers: Iterable[Any]) -> RuntimeError:
+def worker_error(error: RuntimeError, workers: Iterable[Any]) -> RuntimeError:
     """The error that torch raises about a worker that has ended, with what to do about it; others as they are.
 
-    >>> print(explained(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), []))
+    >>> print(worker_error(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), []))
     DataLoader worker (pid 7) is killed by signal: Killed – a worker that ends without an error ...
-    >>> print(explained(RuntimeError("DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details …"), []))
-    DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details … – the error is printed ...
+    >>> print(worker_error(RuntimeError("DataLoader worker (pid 7) exited unexpectedly with exit code 1. …"), []))
+    DataLoader worker (pid 7) exited unexpectedly with exit code 1. … – the error is printed ...
     """
     text = str(error)
     if not text.startswith("DataLoader worker"):

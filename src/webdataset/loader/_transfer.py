@@ -100,7 +100,7 @@ def _pickled(value: Any, found: list[memoryview]) -> bytes:
         _Pickler(out, protocol=5, buffer_callback=leave_out).dump(value)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise StageError(
-            f"an item of type {type(value).__name__} cannot travel from a worker process: {error}",
+            f"an item of type {type(value).__name__} cannot be sent from a worker process: {error}",
             hint="yield arrays, tensors and plain values, or use workers='threads'",
         ) from error
     return out.getvalue()

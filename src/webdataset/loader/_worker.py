@@ -14,7 +14,7 @@ from webdataset import buffer_pool, world
 from webdataset.errors import SpecError, StageError, StateError
 from webdataset.flow import PerItem, Resumable
 from webdataset.handlers import SkipLog, Skipped
-from webdataset.pipeline import Cursor, DataPipeline, EpochCounter, GoesToSpawned, Run, RunOptions, TorchIterable
+from webdataset.pipeline import Cursor, DataPipeline, EpochCounter, Run, RunOptions, SpawnPickling, TorchIterable
 from webdataset.plan import ArrayBatches
 from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
@@ -85,7 +85,7 @@ class Failure:
 
 
 @dataclass(eq=False)
-class WorkerDataset(GoesToSpawned, TorchIterable):
+class WorkerDataset(SpawnPickling, TorchIterable):
     """What torch gives to its workers instead of the dataset: its items, packed, each with its state.
 
     Args:

@@ -158,7 +158,7 @@ def per_worker(saved: Json, workers: int) -> tuple[list[Cursor], int]:
 
 def _other_workers(there: Any, here: int) -> StateError:
     return StateError(
-        f"the checkpoint was made with {there} worker processes, here are {here}",
+        f"the checkpoint was made with {there} worker processes, this loader has {here}",
         hint="a stream without an index, or one that repeats inside of its workers, resumes on the same number of "
         "them; index the shards, and repeat the loader instead of the dataset, to resume on any",
     )

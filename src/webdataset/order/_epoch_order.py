@@ -127,13 +127,9 @@ class Order:
 def _checked(counts: Any, window: int | None, chunk: int | None) -> Ints:
     array = np.asarray(counts, dtype=np.int64)
     if array.ndim != 1 or bool((array < 0).any()):
-        raise SpecError(
-            "the counts are not one number from 0 up per shard", hint="give how many samples each shard has"
-        )
+        raise SpecError(f"expected the number of samples of each shard, got {counts!r:.100}")
     if window is not None and window < 0:
-        raise SpecError(
-            f"window={window} is not possible", hint="None for all, 0 for the order of storage, or a number"
-        )
+        raise SpecError(f"window={window}: expected None for all, 0 for the order of storage, or a number above 0")
     if chunk is not None:
         require_count("Order", "chunk", chunk, least=1)
     return array

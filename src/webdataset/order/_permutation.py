@@ -52,7 +52,7 @@ def permute(positions: Any, sizes: Any, keys: Any) -> Ints:
     todo = np.atleast_1d(np.asarray(positions, dtype=np.uint64))
     size = np.broadcast_to(np.asarray(sizes, dtype=np.uint64), todo.shape)
     if todo.size and not (bool((todo < size).all()) and int(size.max()) < MAX_SIZE):
-        raise IndexError(f"a position is outside its permutation, or that has {MAX_SIZE} elements or more")
+        raise IndexError(f"expected positions inside of their permutations, and these smaller than {MAX_SIZE}")
     radix_a, radix_b = _radices_many(size)
     key = np.atleast_1d(np.asarray(keys, dtype=np.uint64))
     result = _network(todo, radix_a, radix_b, key)

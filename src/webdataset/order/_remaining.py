@@ -61,7 +61,7 @@ class Remaining:
         edges = [self.position, *(edge for done in self.also for edge in done), self.samples]
         if not self.position >= 0 or edges != sorted(edges):
             raise StateError(
-                f"{self} is not possible", hint="resume with the dataset that the checkpoint was written for"
+                f"malformed checkpoint: {self}", hint="resume with the dataset that the checkpoint was written for"
             )
 
     def __len__(self) -> int:

@@ -51,5 +51,5 @@ class Steps:
         range(1, 10, 4)
         """
         if not 0 <= worker < workers:
-            raise SpecError(f"worker {worker} of {workers} does not exist", hint="workers count from 0")
+            raise SpecError(f"expected a worker from 0 to {workers - 1}, got {worker}")
         return range(worker, len(self), workers)

@@ -33,11 +33,11 @@ def check_weights(weights: Sequence[float], sources: int) -> list[float]:
     try:
         numbers = [float(weight) for weight in weights]
     except (TypeError, ValueError) as error:
-        raise SpecError(f"the weights {weights!r:.100} are no numbers", hint="give one weight per source") from error
+        raise SpecError(f"expected a list of weights, got {weights!r:.100}") from error
     if len(numbers) != sources:
-        raise SpecError(f"{len(numbers)} weights for {sources} sources", hint="give one weight per source")
+        raise SpecError(f"expected one weight for each of {sources} sources, got {len(numbers)}")
     if not all(isfinite(number) and number >= 0 for number in numbers):
-        raise SpecError(f"the weights {list(weights)} are not all numbers from 0 up", hint="give finite weights")
+        raise SpecError(f"expected finite weights of at least 0, got {list(weights)}")
     if sources and not any(numbers):
         raise SpecError(f"the weights {list(weights)} sum to 0", hint="give at least one source a weight above 0")
     return numbers

@@ -10,11 +10,11 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_running_pass.py`: one pass in progress
 * `_rank_agreement.py`: do all ranks read the same dataset
 * `_inner_datasets.py`: the datasets inside a dataset, their seeds and weights
-* `_early_end.py`: whether threads may read ahead
+* `_read_ahead_rule.py`: whether threads may read ahead
 * `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_column_batches.py`: batches made by column, where functions and `batched` allow it
-* `_epochs.py`: which pass is this, also in worker processes
+* `_epoch_counter.py`: which pass is this, also in worker processes
 * `_epoch_length.py`: how many items an epoch has
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
@@ -26,15 +26,14 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_mix.py`: several datasets as one
 * `_source_choice.py`: which of them comes next
 * `_dataset_wrappers.py`: datasets around datasets: an epoch, a length, a constant
-* `_spawning.py`: datasets on their way to a process that is spawned
+* `_spawn_pickling.py`: datasets on their way to a process that is spawned
 * `_torch_iterable.py`: be torch's `IterableDataset` without importing torch
 """
 
 from ._checkpoint import Checkpoint, Identity
 from ._cursor import Beginning, Cursor, InPlan, InStages, as_cursor, check_types
 from ._dataset_wrappers import MockDataset, repeatedly, with_epoch, with_length
-from ._early_end import must_not_read_ahead
-from ._epochs import EpochCounter
+from ._epoch_counter import EpochCounter
 from ._fluid import FluidInterface
 from ._fused import InFlight, Loop
 from ._indexed_api import Plannable
@@ -44,9 +43,10 @@ from ._merge_states import merge_states
 from ._mix import RandomMix, RoundRobin, mix
 from ._nested import Nestable, NestedProgress
 from ._pipeline import DataPipeline
+from ._read_ahead_rule import must_not_read_ahead
 from ._run import Run
 from ._running_pass import NoTimer, RunOptions
-from ._spawning import GoesToSpawned
+from ._spawn_pickling import SpawnPickling
 from ._stage_kinds import PipelineStage
 from ._torch_iterable import TorchIterable
 from ._webdataset import CheckEmpty, FluidWrapper, WebDataset
@@ -60,7 +60,6 @@ __all__ = [
     "EpochCounter",
     "FluidInterface",
     "FluidWrapper",
-    "GoesToSpawned",
     "Identity",
     "InFlight",
     "InPlan",
@@ -77,6 +76,7 @@ __all__ = [
     "RoundRobin",
     "Run",
     "RunOptions",
+    "SpawnPickling",
     "TorchIterable",
     "WebDataset",
     "as_cursor",

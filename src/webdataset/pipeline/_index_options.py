@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from webdataset import shards, stores
+from webdataset.arguments import require_choice
 from webdataset.decompress import is_packed
 from webdataset.errors import FormatError, SpecError, StoreError
 from webdataset.index import Description, IndexedShards, StoreIndexes, has_index, index_url, read_description
@@ -29,12 +30,12 @@ def check_fields(fields: Any) -> None:
 
     >>> check_fields("json")
     Traceback (most recent call last):
-    webdataset.errors.SpecError: fields='json' – a list of field names, such as ("json",)
+    webdataset.errors.SpecError: fields='json': expected a list of field names, such as ("json",)
     """
     if fields is not None and (
         isinstance(fields, str) or not isinstance(fields, Iterable) or not all(isinstance(name, str) for name in fields)
     ):
-        raise SpecError(f"fields={fields!r}", hint='a list of field names, such as ("json",)')
+        raise SpecError(f'fields={fields!r}: expected a list of field names, such as ("json",)')
 
 
 @dataclass(frozen=True)
@@ -53,27 +54,15 @@ class Wishes:
     failed: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.index, (bool, str, PathLike, type(None))):
-            raise SpecError(
-                f"index={self.index!r}", hint="a directory or URL of indexes, True (next to the shards) or False"
-            )
-        if not isinstance(self.store_index, (bool, str, PathLike, type(None))):
-            raise SpecError(
-                f"store_index={self.store_index!r}",
-                hint="a directory or URL for indexes, True (next to the shards) or False",
-            )
-        if self.uneven not in {None, "pad", "drop"}:
-            raise SpecError(f"uneven={self.uneven!r}", hint='an uneven end is filled up ("pad") or left out ("drop")')
-        if self.failed not in {None, "replace"}:
-            raise SpecError(
-                f"failed={self.failed!r}",
-                hint='samples that fail or are filtered out are replaced ("replace"), or not (None)',
-            )
+        for name, value in (("index", self.index), ("store_index", self.store_index)):
+            if not isinstance(value, (bool, str, PathLike, type(None))):
+                raise SpecError(f"{name}={value!r}: expected a directory or URL, True (next to the shards) or False")
+        require_choice("uneven", self.uneven, (None, "pad", "drop"))
+        require_choice("failed", self.failed, (None, "replace"))
         mixed = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order >= 0
         if not mixed and self.order not in (None, *_ORDERS):
-            raise SpecError(
-                f"order={self.order!r}", hint=f"{', '.join(_ORDERS)}, or how many shards are mixed at a time"
-            )
+            choices = ", ".join(_ORDERS)
+            raise SpecError(f"order={self.order!r}: expected {choices}, or how many shards are mixed at a time")
         check_fields(self.fields)
 
     @property

@@ -114,13 +114,13 @@ class Plannable(DataPipeline):
         samples, per_step = len(plan.dataset), plan.batch * world.current().ranks
         if steps.step != 1 or not 0 <= steps.start <= steps.stop <= -(-samples // per_step):
             raise SpecError(
-                f"{steps} is no range of the {-(-samples // per_step)} steps of an epoch",
-                hint="steps count from 0 in every epoch; call it more than once for several ranges",
+                f"expected a range of the {-(-samples // per_step)} steps of an epoch, got {steps}",
+                hint="call it more than once for several ranges",
             )
         state = (cursor.plan or PlanState(Remaining(samples))).as_remaining()
         if state.readers:
             raise SpecError(
-                "the checkpoint is that of one rank", hint="join the checkpoints of all ranks with wds.merge_states"
+                "the checkpoint is of one rank only", hint="join the checkpoints of all ranks with wds.merge_states"
             )
         state.remaining.check_samples(samples)
         remaining = state.remaining.without(steps.start * per_step, steps.stop * per_step)
@@ -140,7 +140,7 @@ class Plannable(DataPipeline):
         per_step = plan.batch * world.current().ranks
         positions = np.arange(step * per_step, min((step + 1) * per_step, len(order)))
         if step < 0 or not len(positions):
-            raise IndexError(f"step {step} is not in an epoch of {-(-len(order) // per_step)} steps")
+            raise IndexError(f"expected a step from 0 to {-(-len(order) // per_step) - 1}, got {step}")
         starts = starts_of(plan.dataset.counts)
         which, numbers = order.locate(positions)
         return [plan.dataset.where(int(number)) for number in starts[which] + numbers]

@@ -17,10 +17,10 @@ from webdataset.index import Description, read_description
 from webdataset.plan import JoinFields, described_joins
 
 from ._index_options import Wishes, check_fields, is_description
-from ._spawning import GoesToSpawned
+from ._spawn_pickling import SpawnPickling
 
 
-class IndexedDataset(GoesToSpawned, offsets.IndexedShards):
+class IndexedDataset(SpawnPickling, offsets.IndexedShards):
     """The samples of some shards by number: `len`, any sample, any slice, any key, only the fields that are wanted.
 
     >>> from webdataset.testing import make_shard

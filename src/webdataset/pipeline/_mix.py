@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from webdataset.arguments import require_count
+from webdataset.arguments import require_choice, require_count
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
 from webdataset.order import check_weights
@@ -74,7 +74,7 @@ class MixProgress(Progress):
         """Go on in all of them."""
         if len(saved["datasets"]) != len(self.parts):
             raise StateError(
-                f"the checkpoint mixes {len(saved['datasets'])} datasets, here are {len(self.parts)}",
+                f"the checkpoint mixes {len(saved['datasets'])} datasets, this mix has {len(self.parts)}",
                 hint="mix the datasets that the checkpoint was written for",
             )
         self.over = saved.get("over", False)
@@ -202,7 +202,7 @@ class RandomMix(Mix):
         seed: int | None = None,
     ) -> None:
         if not isinstance(datasets, Iterable) or isinstance(datasets, str | bytes):
-            raise SpecError(f"RandomMix({datasets!r:.100})", hint="give a list of datasets")
+            raise SpecError(f"RandomMix({datasets!r:.100}): expected a list of datasets")
         datasets = list(datasets)
         self.probs, self.longest = probs, longest
         weights = check_weights([1.0] * len(datasets) if probs is None else probs, len(datasets))
@@ -249,12 +249,11 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
             or not isinstance(sources, Sequence)
             or any(not isinstance(pair, tuple) or len(pair) != 2 for pair in sources)
         ):
-            raise SpecError(f"mix({sources!r:.100})", hint="give pairs of a dataset and its weight")
-        if exhausted not in _EXHAUSTED:
-            raise SpecError(f"exhausted={exhausted!r}", hint=f"one of {', '.join(_EXHAUSTED)}")
+            raise SpecError(f"mix({sources!r:.100}): expected pairs of a dataset and its weight")
+        require_choice("exhausted", exhausted, _EXHAUSTED)
         require_count("mix", "per_batch", per_batch, least=1)
         if any(not isinstance(change, Sequence) or len(change) != 2 for change in schedule):
-            raise SpecError(f"schedule={schedule!r:.100}", hint="give pairs of a draw and the weights from there on")
+            raise SpecError(f"schedule={schedule!r:.100}: expected pairs of a draw and the weights from there on")
         datasets, weights = zip(*sources, strict=True)
         plan = [(0, weights), *schedule]
         self.shares: Shares = Shares([(step, check_weights(each, len(datasets))) for step, each in plan])

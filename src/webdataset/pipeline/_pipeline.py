@@ -18,8 +18,8 @@ from webdataset.plan import count_items
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
+from ._epoch_counter import EpochCounter
 from ._epoch_length import ENDLESS, KnownLength
-from ._epochs import EpochCounter
 from ._inner_datasets import check_owner_of_epoch, inner_seeds, is_repeatable, shares_of_mixes
 from ._nested import Nested
 from ._rank_agreement import check_ranks
@@ -27,12 +27,12 @@ from ._require_json import require_json
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
 from ._source_choice import Shares
-from ._spawning import GoesToSpawned
+from ._spawn_pickling import SpawnPickling
 from ._stage_kinds import check_stage
 from ._torch_iterable import TorchIterable
 
 
-class DataPipeline(KnownLength, GoesToSpawned, TorchIterable):
+class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
     """A dataset made of stages; each turns one stream into another, the first starts it.
 
     >>> import webdataset as wds
@@ -121,9 +121,9 @@ class DataPipeline(KnownLength, GoesToSpawned, TorchIterable):
         """
         size = max(require_count("with_epoch", "nsamples", nsamples), require_count("with_epoch", "nbatches", nbatches))
         if size < 1:
+            given = nsamples if nbatches == -1 else nbatches
             raise SpecError(
-                f"with_epoch({nsamples if nbatches == -1 else nbatches})",
-                hint="say how many items an epoch has; .repeat() goes on for ever",
+                f"with_epoch({given}): expected at least 1 item in an epoch", hint=".repeat() goes on for ever"
             )
         return self._with_passes(ENDLESS, size, restart=restart)
 

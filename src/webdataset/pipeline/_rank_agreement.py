@@ -122,8 +122,8 @@ def _check_sum(found: dict[int, Facts]) -> None:
     claims = Counter(facts["rank"] for facts in found.values())
     ranks = range(next(iter(found.values()))["ranks"])
     if len({claims[rank] for rank in ranks}) > 1:
-        told = ", ".join(f"rank {rank} in {claims[rank]}" for rank in ranks)
-        raise SpecError(f"the ranks do not add up, counted in processes: {told:.2000}", hint=_HINTS["ranks"])
+        told = ", ".join(f"rank {rank} has {claims[rank]}" for rank in ranks)
+        raise SpecError(f"the ranks differ in their numbers of processes: {told:.2000}", hint=_HINTS["ranks"])
 
 
 def _plain(value: Json) -> Json:

@@ -280,9 +280,9 @@ def cache_opener(
 
 def _check_cache(directory: Any, size: Any, url_to_name: Any) -> None:
     if not isinstance(directory, str | os.PathLike | None):
-        raise SpecError(f"cache_dir={directory!r} is no directory", hint="give its path")
+        raise SpecError(f"cache_dir={directory!r}: expected the path of a directory")
     if isinstance(size, bool) or not isinstance(size, int | float):
-        raise SpecError(f"cache_size={size!r} is no size", hint="give a number of bytes, such as 200e9; -1 is no limit")
+        raise SpecError(f"cache_size={size!r}: expected a number of bytes, or -1 for no limit")
     if url_to_name is not None and not callable(url_to_name):
         raise SpecError(f"url_to_name={url_to_name!r} is not callable", hint="give a function from URLs to file names")
 
@@ -344,23 +344,19 @@ def _is_source(urls: Any) -> bool:
 
 def _wants_shuffle(shardshuffle: Any) -> bool:
     if shardshuffle is not None and (not isinstance(shardshuffle, (bool, int, float)) or shardshuffle < 0):
-        raise SpecError(
-            f"shardshuffle={shardshuffle!r}", hint="True or a positive number shuffles, False or 0 does not"
-        )
+        raise SpecError(f"shardshuffle={shardshuffle!r}: expected True, False, or a number of at least 0")
     return bool(shardshuffle)
 
 
 def _checked_seed(seed: Any) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int):
-        raise SpecError(
-            f"seed={seed!r} is not a whole number", hint="the same number on every rank gives the same order"
-        )
+        raise SpecError(f"seed={seed!r}: expected an integer, the same on every rank")
     return seed
 
 
 def _renamed(older: dict[str, Any]) -> dict[str, Any]:
     """Parameters of the 0.1 and 0.2 series under their present names."""
     for name in [name for name in older if name in _RENAMED]:
-        warnings.warn(f"{name}= is called {_RENAMED[name]}= now", DeprecationWarning, stacklevel=3)
+        warnings.warn(f"{name}= was renamed to {_RENAMED[name]}=", DeprecationWarning, stacklevel=3)
         older[_RENAMED[name]] = older.pop(name)
     return older

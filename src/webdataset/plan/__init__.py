@@ -2,7 +2,7 @@
 
 * `_read_planned`    the source: reads the positions of this process
 * `_array_batches`   a source of arrays, whole batches at a time
-* `_read_run`        samples that follow each other, read together
+* `_read_adjacent`   samples that are next to each other in a shard, read together
 * `_fetch_ahead`     fetches the shards that are needed next into a cache
 * `_plan_progress`   how far a reader is in its part of an epoch
 * `_plan_state`      how far all readers are: the typed value of a checkpoint

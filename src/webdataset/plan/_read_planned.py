@@ -23,7 +23,7 @@ from webdataset.shards import no_samples
 
 from ._fetch_ahead import Block, FetchAhead
 from ._plan_progress import COUNTED, PADDING, PlanProgress
-from ._read_run import read_run
+from ._read_adjacent import read_adjacent
 from ._replace_failed import Slot
 
 # Samples that are looked up together when batches are small: enough to join requests, few enough to come soon.
@@ -209,7 +209,7 @@ class ReadPlanned(Source):
 
     def _read(self, numbers: list[int]) -> Iterable[Sample | None]:
         try:
-            return read_run(self.dataset, numbers) or list(self.dataset.__getitems__(numbers))
+            return read_adjacent(self.dataset, numbers) or list(self.dataset.__getitems__(numbers))
         except Exception:
             if self.handler is reraise_exception:
                 raise

@@ -89,5 +89,5 @@ def as_shard(item: Any) -> ShardItem:
     if isinstance(item, str):
         return {"url": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("url"), str):
-        raise SpecError(f"{item!r} is no shard", hint='shards are dicts such as {"url": "a.tar"}')
+        raise SpecError(f'expected a shard such as {{"url": "a.tar"}}, got {item!r}')
     return item

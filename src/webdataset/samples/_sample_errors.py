@@ -23,7 +23,7 @@ def split_sample(key: str, member: str, url: str | None, offset: int) -> SplitSa
     return SplitSample(
         "the members of this sample are not adjacent in their shard",
         Where(key=key, member=member, shard=url, offset=_known(offset)),
-        hint="write the shard again with `tar --sort=name`, or take the parts as samples with allow_split=True",
+        hint="write the shard again with `tar --sort=name`, or read the parts as samples with allow_split=True",
     )
 
 

@@ -104,7 +104,7 @@ class StepMaker:
 
     def _check_request(self, request: Request) -> None:
         if self.offer.batch and request.batch != self.offer.batch:
-            raise FormatError(f"asked for batches of {request.batch}, this pipeline makes {self.offer.batch}")
+            raise FormatError(f"the trainer expects batches of {request.batch}, this pipeline makes {self.offer.batch}")
         request.remaining.check_samples(self.offer.samples)
         if request.start * request.batch * request.ranks >= len(request.remaining):
             raise FormatError(f"there is no step {request.start}")

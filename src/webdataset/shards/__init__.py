@@ -5,26 +5,26 @@ pass, the world of this process. Goes out: items `dict(url=…)`, one per shard,
 mixes. This package does not know what a tar is, how a shard is opened, or what a sample holds; for indexed datasets it
 knows how many samples each shard has, and no more.
 
-* `_expand`            text → addresses: braces, `::`, `${NAME}`, lists, globs, directories
-* `_glob`              globs with braces on local files
-* `_count_progress`    progress that is one number
-* `_shard_source`      what all sources of shards share: items, progress, passes
-* `_shard_list`        shards as given, in one fixed order, or in a new order each epoch
-* `_resampled`         shards with replacement; `resampled`
-* `_non_empty`         refuses a stream without items
-* `_directory_shards`  the shards of a directory; claiming on request
-* `_yaml_spec`         YAML specs of several datasets
-* `_splitters`         who reads which shard, also where shards are fewer than readers
-* `_user_splitters`    the same for splitters that a user wrote
-* `_mix_streams`       several streams into one: in turn or by chance
-* `_seed`              seeds out of anything
+* `_expand`              text → addresses: braces, `::`, `${NAME}`, lists, globs, directories
+* `_glob_with_braces`    globs with braces on local files
+* `_count_progress`      progress that is one number
+* `_shard_source`        what all sources of shards share: items, progress, passes
+* `_shard_list`          shards as given, in one fixed order, or in a new order each epoch
+* `_resampled`           shards with replacement; `resampled`
+* `_non_empty`           refuses a stream without items
+* `_directory_shards`    the shards of a directory; claiming on request
+* `_yaml_spec`           YAML specs of several datasets
+* `_splitters`           who reads which shard, also where shards are fewer than readers
+* `_user_splitters`      the same for splitters that a user wrote
+* `_mix_streams`         several streams into one: in turn or by chance
+* `_seed`                seeds out of anything
 """
 
 from __future__ import annotations
 
 from ._directory_shards import DirectoryShardList, check_pid_is_running, get_pid_from_filename, without_last_extension
 from ._expand import envlookup, envsubst, expand, expand_source, expand_urls, is_shard_name, kept
-from ._glob import fnmatch_with_braces, glob_with_braces
+from ._glob_with_braces import fnmatch_with_braces, glob_with_braces
 from ._mix_streams import compute_sample_weights, random_samples, round_robin_longest, round_robin_shortest
 from ._non_empty import NonEmpty, no_samples, non_empty
 from ._resampled import Resampled, ResampledShardList, ResampledShards, resampled

@@ -22,7 +22,7 @@ from webdataset.arguments import require_choice
 from webdataset.errors import SpecError
 from webdataset.flow import Drawn
 
-from ._glob import fnmatch_with_braces, glob_with_braces
+from ._glob_with_braces import fnmatch_with_braces, glob_with_braces
 from ._shard_source import ShardSource, Taken
 
 DEFAULT_PATTERN = "*.{tar,tgz,tar.tgz,tar.gz,tar.bz2,tar.xz,tar.zst}"
@@ -84,7 +84,7 @@ class DirectoryShardList(ShardSource):
         found = sorted(url for url in urls if fnmatch_with_braces(url.rsplit("/", 1)[-1], self.pattern))
         if not found:
             raise SpecError(
-                f"no shard in {self.path!r} matches {self.pattern!r}", hint="check the place and the pattern"
+                f"no shard in {self.path!r} matches {self.pattern!r}", hint="check the directory and the pattern"
             )
         return found
 

@@ -99,7 +99,7 @@ class Shuffle(Described, Resumable):
         if self.rng is not None and self.seed is not None:
             raise SpecError("shuffle() was given both rng and seed", hint="give one of them")
         if self.rng is not None and not hasattr(self.rng, "random"):
-            raise SpecError(f"shuffle(rng={self.rng!r}): this is no generator", hint="give a random.Random, or a seed")
+            raise SpecError(f"shuffle(rng={self.rng!r}): expected a random.Random")
         if self.rng is not None:  # its state would differ between workers, and by what a loader has prefetched
             self._set(seed=int(self.rng.random() * 2**53), rng=None)
         if self.seed is not None:

@@ -134,10 +134,10 @@ class XDecode(Described, PerItem):
 
 def _check_rule(rule: Any) -> None:
     if not isinstance(rule, tuple | list) or len(rule) != 2:
-        raise SpecError(f"{rule!r} is no rule", hint="give pairs of a pattern and a decoder")
+        raise SpecError(f"expected a pair of a pattern and a decoder, got {rule!r}")
     pattern, decoder = rule
     if not isinstance(pattern, str) or not (callable(decoder) or decoder is False):
-        raise SpecError(f"{rule!r} is no rule", hint="the pattern is a string, the decoder a function or False")
+        raise SpecError(f"expected a string and a function or False, got the rule {rule!r}")
 
 
 def _apply(decoder: Callable[[IO[bytes]], Any], name: str, value: Any, sample: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ written appears at its address complete or not at all.
     _open               open_read, open_write, read_bytes, write_bytes, read_range, stat, list_urls, is_local, gopen
     _trust              who may open what: one table, secure mode
     _registry           which store serves which scheme; users add theirs to `schemes`
-    _address            schemes and local paths
+    _parse_address      schemes and local paths
     _rewrite            GOPEN_REWRITE
     _globs              patterns
     _store              the interface of a store
@@ -32,7 +32,6 @@ written appears at its address complete or not at all.
 
 from webdataset.redact import redacted
 
-from ._address import local_file, scheme_of
 from ._ais import AisStore
 from ._byte_stream import Stream
 from ._connection_pool import close_connections
@@ -58,6 +57,7 @@ from ._open import (
     stat,
     write_bytes,
 )
+from ._parse_address import local_file, scheme_of
 from ._pipe import Pipe, PipeStore
 from ._read_ahead import ReadAhead
 from ._registry import schemes, store_for

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 from webdataset import config
 from webdataset.errors import SpecError, StoreError, Where
 
-from ._address import scheme_of
 from ._http import HttpStore
+from ._parse_address import scheme_of
 from ._request import Request, every_page, request_list
 from ._resuming_stream import persist
 

@@ -15,7 +15,7 @@ from typing import Any
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
 from webdataset.optional import require
 
-from ._address import scheme_of
+from ._parse_address import scheme_of
 from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
 from ._same_object import BytesRead, changed
 from ._store import Stat, Store
@@ -76,13 +76,13 @@ class _FsspecBody(Body):
         self._url, self.start, self._at, self.ranged, self._stat = url, start, start, True, stat
         self._found = found = _stat(url)
         self.size, self.version = found.size, found.etag
-        with explained(url):
+        with fsspec_errors(url):
             self._file: Any = fs.open(path, "rb")
             if start:
                 self._file.seek(start)
 
     def read1(self, size: int) -> bytes:
-        with explained(self._url):
+        with fsspec_errors(self._url):
             piece: bytes = self._file.read(size)
         self._at += len(piece)
         if (not piece or self._at == self.size) and (now := self._stat(self._url)) != self._found:
@@ -102,17 +102,17 @@ class _FsspecUpload(Upload):
         self._url = url
         self._fs, self._path = _place(url)
         self._temporary = f"{self._path}.{secrets.token_hex(4)}.part"  # a name of its own for every writer
-        with explained(url):
+        with fsspec_errors(url):
             self._file: Any = self._fs.open(self._temporary, "wb")
         self._finished = False
 
     def write(self, data: Any, /) -> int:
-        with explained(self._url):
+        with fsspec_errors(self._url):
             self._file.write(bytes(data))
         return len(data)
 
     def publish(self) -> None:
-        with explained(self._url):
+        with fsspec_errors(self._url):
             self._file.close()
             try:
                 self._fs.mv(self._temporary, self._path)
@@ -123,19 +123,19 @@ class _FsspecUpload(Upload):
                 self._fs.mv(self._temporary, self._path)
 
     def discard(self) -> None:
-        with explained(self._url):
+        with fsspec_errors(self._url):
             self._file.close()
             self._fs.rm_file(self._temporary)
 
 
 def _find(fs: Any, folder: str, prefix: str) -> list[str]:
-    with explained(prefix):
+    with fsspec_errors(prefix):
         return sorted(fs.find(folder))
 
 
 def _stat(url: str) -> Stat:
     fs, path = _place(url)
-    with explained(url):
+    with fsspec_errors(url):
         fs.invalidate_cache(fs._parent(path))  # a listing that the file system keeps has an old version
         found = fs.info(path)
     if found.get("type") == "directory":
@@ -169,7 +169,7 @@ def _place(url: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def explained(url: str) -> Iterator[None]:
+def fsspec_errors(url: str) -> Iterator[None]:
     """Turn exceptions of file systems into ours."""
     try:
         yield

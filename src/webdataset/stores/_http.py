@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 from webdataset.errors import StoreError
 
 from ._globs import prefix_of
-from ._request import Request, explained, request
+from ._request import Request, request, urllib3_errors
 from ._resuming_stream import Body, Patience, ResumingStream, persist
 from ._same_object import is_strong
 from ._socket_reads import wire
@@ -144,14 +144,14 @@ class HttpBody(Body):
         try:
             return self._read1(min(size, PIECE), decode_content=False)
         except Exception:  # entering the context manager for every piece would cost too much
-            with explained():
+            with urllib3_errors():
                 raise
 
     def readinto(self, view: memoryview) -> int:
         try:
             count = self._wire(view)
         except Exception:
-            with explained():
+            with urllib3_errors():
                 raise
         return count or super().readinto(view)
 

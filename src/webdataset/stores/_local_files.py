@@ -19,8 +19,8 @@ from typing import IO, Any
 from webdataset import config
 from webdataset.errors import AccessDenied, ShardNotFound, StoreError, Where
 
-from ._address import local_path
 from ._globs import is_pattern
+from ._parse_address import local_path
 from ._store import Stat, Store
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere

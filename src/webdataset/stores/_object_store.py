@@ -97,7 +97,7 @@ class _CloudBody(Body):
 
     def _next(self, size: int) -> memoryview:
         if not self._rest:
-            with explained(self._url):
+            with obstore_errors(self._url):
                 self._rest = memoryview(next(self._pieces, b""))
         piece, self._rest = self._rest[:size], self._rest[size:]
         return piece
@@ -115,23 +115,23 @@ class _CloudUpload(Upload):
         self._finished = True  # until there is something to publish or discard
         self._url = url
         store, path = _place(url, retries=10)
-        with explained(url):
+        with obstore_errors(url):
             self._writer = obstore.open_writer(store, path, buffer_size=_PART)
             self._writer.__enter__()
         self._finished = False
 
     def write(self, data: Any, /) -> int:
-        with explained(self._url):
+        with obstore_errors(self._url):
             self._writer.write(bytes(data))
         return len(data)
 
     def publish(self) -> None:
-        with explained(self._url):
+        with obstore_errors(self._url):
             self._writer.close()
 
     def discard(self) -> None:
         # obstore's writer discards the parts when its block is left by an exception.
-        with explained(self._url):
+        with obstore_errors(self._url):
             self._writer.__exit__(RuntimeError, RuntimeError("discarded"), None)
 
 
@@ -140,7 +140,7 @@ def _body(url: str, start: int, version: str | None) -> _CloudBody:
 
     store, path = _place(url)
     options = _must_match(version)
-    with explained(url, start):
+    with obstore_errors(url, start):
         if not start:
             return _CloudBody(url, obstore.get(store, path, options=options), 0, ranged=True)
         try:
@@ -161,7 +161,7 @@ def _range(url: str, start: int, length: int, version: str | None, size: int | N
     import obstore
 
     store, path = _place(url)
-    with explained(url, start):
+    with obstore_errors(url, start):
         try:
             options = {**_must_match(version), "range": (start, start + length)}
             result = obstore.get(store, path, options=options)
@@ -180,7 +180,7 @@ def _head(url: str) -> Stat:
     import obstore
 
     store, path = _place(url)
-    with explained(url):
+    with obstore_errors(url):
         found = obstore.head(store, path)
     return Stat(found["size"], found.get("e_tag"), found["last_modified"].timestamp())
 
@@ -191,7 +191,7 @@ def _list(prefix: str) -> list[str]:
     bucket, path = _split(prefix)
     # obstore lists whole directories; the rest of the prefix is compared here.
     folder = path.rpartition("/")[0]
-    with explained(prefix):
+    with obstore_errors(prefix):
         found = [item["path"] for batch in obstore.list(_client(bucket), prefix=folder or None) for item in batch]
     # `a/`, the marker of a directory, is listed as `a`: if there is an `a` too, once.
     return [f"{bucket}/{name}" for name in dict.fromkeys(found) if name.startswith(path)]
@@ -200,7 +200,7 @@ def _list(prefix: str) -> list[str]:
 def _place(url: str, retries: int = 0) -> tuple[Any, str]:
     """The obstore object for the bucket of an address, and the key in it."""
     bucket, path = _split(url)
-    with explained(url):
+    with obstore_errors(url):
         client = _client(bucket, retries)
     if _CHANGED_BY_OBSTORE.search(path):
         raise SpecError(
@@ -248,7 +248,7 @@ def _store(bucket: str, retries: int, timeout: float, _environment: tuple[tuple[
 
 
 @contextmanager
-def explained(url: str, offset: int | None = None) -> Iterator[None]:
+def obstore_errors(url: str, offset: int | None = None) -> Iterator[None]:
     """Turn obstore's exceptions into ours."""
     try:
         yield

@@ -13,9 +13,9 @@ from webdataset.address import Address, Birth, is_from_data
 from webdataset.errors import SpecError, StoreError
 from webdataset.redact import redacted
 
-from ._address import local_file, local_path, refuse_malformed, text
 from ._globs import is_pattern
 from ._local_files import system_errors
+from ._parse_address import local_file, local_path, refuse_malformed, text
 from ._registry import scheme, store_for
 from ._rewrite import rewrite_url
 from ._store import Stat, Store

@@ -10,7 +10,6 @@ from webdataset.address import Birth, birth_of
 from webdataset.errors import SpecError
 from webdataset.optional import require
 
-from ._address import scheme_of
 from ._ais import AisStore
 from ._fsspec import FsspecStore
 from ._http import HttpStore
@@ -18,6 +17,7 @@ from ._huggingface import HuggingFaceStore
 from ._local_files import LocalStore
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
+from ._parse_address import scheme_of
 from ._pipe import PipeStore
 from ._standard_streams import StandardStore
 from ._store import Store

@@ -22,9 +22,9 @@ from webdataset.address import Address, Birth
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout
 from webdataset.redact import redacted
 
-from ._address import origin, refuse_malformed, scheme_of
 from ._auth import secrets_for
 from ._connection_pool import manager
+from ._parse_address import origin, refuse_malformed, scheme_of
 from ._resuming_stream import PastTheEnd, retryable
 from ._trust import check
 
@@ -102,7 +102,7 @@ def request_list(
         variable: the environment variable that has the address of the server, for the error.
         body: the body of the request.
     """
-    with explained(), request("GET", wanted, body=body) as response:
+    with urllib3_errors(), request("GET", wanted, body=body) as response:
         data, headers = response.read(), response.headers
     try:
         return read(json.loads(data), headers)
@@ -153,7 +153,7 @@ def _ask(method: str, wanted: Request, body: IO[bytes] | bytes | None) -> urllib
     patience = config.read("WDS_TIMEOUT")
     # Bytes as they are stored: an encoding added on the way could not be resumed in the middle.
     headers = {"Accept-Encoding": "identity", "User-Agent": "webdataset", **wanted.headers}
-    with explained():
+    with urllib3_errors():
         return manager(wanted.url).request(
             method,
             str(wanted.url),
@@ -180,7 +180,7 @@ def _without_secrets(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def urllib3_errors() -> Iterator[None]:
     """Turn exceptions of urllib3 into ours; a test checks that none is missing."""
     import urllib3.exceptions as theirs
 

@@ -65,7 +65,7 @@ class Patience:
 
     def __post_init__(self) -> None:
         if min(self.first, self.longest, self.asked, self.faults, self.tries or 0) < 0:
-            raise SpecError(f"{self} is not possible", hint="use numbers that are 0 or larger")
+            raise SpecError(f"{self}: expected numbers of at least 0")
 
 
 class Backoff:

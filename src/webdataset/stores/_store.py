@@ -136,7 +136,7 @@ def checked_range(data: bytes, url: str, start: int, length: int) -> bytes:
 def past_the_end(url: str, wanted: int, size: int) -> StoreError:
     """The error for a range that reaches past the end of the object."""
     return StoreError(
-        f"bytes up to {wanted} were asked for, and there are {size}",
+        f"expected at least {wanted} bytes, the object has {size}",
         Where(shard=url, offset=size),
-        hint="the object is shorter than expected: rebuild its index, or copy it again",
+        hint="rebuild its index, or copy it again",
     )

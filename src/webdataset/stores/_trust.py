@@ -17,7 +17,7 @@ from webdataset import config
 from webdataset.address import Birth, birth_of, home_of, is_from_data
 from webdataset.errors import UnsafeContent, Where
 
-from ._address import local_path, origin, scheme_of
+from ._parse_address import local_path, origin, scheme_of
 
 
 class Rule(Enum):

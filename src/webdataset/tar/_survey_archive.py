@@ -98,7 +98,7 @@ class _Survey:
             what = "another archive follows the end of this one; GNU tar, tarfile and DALI stop here"
             yield Damage(DamageKind.CONCATENATED, what, offset, loses=False)
         else:
-            yield Damage(DamageKind.GARBAGE, "something that is no tar follows the end of the archive", offset)
+            yield Damage(DamageKind.GARBAGE, "something that is not tar follows the end of the archive", offset)
             self._cut = not self._search(offset + 1)
 
     def _next_member(self) -> Iterator[Surveyed | Damage]:
@@ -279,7 +279,7 @@ class _Survey:
         elif not offset and not block:
             yield Damage(DamageKind.EMPTY, "the file has 0 bytes", 0)
         elif zeros >= 2 and block.strip(b"\0"):
-            yield Damage(DamageKind.GARBAGE, "something that is no tar follows the end of the archive", offset)
+            yield Damage(DamageKind.GARBAGE, "something that is not tar follows the end of the archive", offset)
         elif self._cut:
             return
         elif zeros < 2 and block:

@@ -143,7 +143,7 @@ def _find_dialect(path: bytes, size: int, owner: _Owner, format: str | int | Non
     if wanted not in (None, *_NUMBERED.values()):
         raise SpecError(
             f"format={format!r} is not a tar format",
-            hint="take 'ustar', 'gnu', 'pax', tarfile's number for one of them, or None for the plainest that fits",
+            hint="use 'ustar', 'gnu', 'pax', tarfile's number for one of them, or None for the plainest that fits",
         )
     _check(owner)
     short = _has_short_names(owner)

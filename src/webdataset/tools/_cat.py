@@ -29,7 +29,7 @@ def numbered_keys(template: str) -> Stage:
     except (ValueError, IndexError, KeyError) as error:
         raise SpecError(f"{template!r} cannot number keys: {error}", hint="write '{:09d}'") from error
     if not distinct:
-        raise SpecError(f"{template!r} has no place for a number", hint="write '{:09d}'")
+        raise SpecError(f"{template!r} has no placeholder for the number", hint="write '{:09d}'")
     return partial(_number_keys, template)
 
 

@@ -161,7 +161,7 @@ def open_engine(executor: Any, workers: int, address: str | None = None) -> Iter
 
 def _engine(executor: Any, workers: int, address: str | None) -> Engine:
     if workers < 1:
-        raise SpecError(f"expected at least one worker, got {workers}", hint="take -j 1, or more")
+        raise SpecError(f"expected at least one worker, got {workers}", hint="use -j 1, or more")
     if executor is None or executor == "local":
         return LocalProcesses(workers) if workers > 1 else Engine(InThisProcess(), 1)
     if executor == "dask":

@@ -43,7 +43,7 @@ class Parts:
             raise SpecError("nothing says what the parts are", hint="give shares: train=0.9 val=0.1")
         for name in self.names:
             if not name or "/" in name:
-                raise SpecError(f"{name!r} cannot name a part", hint="take a word, such as train")
+                raise SpecError(f"{name!r} cannot name a part", hint="use a word, such as train")
         _ = self._expressions, self._by_share  # what cannot divide a dataset fails here
 
     @cached_property
@@ -125,8 +125,8 @@ def write_parts(samples: Iterable[Sample], output: str, parts: Parts, options: O
 
 def _series(output: str, part: str) -> Series:
     if "{part}" not in output:
-        raise SpecError(f"{output!r} has no place for the part's name", hint="write -o '{part}-%06d.tar'")
+        raise SpecError(f"{output!r} has no placeholder for the part's name", hint="write -o '{part}-%06d.tar'")
     target = parse_target(output.replace("{part}", part.replace("%", "%%")))
     if not isinstance(target, Series):
-        raise SpecError(f"{output!r} has no place for a number", hint="write -o '{part}-%06d.tar'")
+        raise SpecError(f"{output!r} has no placeholder for the number", hint="write -o '{part}-%06d.tar'")
     return target

@@ -54,7 +54,7 @@ def _decoded(raw: bytes, place: str) -> str:
         raise FormatError(
             "the line of a recipe is not text in UTF-8",
             Where(shard=place),
-            hint="write it again; if this is no recipe, give its folder, or name its format with --format",
+            hint="write it again; if this is not a recipe, give its folder, or name its format with --format",
         ) from error
 
 

@@ -58,9 +58,9 @@ class Recoding:
         for name in ("short", "longest", "crop"):
             side = getattr(self, name)
             if side is not None and side < 1:
-                raise SpecError(f"{name}={side} is not the side of an image", hint="take a number of pixels")
+                raise SpecError(f"{name}={side} is not the side of an image", hint="use a number of pixels")
         if self.quality is not None and not 1 <= self.quality <= 100:
-            raise SpecError(f"quality={self.quality} is not known", hint="take a number from 1 to 100")
+            raise SpecError(f"quality={self.quality} is not known", hint="use a number from 1 to 100")
         if not any((self.short, self.longest, self.crop, self.format, self.quality)):
             raise SpecError("nothing says what to change", hint="give --short, --long, --crop, --format or --quality")
 

@@ -206,7 +206,7 @@ def _beside(names: Sequence[str], pattern: str | None) -> str:
     path = stores.is_local(names[0])
     if path is None:
         raise SpecError(
-            f"{names[0]!r} is not on this machine, so there is no place beside it for a ledger",
+            f"{names[0]!r} is not a local output, so the ledger cannot be stored next to it",
             hint="name a local file: --ledger job.jsonl",
         )
     text = "\n".join(names) if pattern is None else pattern

@@ -146,7 +146,7 @@ class Endpoints:
             picture = array_picture(load_array(found.view, found.inside, member), _edge(edge))
             if picture is not None:
                 return _picture(*picture)
-        raise SpecError(f"the field {member.field!r} is no picture")
+        raise SpecError(f"the field {member.field!r} is not an image")
 
     def waveform(self, request: Request) -> Any:
         """The peaks of a sound."""

@@ -134,7 +134,7 @@ def _opened(data: bytes) -> Any:
             warnings.simplefilter("ignore")  # our own limit follows
             image = open_image(data)
     except pil.DecompressionBombError as error:
-        what = f"the picture has more than {MOST_PIXELS:,} pixels and is not decoded"
+        what = f"the image has more than {MOST_PIXELS:,} pixels and is not decoded"
         raise FormatError(what, hint="download it instead") from error
     except FormatError:
         raise
@@ -150,10 +150,10 @@ def _opened(data: bytes) -> Any:
 
 def _bomb(width: int, height: int) -> FormatError:
     return FormatError(
-        f"the picture has {width:,} x {height:,} pixels and is not decoded: {MOST_PIXELS:,} are the limit",
+        f"the image has {width:,} x {height:,} pixels and is not decoded: {MOST_PIXELS:,} are the limit",
         hint="download it instead",
     )
 
 
 def _pil() -> Any:
-    return require("PIL.Image", extra="images", why="to show pictures")
+    return require("PIL.Image", extra="images", why="to show images")

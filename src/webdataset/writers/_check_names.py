@@ -67,7 +67,7 @@ def check_field(field: Any, *, strict: bool = True) -> None:
         problem, remedy = "the field name is empty", "name it after its format, for example 'jpg'"
     elif "/" in field:
         problem = f"the field name {field!r} has a '/', so it would be read as part of the key"
-        remedy = "take '.' or '_'"
+        remedy = "use '.' or '_'"
     elif field != field.lower():
         problem = f"readers lower-case field names, {field!r} would come back as {field.lower()!r}"
         remedy = f"write {field.lower()!r}"

@@ -52,7 +52,7 @@ def _unchanged(sample: Sample) -> Sample:
 def _by_extension(options: dict[str, Mapping[str, Any]]) -> Callable[[Sample], Sample]:
     for name, arguments in options.items():
         if not isinstance(arguments, dict):
-            raise SpecError(f"encoder_options[{name!r}]={arguments!r}", hint="it must be a dict of keyword arguments")
+            raise SpecError(f"encoder_options[{name!r}]={arguments!r}: expected a dict of keyword arguments")
 
     def encode(field: str, value: Any) -> Any:
         arguments = options.get(field) or options.get(_extension(field)) or {}

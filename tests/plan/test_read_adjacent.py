@@ -9,7 +9,7 @@ import webdataset as wds
 from webdataset import stores, world
 from webdataset.errors import StaleIndex
 from webdataset.index import IndexedShards
-from webdataset.plan._read_run import read_run
+from webdataset.plan._read_adjacent import read_adjacent
 
 # What may be stored between plain samples, in place of the samples 30 to 32.
 ODD = {
@@ -41,7 +41,7 @@ def test_the_samples_are_those_of_the_lookup(tmp_path, odd, format):
         together = 0
         for first in range(len(dataset) - 16):
             numbers = list(range(first, first + 16))
-            samples = read_run(dataset, numbers)
+            samples = read_adjacent(dataset, numbers)
             assert samples is None or samples == dataset.__getitems__(numbers)
             together += samples is not None
         assert together >= 20  # those that nothing odd is stored in between
@@ -54,7 +54,7 @@ def test_a_run_is_one_read(tmp_path, monkeypatch):
         reader = dataset._shards.reader(0)
         read = reader._bytes.read
         monkeypatch.setattr(reader._bytes, "read", lambda *span: reads.append(span) or read(*span))
-        assert len(read_run(dataset, list(range(20, 276)))) == 256
+        assert len(read_adjacent(dataset, list(range(20, 276)))) == 256
         assert len(reads) == 1
 
 
@@ -62,24 +62,24 @@ def test_a_run_is_one_read(tmp_path, monkeypatch):
 def test_what_is_no_run_of_one_shard_is_looked_up(tmp_path, numbers):
     shards = [stored(tmp_path, make(many(50, start)), f"{start}.tar") for start in (0, 50)]
     with IndexedShards(shards) as dataset:
-        assert read_run(dataset, numbers) is None
+        assert read_adjacent(dataset, numbers) is None
 
 
 def test_large_samples_are_not_held_twice(tmp_path):
     with IndexedShards([stored(tmp_path, make([(f"{n:03}.bin", bytes(1 << 18)) for n in range(20)]))]) as dataset:
-        assert read_run(dataset, list(range(20))) is None
+        assert read_adjacent(dataset, list(range(20))) is None
 
 
 @pytest.mark.parametrize("options", [{"fields": ["jpg"]}, {"lazy": True}, {"functions": [dict]}])
 def test_what_a_lookup_would_change_is_looked_up(tmp_path, options):
     with IndexedShards([stored(tmp_path, make(many(30)))], **options) as dataset:
-        assert read_run(dataset, list(range(20))) is None
+        assert read_adjacent(dataset, list(range(20))) is None
 
 
 def test_of_a_view_only_samples_that_follow_each_other(tmp_path):
     with IndexedShards([stored(tmp_path, make(many(60)))]) as dataset:
-        assert read_run(dataset[::2], list(range(20))) is None
-        assert read_run(dataset[10:], list(range(20))) == list(dataset[10:30])
+        assert read_adjacent(dataset[::2], list(range(20))) is None
+        assert read_adjacent(dataset[10:], list(range(20))) == list(dataset[10:30])
 
 
 OTHER = {
@@ -96,7 +96,7 @@ def test_a_shard_that_does_not_fit_its_index_is_an_error_of_the_lookup(tmp_path,
     assert len(other) == len(data)
     stored(tmp_path, other)
     with IndexedShards([shard]) as dataset:
-        assert read_run(dataset, list(range(32, 64))) is None
+        assert read_adjacent(dataset, list(range(32, 64))) is None
     dataset = wds.WebDataset([shard], shardshuffle=False).batched(32, collation_fn=None)
     with world.pretend(world.World(worker=1, workers=2)), pytest.raises(StaleIndex, match="a.tar"):
         list(dataset)
@@ -119,4 +119,4 @@ def test_remote_shards(tmp_path):
     with stores.open_write("memory://runs/a.tar") as stream:
         stream.write(make(many(40)))
     with IndexedShards(["memory://runs/a.tar"]) as dataset:
-        assert read_run(dataset, list(range(32))) == dataset.__getitems__(list(range(32)))
+        assert read_adjacent(dataset, list(range(32))) == dataset.__getitems__(list(range(32)))

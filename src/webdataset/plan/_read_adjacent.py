@@ -18,7 +18,7 @@ _LEAST_SAMPLES = 16
 _MOST_BYTES = 1 << 22
 
 
-def read_run(dataset: IndexedShards, numbers: Sequence[int]) -> list[Sample] | None:
+def read_adjacent(dataset: IndexedShards, numbers: Sequence[int]) -> list[Sample] | None:
     """The samples with these numbers; None if they are to be looked up, whatever the reason.
 
     What is not plain, or not as the index says, is left to the lookup, which knows every case and every error.

@@ -23,14 +23,14 @@ from webdataset.errors import MissingDependency, SpecError
 _inside: ContextVar[bool] = ContextVar("webdataset_spawning", default=False)  # an object that is being sent as a whole
 
 
-class GoesToSpawned:
+class SpawnPickling:
     """A base for what is given to worker processes: pickled as usual, and with its functions while one is spawned.
 
     >>> import pickle
-    >>> class Value(GoesToSpawned):
+    >>> class Value(SpawnPickling):
     ...     pass
-    >>> pickle.loads(pickle.dumps(GoesToSpawned())).__class__.__name__
-    'GoesToSpawned'
+    >>> pickle.loads(pickle.dumps(SpawnPickling())).__class__.__name__
+    'SpawnPickling'
     """
 
     def __reduce_ex__(self, protocol: Any, /) -> Any:

@@ -95,7 +95,7 @@ class EpochCounter:
     def set(self, epoch: int) -> None:
         """Let the next pass be number `epoch`, in this process and in workers that live already."""
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
-            raise SpecError(f"set_epoch({epoch!r})", hint="epochs are whole numbers and count from 0")
+            raise SpecError(f"set_epoch({epoch!r}): expected an integer of at least 0")
         with self._locked():
             self._write_next(epoch)
 

@@ -63,7 +63,7 @@ def test_a_pickled_counter_goes_on_from_its_number():
 
 
 def test_more_iterations_than_entries_are_counted_too(monkeypatch):
-    import webdataset.pipeline._epochs as module
+    import webdataset.pipeline._epoch_counter as module
 
     monkeypatch.setattr(module, "_ENTRIES", 2)
     dataset = DataPipeline(Epochs(1))
