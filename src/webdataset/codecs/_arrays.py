@@ -18,7 +18,7 @@ from numpy.lib import format as npy
 from webdataset import buffer_pool
 from webdataset.errors import EncodingError, FormatError
 
-from ._field_limit import check_size, check_zip, read_member
+from ._field_limit import check_empty, check_zip, read_member
 
 _MAGIC = b"\x93NUMPY"
 _SHORTEST = 12
@@ -75,8 +75,7 @@ def _parse_header(header: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np
     if any(size < 0 for size in shape):
         raise FormatError(f"invalid npy shape {shape}")
     count = math.prod(shape)
-    if not count:  # no memory, but the other sides would be taken for sizes: a loop over rows has no end
-        check_size(math.prod(max(size, 1) for size in shape) * dtype.itemsize)
+    check_empty(shape, dtype.itemsize)
     if count and not dtype.itemsize:  # NumPy would allocate memory for strings without characters
         raise FormatError(f"{count:,} npy items without a size")
     return shape, "F" if fortran_order else "C", dtype, count * dtype.itemsize

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
+from collections.abc import Sequence
 from typing import Any
 
 from webdataset import config
@@ -28,6 +30,18 @@ def check_size(size: int, limit: int | None = None) -> None:
     allowed = field_limit(limit)
     if size > allowed:
         raise too_large(f"decodes to more than {allowed:,} bytes")
+
+
+def check_empty(shape: Sequence[int], itemsize: int) -> None:
+    """Raise an error for an array without items whose other sides are too large: a loop over its rows has no end.
+
+    >>> check_empty((3, 0), 8)
+    >>> check_empty((10**18, 0), 8)
+    Traceback (most recent call last):
+    webdataset.errors.FormatError: decodes to more than 1,073,741,824 bytes – raise WDS_DECOMPRESS_LIMIT ...
+    """
+    if 0 in shape:
+        check_size(math.prod(max(side, 1) for side in shape) * itemsize)
 
 
 def check_zip(archive: zipfile.ZipFile) -> None:

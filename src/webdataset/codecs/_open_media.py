@@ -30,6 +30,8 @@ def open_media(file: Any, why: str) -> Any:
     container = av.open(file, options={"format_whitelist": ",".join(_FORMATS), "protocol_whitelist": "none"})
     try:
         for stream in container.streams.video:
+            if stream.codec_context is None:  # of a codec that FFmpeg does not know; it has no size either
+                continue
             check_size(_RGB * stream.width * stream.height)
             # The frames may say otherwise.
             stream.codec_context.options = {"max_pixels": str(min(field_limit() // _RGB, _MOST_PIXELS))}

@@ -10,6 +10,7 @@ from webdataset.config import safety
 from webdataset.errors import EncodingError, FormatError, UnsafeContent
 from webdataset.optional import require
 
+from ._field_limit import check_empty
 from ._torch_file import load_weights
 
 
@@ -52,6 +53,8 @@ def safetensors_loads(data: bytes) -> dict[str, Any]:
     loaded: dict[str, Any] = require(f"safetensors.{flavour}", extra="formats", why="to decode 'safetensors'").load(
         bytes(data)
     )
+    for tensor in loaded.values():
+        check_empty(tuple(tensor.shape), tensor.itemsize)
     return loaded
 
 

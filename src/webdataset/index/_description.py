@@ -26,6 +26,7 @@ from webdataset.errors import FormatError, SpecError, StaleIndex, UnsafeContent,
 from webdataset.redact import redacted
 
 KIND = "wids-shard-index-v1"
+_MOST = 2**53  # what JSON keeps in every language, and more than there is
 _MD5 = re.compile("[0-9a-fA-F]{32}")
 
 
@@ -227,7 +228,7 @@ def _load(name: str) -> Any:
     data = stores.read_bytes(name)
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _malformed("the description is not JSON", name) from error
 
 
@@ -275,7 +276,7 @@ def _shard(entry: Any, document: _Document) -> ShardEntry:
         raise _malformed("a shard of the description has no url", document.name)
     nsamples, filesize = entry.get("nsamples"), entry.get("filesize")
     for number in (nsamples, 0 if filesize is None else filesize):
-        if type(number) is not int or number < 0:  # which True and False are not
+        if type(number) is not int or not 0 <= number <= _MOST:  # which True and False are not
             raise FormatError(f"expected a count in {entry}, got {number!r}", Where(shard=document.name))
     url, md5sum = document.address(entry["url"]), entry.get("md5sum")
     if len(entry) == 2:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
+from webdataset import config
 from webdataset.codecs import check_size
 from webdataset.errors import FormatError, UnsafeContent, Where, located
 from webdataset.optional import require
@@ -20,7 +19,6 @@ from ._record_format import (
     Record,
     RecordFile,
     Schema,
-    bad_record,
     check_equal_rows,
     closing_on_error,
     damage_of,
@@ -28,6 +26,7 @@ from ._record_format import (
 )
 
 _AT_A_TIME = 4 << 20
+_MOST_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,11 @@ class _HDF5File(RecordFile):
     def __init__(self, url: str, wanted: tuple[str, ...] | None) -> None:
         h5py = require("h5py", extra="hdf5", why="to read HDF5")
         self._url = url
-        self._stream = ByteRanges(url).stream()
-        with recognized(self._stream, url, "an HDF5 file", OSError):
+        data = ByteRanges(url)
+        self._size, self._stream = data.size, data.stream()
+        with recognized(self._stream, url, "an HDF5 file"):
             self._file = h5py.File(self._stream, "r")
-        with closing_on_error(self):
+        with closing_on_error(self), damage_of("the file", url):
             self._datasets = self._find(wanted, h5py)
             self._text = {name for name, data in self._datasets.items() if h5py.check_string_dtype(data.dtype)}
 
@@ -76,7 +76,8 @@ class _HDF5File(RecordFile):
                     hint="if you trust it, copy it into one file: h5repack",
                 )
             with located(shard=self._url, field=name):
-                check_size(data.dtype.itemsize * math.prod(data.shape[1:]))
+                # Of compressed chunks, which may hold many rows, a whole one is unpacked for each.
+                check_size(data.dtype.itemsize * max(math.prod(data.shape[1:]), math.prod(data.chunks or ())))
         lengths = {name: data.shape[0] if data.shape else None for name, data in chosen.items()}
         check_equal_rows(lengths, self._url, "name those that have one row per sample: HDF5(datasets=(...))")
         return chosen
@@ -89,20 +90,25 @@ class _HDF5File(RecordFile):
         return int(next(iter(self._datasets.values())).shape[0])
 
     def records(self, start: int = 0) -> Iterator[Record]:
-        size = sum(data.dtype.itemsize * int(np.prod(data.shape[1:])) for data in self._datasets.values())
-        step = max(1, min(1024, _AT_A_TIME // max(1, size)))
+        size = sum(data.dtype.itemsize * math.prod(data.shape[1:]) for data in self._datasets.values())
+        step = max(1, min(_MOST_ROWS, _AT_A_TIME // max(1, size), self._most_rows()))
         for first in range(start, len(self), step):
             columns = [self._rows(name, first, step) for name in self._datasets]
             for row in zip(*columns, strict=True):
                 yield dict(zip(self._datasets, row, strict=True))
 
+    def _most_rows(self) -> int:
+        """How many rows the limit allows if every text or list of a row is as large as the file, as it may be."""
+        places = [math.prod(data.shape[1:]) for data in self._datasets.values() if data.dtype.hasobject]
+        if not places:
+            return _MOST_ROWS
+        limit: int = config.read("WDS_DECOMPRESS_LIMIT")
+        return limit // max(1, int(sum(places)) * self._size)
+
     def _rows(self, name: str, first: int, count: int) -> list[Any]:
         data = self._datasets[name].asstr() if name in self._text else self._datasets[name]
-        try:
-            with damage_of(f"the dataset {name}", self._url, first):
-                rows = data[first : first + count]
-        except OSError as error:
-            raise bad_record(f"{error}", self._url, first, hint="copy the file again") from error
+        with damage_of(f"the dataset {name}", self._url, first):
+            rows = data[first : first + count]
         if rows.dtype.kind == "V" and rows.dtype.names is None:
             return [row.tobytes() for row in rows]
         return rows.tolist() if name in self._text else list(rows)

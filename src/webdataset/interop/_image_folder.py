@@ -50,7 +50,7 @@ class ImageFolder(Format):
 
 class _Folder(IndexedFile):
     def __init__(self, root: str, extensions: tuple[str, ...]) -> None:
-        self._root = root
+        self._root = self._url = root
         files: dict[str, list[str]] = {name: [] for name in _local_folders(root)}
         for url in stores.list_urls(f"{root}/**"):
             inner = url[len(root) + 1 :]

@@ -213,6 +213,8 @@ def _list_of(tag: int, data: bytes, at: int, count: int) -> tuple[list[Any], int
 def _rows_of(data: bytes, at: int, count: int) -> tuple[list[Any], int]:
     """(dicts, where they end): the keys that all of them have, then value after value with a tag each."""
     keys, at = _list_of(1, data, at + 4, *struct.unpack_from("<I", data, at))
+    if count > len(data):  # rows without keys take no bytes
+        raise FormatError(f"{count:,} rows are more than {len(data):,} bytes hold")
     rows = []
     for _ in range(count):
         row: Record = {}

@@ -5,6 +5,7 @@ An idx file is two zero bytes, a type, the number of dimensions, the dimensions 
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -40,6 +41,7 @@ class MNIST(Format):
 
 class _Pair(IndexedFile):
     def __init__(self, url: str) -> None:
+        self._url = url
         self._images = _IdxFile(url)
         self._labels: _IdxFile | None = None
         with closing_on_error(self):
@@ -75,8 +77,10 @@ class _IdxFile:
             self.shape = struct.unpack(f">{dimensions}I", self._data.read(4, 4 * dimensions))
             self._dtype = np.dtype(_TYPES[kind])
             self._start = 4 + 4 * dimensions
-            self._size = int(self._dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
+            self._size = self._dtype.itemsize * math.prod(self.shape[1:])
             expected = self._start + self._size * self.shape[0]
+            if not self._size:  # any number of them would fit
+                raise FormatError(f"items of shape {list(self.shape[1:])} have no bytes", Where(shard=url, offset=4))
             if self._data.size != expected:
                 raise FormatError(
                     f"expected {expected} bytes, got {self._data.size}",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,7 +18,17 @@ from webdataset.codecs import check_size, read_npy_header
 from webdataset.errors import FormatError, TruncatedShard, UnsafeContent, Where, located
 
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, check_equal_rows, recognized
+from ._record_format import (
+    Format,
+    Part,
+    Record,
+    RecordFile,
+    Schema,
+    bad_record,
+    check_equal_rows,
+    damage_of,
+    recognized,
+)
 
 _MOST_PER_BYTE = 1100  # of deflate, which is how arrays are packed
 
@@ -63,17 +72,16 @@ class _Array:
             )
 
     def rows(self, start: int) -> Iterator[Any]:
-        left = start * self._size
-        while left and (piece := self._stream.read(min(left, 1 << 20))):
-            left -= len(piece)
+        with damage_of(f"the array {self.name}", self._url):
+            left = start * self._size
+            while left and (piece := self._stream.read(min(left, 1 << 20))):
+                left -= len(piece)
         for number in range(start, self.shape[0]):
-            try:
+            with damage_of(f"the array {self.name}", self._url, number):
                 data = self._stream.read(self._size)
-            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                raise bad_record(f"the array {self.name} is damaged: {error}", self._url, number) from error
-            if len(data) != self._size:
-                raise bad_record(f"the array {self.name} ends here", self._url, number)
-            row = np.frombuffer(data, self.dtype).reshape(self.shape[1:])
+                if len(data) != self._size:
+                    raise bad_record(f"the array {self.name} ends here", self._url, number)
+                row = np.frombuffer(data, self.dtype).reshape(self.shape[1:])
             yield row[()] if len(self.shape) == 1 else row
 
 
@@ -82,7 +90,7 @@ class _NpzFile(RecordFile):
         self._url = url
         self._data = ByteRanges(url)
         self._stream = self._data.stream()
-        with recognized(self._stream, url, "an npz archive", zipfile.BadZipFile):
+        with recognized(self._stream, url, "an npz archive"):
             self._zip = None if self._stream.read(6) == b"\x93NUMPY" else zipfile.ZipFile(self._stream)
             with ExitStack() as opened:
                 arrays = self._arrays(opened)

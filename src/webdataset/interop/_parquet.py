@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from webdataset.codecs import check_row_group, check_unpacked
-from webdataset.errors import FormatError, Where, located
+from webdataset.errors import FormatError, WebDatasetError, Where, located
 
 from ._byte_ranges import ByteRanges
 from ._parquet_writer import ArrowSink, ipc_writer, parquet_writer, require_pyarrow
-from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, recognized
+from ._record_format import Format, Part, Record, RecordFile, RecordSink, Schema, bad_record, damage_of, recognized
 
 _AT_A_TIME = 1 << 20  # bytes of rows that are made at once, about; more would leave the heap after each batch
 _MOST_ROWS = 4096
@@ -73,27 +73,27 @@ class _ParquetFile(RecordFile):
         self._url, self._columns = url, columns
         data = ByteRanges(url)
         self._stream = data.stream()
-        with recognized(self._stream, url, "a parquet file", pa.ArrowInvalid):
+        with recognized(self._stream, url, "a parquet file"):
             # A local file is read by pyarrow itself, with two copies less.
             self._file = pa.parquet.ParquetFile(data.path or self._stream, buffer_size=_PAGES, pre_buffer=False)
-        self._invalid = (pa.ArrowInvalid, OSError)
-        _refuse_twice(self, self._file.schema_arrow.names, url)
+            self._schema = _checked_schema(self._file.schema_arrow, url)
+
+    @property
+    def schema(self) -> Schema:
+        return self._schema
 
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
 
-    @property
-    def schema(self) -> Schema:
-        return {field.name: str(field.type) for field in self._file.schema_arrow}
-
     def records(self, start: int = 0) -> Iterator[Record]:
         metadata = self._file.metadata
         before = 0
-        for group in range(metadata.num_row_groups):
-            rows = metadata.row_group(group)
-            if before + rows.num_rows > start:
-                yield from self._group(group, rows, before, max(0, start - before))
-            before += rows.num_rows
+        with damage_of("the file", self._url):
+            for group in range(metadata.num_row_groups):
+                rows = metadata.row_group(group)
+                if before + rows.num_rows > start:
+                    yield from self._group(group, rows, before, max(0, start - before))
+                before += rows.num_rows
 
     def _group(self, group: int, rows: Any, before: int, skip: int) -> Iterator[Record]:
         with located(shard=self._url):
@@ -108,7 +108,9 @@ class _ParquetFile(RecordFile):
         while True:
             try:
                 batch = next(batches, None)
-            except self._invalid as error:
+            except WebDatasetError:
+                raise
+            except Exception as error:  # pyarrow's own classes, and Python's
                 offset = rows.column(0).file_offset or rows.column(0).data_page_offset
                 raise bad_record(f"{error}", self._url, before + number, offset, hint="copy the file again") from error
             if batch is None:
@@ -131,25 +133,27 @@ class _ArrowFile(RecordFile):
         self._stream = ByteRanges(url).stream()
         magic = self._stream.read(6)
         self._stream.seek(0)
-        with recognized(self._stream, url, "an Arrow file", pa.ArrowInvalid):
+        with recognized(self._stream, url, "an Arrow file"):
             self._random = pa.ipc.open_file(self._stream) if magic == b"ARROW1" else None
             self._reader = self._random or pa.ipc.open_stream(self._stream)
+            self._schema = _checked_schema(self._reader.schema, url)
         self._pa = pa
-        _refuse_twice(self, self._reader.schema.names, url)
 
     @property
     def schema(self) -> Schema:
-        return {field.name: str(field.type) for field in self._reader.schema}
+        return self._schema
 
     def __len__(self) -> int:
         return sum(batch.num_rows for batch in self._batches())
 
     def records(self, start: int = 0) -> Iterator[Record]:
         before = 0
-        for batch in self._batches():
-            for first in range(max(0, start - before), batch.num_rows, 64):
-                yield from rows_of(batch.slice(first, 64), 0)
-            before += batch.num_rows
+        with damage_of("the file", self._url):
+            for batch in self._batches():
+                batch.validate(full=True)  # offsets and lengths are the file's own: pyarrow would follow them anywhere
+                for first in range(max(0, start - before), batch.num_rows, 64):
+                    yield from rows_of(batch.slice(first, 64), 0)
+                before += batch.num_rows
 
     def _batches(self) -> Iterator[Any]:
         number = 0
@@ -162,19 +166,21 @@ class _ArrowFile(RecordFile):
             for batch in batches:
                 yield batch
                 number += batch.num_rows
-        except (self._pa.ArrowInvalid, OSError) as error:
+        except WebDatasetError:
+            raise
+        except Exception as error:
             raise bad_record(f"{error}", self._url, number, hint="copy the file again") from error
 
     def close(self) -> None:
         self._stream.close()
 
 
-def _refuse_twice(file: RecordFile, names: list[str], url: str) -> None:
-    """Refuse columns of the same name: a record would have only one of them."""
-    twice = [name for name, count in Counter(names).items() if count > 1]
+def _checked_schema(schema: Any, url: str) -> Schema:
+    """The columns and their types; two of the same name are refused, because a record would have only one of them."""
+    twice = [name for name, count in Counter(schema.names).items() if count > 1]
     if twice:
-        file.close()
         raise FormatError(f"there are two columns {twice[0]!r}", Where(shard=url), hint="rename one of them")
+    return {field.name: str(field.type) for field in schema}
 
 
 def rows_of(batch: Any, skip: int) -> Iterator[Record]:

@@ -7,7 +7,6 @@ reading in a pipeline, converting and guessing field names are written once, aga
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,19 +71,22 @@ class RecordFile(ABC):
 class IndexedFile(RecordFile):
     """One part whose records can be read by number."""
 
+    _url: str
+
     @abstractmethod
     def record(self, number: int) -> Record:
         """The record with this number, which is one of those that there are."""
 
     def records(self, start: int = 0) -> Iterator[Record]:
         """The records from number `start` on."""
-        return (self.record(number) for number in range(start, len(self)))
+        return (self[number] for number in range(start, len(self)))
 
     def __getitem__(self, number: int) -> Record:
         """One record."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number} of {len(self)}")
-        return self.record(number)
+        with damage_of("it", self._url, number):
+            return self.record(number)
 
 
 class RecordSink(Protocol):
@@ -158,7 +160,9 @@ def reason(error: Exception) -> str:
 
 @contextmanager
 def damage_of(what: str, url: str, number: int | None = None) -> Iterator[None]:
-    """Whatever content makes Python or a decoder raise becomes an error that names the file.
+    """Whatever content makes Python or a library raise becomes an error that names the file.
+
+    Every class of exceptions: no library documents which ones damaged files raise.
 
     >>> with damage_of("the index", "data/index.json"):
     ...     {}["shards"]
@@ -169,7 +173,7 @@ def damage_of(what: str, url: str, number: int | None = None) -> Iterator[None]:
         yield
     except WebDatasetError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, EOFError, struct.error) as error:
+    except Exception as error:
         raise bad_record(f"{what} is damaged: {reason(error)}", url, number, hint="copy it again") from error
 
 
@@ -184,11 +188,11 @@ def closing_on_error(opened: Any) -> Iterator[None]:
 
 
 @contextmanager
-def recognized(opened: Any, url: str, kind: str, *errors: type[Exception]) -> Iterator[None]:
-    """Close a file that cannot be opened as one of its kind; `errors` are those that say that it is none.
+def recognized(opened: Any, url: str, kind: str) -> Iterator[None]:
+    """Close a file that cannot be opened as one of its kind.
 
     >>> import io, zipfile
-    >>> with recognized(io.BytesIO(), "a.zip", "a zip archive", zipfile.BadZipFile):
+    >>> with recognized(io.BytesIO(), "a.zip", "a zip archive"):
     ...     zipfile.ZipFile(io.BytesIO(b"hello"))
     Traceback (most recent call last):
     webdataset.errors.FormatError: not a zip archive: File is not a zip file – a.zip – copy it again
@@ -196,8 +200,12 @@ def recognized(opened: Any, url: str, kind: str, *errors: type[Exception]) -> It
     with closing_on_error(opened):
         try:
             yield
-        except errors as error:
-            raise FormatError(f"not {kind}: {error}", Where(shard=url), hint="copy it again") from error
+        except WebDatasetError:
+            raise
+        except Exception as error:
+            raise FormatError(
+                f"not {kind}: {str(error) or type(error).__name__}", Where(shard=url), hint="copy it again"
+            ) from error
 
 
 def check_equal_rows(lengths: dict[str, int | None], url: str, hint: str) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from dataclasses import dataclass
 from typing import ClassVar
 
 from webdataset.codecs import read_member
-from webdataset.errors import DuplicateField, SplitSample, Where, located
+from webdataset.errors import DuplicateField, SplitSample, WebDatasetError, Where, located
 from webdataset.names import is_meta, split_name
 
 from ._byte_ranges import ByteRanges
@@ -33,7 +32,7 @@ class _ZipFile(IndexedFile):
     def __init__(self, url: str) -> None:
         self._url = url
         self._stream = ByteRanges(url).stream()
-        with recognized(self._stream, url, "a zip archive", zipfile.BadZipFile):
+        with recognized(self._stream, url, "a zip archive"):
             self._zip = zipfile.ZipFile(self._stream)
             self._samples = self._grouped()
 
@@ -69,7 +68,9 @@ class _ZipFile(IndexedFile):
             try:
                 with located(shard=self._url, member=info.filename):
                     record[field] = read_member(self._zip, info)
-            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+            except WebDatasetError:
+                raise
+            except Exception as error:  # zipfile's own classes, those of zlib, bz2 and lzma, and Python's
                 raise bad_record(
                     f"the member {info.filename} cannot be read: {error}", self._url, number, info.header_offset
                 ) from error

@@ -16,7 +16,7 @@ from typing import Any
 
 from webdataset import config, stores
 from webdataset.address import Address, Birth, in_use
-from webdataset.errors import ObsoleteException, SpecError
+from webdataset.errors import ObsoleteException, SpecError, WebDatasetError, Where
 from webdataset.flow import Drawn, Pass, digest
 from webdataset.optional import require
 from webdataset.redact import redacted
@@ -25,6 +25,7 @@ from ._expand import expand_urls
 from ._shard_list import SimpleShardList
 from ._shard_source import ShardSource, Taken, describe
 
+_MOST_KEYS = 100
 _TOP_KEYS = frozenset({"prefix", "datasets", "buckets"})
 _DATASET_KEYS = frozenset({"buckets", "name", "shards", "resample", "choose"})
 
@@ -118,8 +119,20 @@ def parse_spec(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Iterator[MSS
     >>> list(parse_spec({"prefix": "s3://b/", "datasets": [{"buckets": ["t"], "shards": ["{0..1}.tar"]}]}))
     [MSSource(name='', perepoch=-1, resample=False, urls=['s3://b/t/0.tar', 's3://b/t/1.tar'])]
     """
-    in_code = isinstance(spec, Mapping)
-    content = spec if isinstance(spec, Mapping) else _read(spec)
+    if isinstance(spec, Mapping):
+        yield from _sources(spec)
+        return
+    try:
+        for source in _sources(_read(spec), in_code=False):
+            source.urls = in_use(_from_file(url, os.fspath(spec)) for url in source.urls)
+            yield source
+    except (WebDatasetError, OSError):
+        raise
+    except Exception as error:  # of YAML, and of values of any type in it
+        raise SpecError(f"the spec is damaged: {error}", Where(shard=os.fspath(spec))) from error
+
+
+def _sources(content: Any, *, in_code: bool = True) -> Iterator[MSSource]:
     _check_keys(content, _TOP_KEYS, "the spec")
     prefix = config.expand_path(content.get("prefix", ""), secrets=in_code)
     datasets = content.get("datasets")
@@ -131,10 +144,7 @@ def parse_spec(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Iterator[MSS
         buckets = [buckets] if isinstance(buckets, str) else buckets
         if len(buckets) != 1:
             raise SpecError(f"expected one bucket per dataset, got {buckets}")
-        source = _source(dataset, prefix, config.expand_path(buckets[0], secrets=in_code), in_code=in_code)
-        if not isinstance(spec, Mapping):
-            source.urls = in_use(_from_file(url, os.fspath(spec)) for url in source.urls)
-        yield source
+        yield _source(dataset, prefix, config.expand_path(buckets[0], secrets=in_code), in_code=in_code)
 
 
 def _from_file(url: str, spec: str) -> Address:
@@ -163,7 +173,14 @@ def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bo
 
 def _read(name: str | os.PathLike[str]) -> Any:
     yaml = require("yaml", extra="formats", why=f"to read {os.fspath(name)!r}")
-    return yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc,name-defined]  # loaded late
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > _MOST_KEYS:  # merges of merges double with each line
+                raise SpecError(f"a mapping of the spec has more than {_MOST_KEYS} keys")
+
+    return yaml.load(Path(name).read_bytes(), Loader)
 
 
 def _check_keys(content: Any, allowed: frozenset[str], what: str) -> None:

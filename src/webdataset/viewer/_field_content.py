@@ -14,7 +14,7 @@ from webdataset.optional import require
 from ._background_jobs import error_words
 from ._field_kind import FieldKind, field_kind
 from ._shard_view import Member, ShardView
-from ._thumbnail import check_fetch, undecodable
+from ._thumbnail import check_fetch, decoding, undecodable
 
 _MOST_TEXT = 200_000
 _MOST_JSON = 5_000_000
@@ -84,13 +84,10 @@ def waveform(file: SeekableRange) -> dict[str, Any]:
     soundfile = require("soundfile", extra="audio", why="to draw sounds")
     import numpy as np
 
-    try:
-        with soundfile.SoundFile(io.BufferedReader(file, 1 << 18)) as sound:
-            frames = min(sound.frames, _SECONDS * sound.samplerate, 10_000_000 // max(1, sound.channels))
-            values = np.abs(sound.read(frames, dtype="float32", always_2d=True)).max(axis=1, initial=0.0)
-            rate, channels, total = sound.samplerate, sound.channels, sound.frames
-    except (soundfile.SoundFileError, RuntimeError, TypeError) as error:
-        raise undecodable(f"the sound cannot be decoded: {error}") from error
+    with decoding("the sound"), soundfile.SoundFile(io.BufferedReader(file, 1 << 18)) as sound:
+        frames = min(sound.frames, _SECONDS * sound.samplerate, 10_000_000 // max(1, sound.channels))
+        values = np.abs(sound.read(frames, dtype="float32", always_2d=True)).max(axis=1, initial=0.0)
+        rate, channels, total = sound.samplerate, sound.channels, sound.frames
     edges = np.linspace(0, len(values), min(_PEAKS, max(1, len(values))) + 1).astype(int)[:-1]
     peaks = np.maximum.reduceat(values, edges) if len(values) else np.zeros(0)
     return {

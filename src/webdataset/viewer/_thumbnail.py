@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from webdataset.codecs import open_image, open_media
-from webdataset.errors import DecodingError, FormatError
+from webdataset.errors import DecodingError, FormatError, WebDatasetError
 from webdataset.index import SeekableRange
 from webdataset.optional import require
 
@@ -36,6 +38,23 @@ def undecodable(what: str) -> DecodingError:
     return DecodingError(what=what, hint="run `wds check` on the shard")
 
 
+@contextmanager
+def decoding(what: str) -> Iterator[None]:
+    """Whatever a decoder raises about bad data becomes one error.
+
+    >>> with decoding("the image"):
+    ...     raise SyntaxError("broken chunk")
+    Traceback (most recent call last):
+    webdataset.errors.DecodingError: the image cannot be decoded: broken chunk – run `wds check` on the shard
+    """
+    try:
+        yield
+    except WebDatasetError:
+        raise
+    except Exception as error:
+        raise undecodable(f"{what} cannot be decoded: {error}") from error
+
+
 def image_size(data: bytes) -> tuple[int, int]:
     """Width and height of an image, from its header."""
     with _opened(data) as image:
@@ -45,12 +64,9 @@ def image_size(data: bytes) -> tuple[int, int]:
 
 def shrink_image(data: bytes, edge: int) -> tuple[bytes, str]:
     """An image that fits into a square, and its media type. Only as many pixels as needed are decoded."""
-    with _opened(data) as image:
-        try:
-            image.draft("RGB", (edge, edge))
-            return _encoded(image, edge)
-        except (OSError, ValueError, SyntaxError, MemoryError, EOFError) as error:
-            raise undecodable(f"the image cannot be decoded: {error}") from error
+    with _opened(data) as image, decoding("the image"):
+        image.draft("RGB", (edge, edge))
+        return _encoded(image, edge)
 
 
 def checked_image(data: bytes) -> bytes:
@@ -61,19 +77,13 @@ def checked_image(data: bytes) -> bytes:
 
 def first_frame(file: SeekableRange, edge: int) -> tuple[bytes, str]:
     """The first frame of a film; only the parts of the file that it needs are read."""
-    av = require("av", extra="video", why="to show films")
-    try:
-        with open_media(io.BufferedReader(file, 1 << 18), "to show films") as container:
-            stream = container.streams.video[0]
-            if stream.width * stream.height > MOST_PIXELS:
-                raise _bomb(stream.width, stream.height)
-            for tried, frame in enumerate(container.decode(stream)):
-                if frame.width or tried > _FRAMES_TRIED:
-                    return _encoded(frame.to_image(), edge)
-    except (av.error.FFmpegError, IndexError, ValueError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise undecodable(f"the film cannot be decoded: {error}") from error
+    with decoding("the film"), open_media(io.BufferedReader(file, 1 << 18), "to show films") as container:
+        stream = container.streams.video[0]
+        if stream.width * stream.height > MOST_PIXELS:
+            raise _bomb(stream.width, stream.height)
+        for tried, frame in enumerate(container.decode(stream)):
+            if frame.width or tried > _FRAMES_TRIED:
+                return _encoded(frame.to_image(), edge)
     raise undecodable("the film has no frame")
 
 
@@ -129,19 +139,15 @@ def _encoded(image: Any, edge: int, *, lossless: bool = False) -> tuple[bytes, s
 
 def _opened(data: bytes) -> Any:
     pil = _pil()
-    try:
-        with _quiet, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # our own limit follows
+    with decoding("the image"), _quiet, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # our own limit follows
+        try:
             image = open_image(data)
-    except pil.DecompressionBombError as error:
-        what = f"the image has more than {MOST_PIXELS:,} pixels and is not decoded"
-        raise FormatError(what, hint="download it instead") from error
-    except FormatError:
-        raise
-    except pil.UnidentifiedImageError as error:
-        raise undecodable("this is not an image, or of an unknown format") from error
-    except Exception as error:  # Pillow's plugins raise whatever they like about bad data
-        raise undecodable(f"the image cannot be decoded: {error}") from error
+        except pil.DecompressionBombError as error:
+            what = f"the image has more than {MOST_PIXELS:,} pixels and is not decoded"
+            raise FormatError(what, hint="download it instead") from error
+        except pil.UnidentifiedImageError as error:
+            raise undecodable("this is not an image, or of an unknown format") from error
     if image.width * image.height > MOST_PIXELS:
         image.close()
         raise _bomb(image.width, image.height)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from webdataset.codecs._field_limit import check_empty
 from webdataset.errors import EncodingError, FormatError
 from webdataset.optional import require
 
@@ -150,6 +151,7 @@ def build_array(header: Buffer, data: Buffer) -> tuple[Array, str]:
     dtype, view = _dtype(code), memoryview(data).cast("B")
     if math.prod(shape) * dtype.itemsize != view.nbytes:
         raise FormatError(f"tenbin array of shape {shape} and type {short_to_long[code]} has {view.nbytes:,} bytes")
+    check_empty(shape, dtype.itemsize)
     array = np.frombuffer(view, dtype).reshape(shape).copy() if view.nbytes else np.empty(shape, dtype)
     if code != "bf16":
         return array, info
