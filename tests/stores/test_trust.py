@@ -52,7 +52,8 @@ PLACES = [
     ("MEMORY", "memory://home/a.tar", "memory://elsewhere/a.tar", "memory://home/"),
     *(("WEB", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/") for s in ("http", "https", "HTTPS")),
     *(("CLOUD", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/")
-      for s in ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "hf", "ais")),
+      for s in ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "ais")),
+    ("CLOUD", "hf://datasets/me/home/a.tar", "hf://datasets/me/elsewhere/a.tar", "hf://datasets/me/home@v1/x/"),
     *(("OTHER", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/")
       for s in ("sftp", "ssh", "ftp", "hdfs", "github", "mine")),
     *(("WRAPPER", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/")
