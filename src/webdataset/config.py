@@ -15,7 +15,10 @@ from types import MappingProxyType
 from typing import Any
 
 from webdataset.errors import SpecError, UnsafeContent
-from webdataset.redact import is_secret_name
+from webdataset.redact import is_secret_name, redacted
+
+# In the names of variables that a file asks for, more words are suspicious than in a parameter of an address.
+_MAYBE_SECRET = re.compile(r"key|pass|pwd|cred|auth|webhook|(?:^|_)pat(?:_|$)", re.IGNORECASE)
 
 
 def _flag(text: str) -> bool:
@@ -30,8 +33,10 @@ def _headers(text: str) -> dict[str, dict[str, str]]:
     import json
 
     table = json.loads(text)
-    if not isinstance(table, dict) or not all(isinstance(headers, dict) for headers in table.values()):
-        raise ValueError(text)
+    tables = [table, *table.values()] if isinstance(table, dict) else [None]
+    texts = [value for headers in tables[1:] if isinstance(headers, dict) for value in headers.values()]
+    if not all(isinstance(each, dict) for each in tables) or not all(isinstance(value, str) for value in texts):
+        raise ValueError("not a table of tables of text")
     return table
 
 
@@ -47,12 +52,16 @@ def _words(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable: its name, its meaning, and its value when it is not set."""
+    """One environment variable: its name, its meaning, and its value when it is not set.
+
+    A secret one is never shown.
+    """
 
     name: str
     meaning: str
     default: Any = None
     parse: Callable[[str], Any] = str
+    secret: bool = False
 
 
 _TABLE = (
@@ -96,6 +105,7 @@ _TABLE = (
         'JSON: beginning of an address → headers, {"https://host/": {"Authorization": "Bearer …"}}',
         default=MappingProxyType({}),
         parse=_headers,
+        secret=True,
     ),
     Variable("NETRC", "file with user names and passwords per host", default="~/.netrc"),
     Variable("HF_ENDPOINT", "address of the Hugging Face hub", default="https://huggingface.co"),
@@ -147,8 +157,9 @@ def read(name: str) -> Any:
     try:
         return variable.parse(text)
     except ValueError as error:
+        shown = "" if variable.secret else f": {text!r}"
         raise SpecError(
-            f"the environment variable {name} has an invalid value: {text!r}", hint=f"its meaning: {variable.meaning}"
+            f"the environment variable {name} has an invalid value{shown}", hint=f"its meaning: {variable.meaning}"
         ) from error
 
 
@@ -174,13 +185,19 @@ def expand_path(text: str, *, secrets: bool = True) -> str:
     Args:
         text: the path or address.
         secrets: False for text out of a file: a variable whose name says that it is a secret is then refused, because
-            the address could carry it to a server.
+            the address could carry it to a server; so is one whose value has a secret that the redactor knows.
     """
     if not secrets:
-        for name in re.findall(r"\$\{?(\w+)", text):
-            if is_secret_name(name):
-                raise UnsafeContent(f"a spec file asks for the environment variable {name}", hint="pass it in code")
+        for name in re.findall(r"\$(?:\{([^}]*)\}|(\w+))", text):
+            _refuse_secret("".join(name))
     return os.path.expandvars(os.path.expanduser(text))  # noqa: PTH111 - a Path would lose a slash of gs://
+
+
+def _refuse_secret(name: str) -> None:
+    value = os.environ.get(name, "")
+    hides = name in VARIABLES and VARIABLES[name].secret
+    if hides or is_secret_name(name) or _MAYBE_SECRET.search(name) or redacted(value) != value:
+        raise UnsafeContent(f"a spec file asks for the environment variable {name}", hint="pass it in code")
 
 
 def netrc_path() -> str | None:

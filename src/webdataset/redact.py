@@ -32,13 +32,17 @@ _NAME = (
     rf"jwt|cookie){_PART}|(?:{_PART}[_.\-])?(?:sig|pwd|hmac)"
 )
 # Names that are secret in the query of a URL and ordinary words elsewhere (`/data/key=7/a.tar`).
-_NAME_IN_QUERY = rf"(?:{_PART}[_.\-])?(?:key{_PART}|auth|pass|pw|policy|code|sas|session|sid|otp|pin)"
+_NAME_IN_QUERY = rf"(?:{_PART}[_.\-])?(?:key{_PART}|auth|pass|pw|policy|code|sas|session|sid|otp|pin|ticket|verify)"
 _VALUE = r"(?:[^&;\s'\"|#,]|,(?!\s)|'(?=\w))+"
 _QUOTED = r"\"[^\"]*\"|'[^']*'"
+_WORD = rf"(?:{_QUOTED}|[^\s|;]+)"
+_ARRAY = r"(?:\[\w{0,64}\])?"  # name[]=value
+_BEFORE = r"[^|;]{0,256}?\s"  # the arguments of a command before the one that matters
 _HEADER = (
     r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|(?:\w{1,64}-){1,8}(?:token|secret|key|auth)(?:-\w{1,64}){0,8}"
     r"|(?<=['\"])\w{0,64}(?:token|secret|passw)\w{0,64}(?=\\?['\"]))"
-    rf"(\\?['\"]?\s*:\s*)(?!//)(?:{_QUOTED}|(?:(?:bearer|basic|digest|token)[\\\s]+)?[^\s'\"|;,]+)"
+    rf"(\\?['\"]?\s*:\s*)(?!//)(?:{_QUOTED}|(?:(?:bearer|basic|digest|token)[\\\s]+)?[^\s'\"|;,]+"
+    r"(?:;\s*[\w.\-]{1,64}=[^\s'\"|;,]+)*)"
 )
 _KNOWN_FORM = (
     r"(?-i:\b(?:eyJ[\w\-]{8,1024}\.[\w\-]{8,}(?:\.[\w\-]*)?|hf_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|"
@@ -57,7 +61,7 @@ def _mask_random(found: re.Match[str]) -> str:
 
 
 def _mask_encoded_name(found: re.Match[str]) -> str:
-    name = re.sub("%(..)", lambda code: chr(int(code[1], 16)), found[1])
+    name = re.sub("%(..)", lambda code: chr(int(code[1], 16)), found[1]).partition("[")[0]
     return f"{found[1]}={MASK}" if is_secret_name(name) else found[0]
 
 
@@ -77,20 +81,28 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
         rf"\1{MASK}@",
     ),
     (r"\bhttps?://[^\s#'\"|]*(#[^\s'\"|]+)?", _mask_fragment),
-    # Headers, as curl and as Python write them.
+    # Headers, as curl and as Python write them; of curl's all, whatever their names.
+    (r"((?<!\S)(?:(?-i:-H)\s*|--header[\s=]+)'[^':]{1,64}:\s*)[^']*", rf"\1{MASK}"),
+    (r"((?<!\S)(?:(?-i:-H)\s*|--header[\s=]+)\"[^\":]{1,64}:\s*)[^\"]*", rf"\1{MASK}"),
+    (r"((?<!\S)(?:(?-i:-H)\s*|--header[\s=]+)[^\s'\":]{1,64}:)(?:[^\s\\|;]|\\.)+", rf"\1{MASK}"),
     (_HEADER, rf"\1\2{MASK}"),
     (r"\b(bearer|basic)[\\\s]+[\w+/.=~\-]{4,}", rf"\1 {MASK}"),
     # name=value in a URL or a command, --name value, -u user:password.
-    (rf"(?<![\w.\-])({_NAME})(=)(?!{_SWITCH})(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s))+)", rf"\1\2{MASK}"),
+    (
+        rf"(?<![\w.\-])({_NAME}{_ARRAY})(=)(?!{_SWITCH})(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s|[\w.\-]{{1,64}}=))+)",
+        rf"\1\2{MASK}",
+    ),
     # In a query a value may have slashes and quotes: "'" ends it only where it ends a word.
-    (rf"(?<=[?&])({_NAME}|{_NAME_IN_QUERY})(=)(?!{_SWITCH}){_VALUE}", rf"\1\2{MASK}"),
+    (rf"(?<=[?&])((?:{_NAME}|{_NAME_IN_QUERY}){_ARRAY})(=)(?!{_SWITCH}){_VALUE}", rf"\1\2{MASK}"),
     (rf"(?<=[?&;])((?=[\w.\-]{{0,64}}%)(?:[\w.\-]|%[0-9a-f]{{2}}){{1,192}})=(?!{_SWITCH}){_VALUE}", _mask_encoded_name),
     (rf"(?<=;)({_NAME_IN_QUERY})(=){_VALUE}", rf"\1\2{MASK}"),
-    (rf"(\bsshpass\s+-p|(?<!\S)--(?:{_NAME}|(?:\w+-)+(?:key|pass)))(\s+)(?:{_QUOTED}|[^\s|;]+)", rf"\1\2{MASK}"),
-    (
-        rf"((?<!\S)(?:-u|--user|--proxy-user|--http-user)(?:\s+|=|(?=['\"]|[^\s:]+:)))(?:{_QUOTED}|[^\s|;]+)",
-        rf"\1{MASK}",
-    ),
+    (rf"((?<!\S)--(?:{_NAME}|(?:\w+-)+key|(?:\w+-)*pass)(?:\s+|=)){_WORD}", rf"\1{MASK}"),
+    (rf"((?<!\S)(?:-u|--(?:proxy-|http-)?user)(?:\s+|=|(?=['\"]|[^\s:]+:))){_WORD}", rf"\1{MASK}"),
+    (rf"((?<!\S)-\w{{1,8}}u\s+)(?=['\"]?[^\s:'\"]+:){_WORD}", rf"\1{MASK}"),
+    (r"((?<!\S)(?:(?-i:-E)|--(?:proxy-)?cert)[\s=]+['\"]?[^\s:'\"|]{1,256}:)[^\s'\"|;]+", rf"\1{MASK}"),
+    # Passwords of commands that have a way of their own: sshpass and 7z -pPW, unzip -P PW, openssl -k PW and pass:PW.
+    (rf"(\bsshpass\s+-p\s*|\b(?:7z\w?|mysql\w*|unrar)\b{_BEFORE}-p){_WORD}", rf"\1{MASK}"),
+    (rf"((?-i:\bunzip\b{_BEFORE}-P\s*|\bopenssl\b{_BEFORE}-[kK]\s+)|\bpass:(?=\S)){_WORD}", rf"\1{MASK}"),
     (rf"((?<!\S)-b\s*)(?=['\"]?[\w.\-]{{1,64}}=)(?:{_QUOTED}|[^\s|;]+)", rf"\1{MASK}"),
     (r"(?<=[?&;=])[A-Za-z0-9+/_%.~\-]{20,}={0,2}", _mask_random),
     # Tokens with a known form: JSON web tokens, Hugging Face, GitHub, GitLab, Slack, AWS, OpenAI, Google.

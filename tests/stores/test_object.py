@@ -9,6 +9,7 @@ import pytest
 
 import azure_account
 import servers
+from odd_names import ODD, REFUSED
 from webdataset import stores
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, SpecError, StoreError
 from webdataset.stores import CloudStore, Patience
@@ -107,44 +108,6 @@ def test_a_forked_child_can_do_everything_its_parent_can():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with stores.open_read("s3://shards/by-child.tar") as stream:
         assert stream.read() == b"from the child"
-
-
-ODD = [
-    "sp ace",
-    "ünï",
-    "日本",
-    "a#1",
-    "a?b",
-    "a%20b",
-    "a b",
-    "a%2520b",
-    "%",
-    "%zz",
-    "a+b",
-    "a%2Bb",
-    "a&b=c",
-    "a*b",
-    "a[1]",
-]
-ODD += [
-    "a~b",
-    "a'b",
-    'a"b',
-    "a\\b",
-    "a{b}",
-    "a:b",
-    "a@b",
-    "a;b",
-    "a,b",
-    "a|b",
-    "a<b>",
-    "a^b",
-    "a`b",
-    "$HOME",
-    "..a",
-    "a..",
-]
-REFUSED = ["new\nline", "tab\tx", "a//b", "/a", "a/", ".", "..", "x/../y", "a\x7f"]
 
 
 def test_odd_keys_are_listed_and_opened_as_the_same_object_each_once(s3):

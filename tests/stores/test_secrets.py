@@ -407,7 +407,12 @@ def test_redacted_text_stays_redacted(position):
     "https://h/a.tar?%74oken={}", "https://h/a.tar?x=1&%4b%65%79={}", "https://h/a.tar?x;p%77={}", "//me:{}@h/a.tar", "//{}@h/a.tar",
     "cannot open '//me:{}@h/a.tar'", "https:/me:{}@h/a.tar", "pipe:curl -b x={} h", "pipe:curl -b 'x=1; y={}' h", "pipe:curl -bx={} h",
     "pipe:curl -x me:{}@h a", "pipe:curl -xme:{}@h a", "pipe:curl -x 'me:a/{}@h' a", "pipe:curl --proxy=me:{}@h a", "pipe:https_proxy=me:{}@h curl a",
-    "pipe:curl -H Authorization:Bearer\\ {} h", "pipe:curl -H Authorization:\\ Bearer\\ {} h",
+    "pipe:curl -H Authorization:Bearer\\ {} h", "pipe:curl -H Authorization:\\ Bearer\\ {} h", "pipe:curl -HAuthorization:{} h",
+    "pipe:curl -H 'X-Own: {}' h", 'pipe:curl --header "X-Own: a {}" h', "pipe:curl -H 'Cookie: a=1; b={}' h", "Cookie: a=1; b={}",
+    "pipe:curl -sfu me:{} h", "pipe:curl -E c.pem:{} h", "pipe:curl --cert c.pem:{} h", "pipe:curl --pass {} h", "pipe:curl --pass={} h",
+    "pipe:sshpass -p{} ssh h", "pipe:openssl enc -d -pass pass:{} -in a", "pipe:openssl enc -d -k {} -in a", "pipe:unzip -p -P {} a.zip",
+    "pipe:7z x -so -p{} a.7z", "pipe:aws s3 cp s3://b/a - --sse-c-key={}", "pipe:rclone cat :s3,access_key_id=x,secret_access_key='{}'",
+    "https://h/a.tar?token[]={}", "https://h/a.tar?x=1&token%5B%5D={}", "https://h/a.tar?ticket={}", "https://h/a.tar?verify={}",
 ])  # fmt: skip
 def test_other_spellings(text):
     once = redacted(text.format(SECRET))
@@ -439,13 +444,18 @@ HOSTILE = [
     "_proxy=",
     " -b a",
     "bearer\\ ",
+    "openssl ",
+    "7z ",
+    " -H a:",
+    " -uu",
+    "cookie: a;a=b",
 ]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_a_hostile_text_of_any_length_takes_linear_time(piece):
     """Quadratic time would be hours for this length."""
-    redacted("=@" + piece * (300_000 // len(piece)))
+    redacted("=@" + piece * (150_000 // len(piece)))
 
 
 @pytest.mark.parametrize("text", [
@@ -456,7 +466,8 @@ def test_a_hostile_text_of_any_length_takes_linear_time(piece):
     "pipe:awk '{print $1}' < x | tar c *.jpg", "map(f, key='x')", "the server answered 401 Unauthorized: because of this",
     "AWS_SKIP_SIGNATURE=true", "expected 3, got 4", "unexpected token: '<'", "C:\\data\\a.tar",
     "https://h/a.tar?p=3&access=public", "https://h/a.tar?na%6de=x", "s3://b//x@1/a.tar", "a // b@c", "pipe:tar -x -b 20 a@b", "tar -x s3://b/a@2:c",
-    "https:/h/a.tar", "x //h/a.tar", "http_proxy=h:80", "curl -x h:80 https://h/a.tar",
+    "https:/h/a.tar", "x //h/a.tar", "http_proxy=h:80", "curl -x h:80 https://h/a.tar", "curl -sf https://h:80/a.tar",
+    "grep -e a:b x", "psql -h h:80", "unzip -p a.zip", "7z x -so a.7z", "tar -ru a", "bypass: x", "openssl md5 a",
 ])  # fmt: skip
 def test_ordinary_text_stays_as_it_is(text):
     assert redacted(text) == text
@@ -479,6 +490,14 @@ def test_an_exception_of_another_library_is_redacted_with_all_its_causes():
     group = ExceptionGroup(f"of {url}", [ValueError(url)])
     scrub(group)
     assert SECRET not in str(group.exceptions[0])
+
+
+@pytest.mark.parametrize("value", ['{"https://h/": "S"}', '{"https://h/": {"X-Own": "S"', '{"https://h/": {"X-Own": ["S"]}}', '["S"]', "S"])  # fmt: skip
+def test_headers_that_cannot_be_read_are_not_shown(monkeypatch, value):
+    monkeypatch.setenv("WDS_HTTP_HEADERS", value.replace("S", SECRET))
+    with pytest.raises(wds.errors.SpecError, match="WDS_HTTP_HEADERS") as caught:
+        read_all("http://127.0.0.1:1/a.tar")
+    assert_clean(shown(caught.value))
 
 
 def test_the_sources_know_one_redactor():

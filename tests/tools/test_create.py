@@ -9,9 +9,12 @@ import zipfile
 
 import pytest
 
+from tests.stores.fakes import send_object
 from tests.tools.datasets import digests, keys, read
+from webdataset import stores
 from webdataset.errors import FormatError, ShardNotFound, SpecError, StoreError, UnsafeContent, WebDatasetError
 from webdataset.index import load_index, read_description
+from webdataset.testing import LoopbackServer
 from webdataset.tools import Making, Options, Parts, create
 
 
@@ -90,6 +93,48 @@ def test_tables(here, kind, content):
         "x": {"cls": b"3", "txt": b'a "b', "bin": b"\0"},
         "y": {"cls": b"4", "txt": b"", "bin": b"\0"},
     }
+
+
+def test_a_table_from_a_server_reads_no_file_of_this_machine(here, monkeypatch):
+    """But those of a folder that the user gives; nor do the user's credentials go to hosts that any table names."""
+    (here / "given").mkdir()
+    for file in ("given/file", "private"):
+        (here / file).write_text("private")
+    asked = []
+
+    def respond(handler):
+        asked.append(handler.headers.get("Authorization"))
+        send_object(handler, table if handler.path == "/t.tsv" else b"from the server")
+
+    (here / "netrc").write_text("machine 127.0.0.1 login me password secret")
+    (here / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(here / "netrc"))
+    with LoopbackServer(respond) as server:
+        for name in (
+            "private",
+            "./private",
+            f"{here}/private",
+            f"file:{here}/private",
+            "given/file",
+            "file:private",
+            "-",
+        ):
+            table = f"@txt\n{name}\n".encode()
+            with pytest.raises(UnsafeContent):
+                create(server.url("t.tsv"), "out.tar")
+        for name in ("../private", f"{here}/private", f"file:{here}/private", "x/../../private", "file:%2e%2e/private"):
+            table = f"@txt\n{name}\n".encode()
+            with pytest.raises(UnsafeContent):
+                create(server.url("t.tsv"), "out.tar", making=Making(folder="given"))
+        table = b"@txt\nfile\n"
+        create(server.url("t.tsv"), "out.tar", making=Making(folder="given"))
+        assert set(asked) == {"Basic bWU6c2VjcmV0"}  # for what the user wrote
+        asked.clear()
+        (here / "t.tsv").write_text(f"@txt\n{server.url('a')}\n")
+        for folder in (None, "given"):
+            create("t.tsv", f"out-{folder}.tar", making=Making(folder=folder))
+        assert asked == [None, None]
+        stores.close_connections()
 
 
 def test_jsonl_values(here):

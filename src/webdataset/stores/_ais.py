@@ -11,10 +11,11 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from webdataset import config
+from webdataset.address import Birth, birth_of
 from webdataset.errors import SpecError, StoreError, Where
 
 from ._http import HttpStore
-from ._parse_address import scheme_of
+from ._parse_address import refuse_another_name, scheme_of
 from ._request import Request, every_page, request_list
 from ._resuming_stream import persist
 
@@ -78,7 +79,7 @@ def parse(url: str) -> tuple[str, str, dict[str, str]]:
         query["namespace"], _, rest = rest.partition("/")
     rest, _, options = rest.partition("?")
     found = dict(parse_qsl(options))
-    if set(found) - _OPTIONS:
+    if set(found) - _OPTIONS and birth_of(url) is not Birth.LISTING:
         raise SpecError(
             f"unknown options for AIStore: {sorted(set(found) - _OPTIONS)}",
             Where(shard=url),
@@ -87,6 +88,8 @@ def parse(url: str) -> tuple[str, str, dict[str, str]]:
     bucket, _, name = rest.partition("/")
     if not bucket:
         raise SpecError("the address names no bucket", Where(shard=url), hint="write ais://bucket/object")
+    # A listed name is the name itself: options in it would be those of a stranger.
+    refuse_another_name(url, name, changed=bool(options) and birth_of(url) is Birth.LISTING)
     return bucket, name, {**query, **found}
 
 

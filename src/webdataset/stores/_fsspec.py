@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from webdataset.address import Birth, birth_of
 from webdataset.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, UnknownScheme, Where
 from webdataset.optional import require
 
-from ._parse_address import scheme_of
+from ._parse_address import refuse_another_name, scheme_of
 from ._resuming_stream import Body, Patience, ResumingStream, persist, retryable
 from ._same_object import BytesRead, changed
 from ._store import Stat, Store
@@ -165,6 +166,7 @@ def _place(url: str) -> tuple[Any, str]:
         raise _meaning(error, url) from error
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
         refuse_local(url)
+    refuse_another_name(url, "", changed=birth_of(url) is Birth.LISTING and not url.endswith(path))
     return fs, path
 
 

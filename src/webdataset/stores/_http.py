@@ -80,8 +80,8 @@ class HttpStore(Store):
         folder = prefix[: prefix.rindex("/") + 1]
         with self.open_read(folder) as stream:
             page = stream.read()
-        for link in links(page.decode("utf-8", "replace")):
-            url = urljoin(folder, link)
+        found = (urljoin(folder, link) for link in links(page.decode("utf-8", "replace")))
+        for url in dict.fromkeys(found):  # `a.tar` and `./a.tar` are one
             if url.startswith(prefix) and not url.endswith("/"):
                 yield url
 

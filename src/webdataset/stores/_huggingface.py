@@ -15,6 +15,7 @@ from webdataset import config
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.optional import require
 
+from ._address import refuse_another_name
 from ._http import HttpStore
 from ._request import Request, every_page, request_list
 from ._resuming_stream import persist
@@ -51,6 +52,7 @@ class HubAddress:
                 hint="write hf://datasets/NAMESPACE/NAME[@REVISION]/PATH, hf://NAMESPACE/MODEL/PATH or hf://buckets/…",
             )
         kind, repository, revision, path = found.groups()
+        refuse_another_name(url, f"{repository}/{path or ''}")
         return cls(kind or "models", repository, unquote(revision or "main"), path or "")
 
     @property

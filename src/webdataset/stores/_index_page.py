@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 class _Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.found: dict[str, None] = {}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         address = dict(attrs).get("href")
-        if tag == "a" and address and not address.startswith(("?", "#")) and address not in self.found:
-            self.found.append(address)
+        if tag == "a" and address and not address.startswith(("?", "#")):
+            self.found[address] = None
 
 
 def links(page: str) -> list[str]:
@@ -24,4 +24,4 @@ def links(page: str) -> list[str]:
     """
     parser = _Links()
     parser.feed(page)
-    return parser.found
+    return list(parser.found)

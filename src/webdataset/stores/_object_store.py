@@ -22,6 +22,7 @@ from webdataset import config
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
 from webdataset.optional import require
 
+from ._address import refuse_another_name
 from ._broker import BrokeredStore
 from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, persist, retryable
 from ._same_object import BytesRead, changed, is_strong
@@ -31,8 +32,8 @@ from ._upload import Upload
 _CHUNK = 1 << 20
 # S3's smallest part is 5 MiB, and an object has at most 10,000 parts: this allows 160 GB.
 _PART = 16 << 20
-# Keys that obstore refuses, or opens under another name.
-_CHANGED_BY_OBSTORE = re.compile(r"^/|//|/$|(^|/)\.{1,2}(/|$)|[\x00-\x1f\x7f]")
+# Keys that obstore refuses, or opens under another name, besides those with `..`.
+_CHANGED_BY_OBSTORE = re.compile(r"^/|//|/$|[\x00-\x1f\x7f]")
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 
 # The process whose obstore runtime is running; its threads do not exist in a forked child, where calls would hang.
@@ -202,12 +203,7 @@ def _place(url: str, retries: int = 0) -> tuple[Any, str]:
     bucket, path = _split(url)
     with obstore_errors(url):
         client = _client(bucket, retries)
-    if _CHANGED_BY_OBSTORE.search(path):
-        raise SpecError(
-            "the name of this object cannot be opened: it has an empty part, '.', '..' or a control character",
-            Where(shard=url),
-            hint="copy the object to another name",
-        )
+    refuse_another_name(url, path, changed=_CHANGED_BY_OBSTORE.search(path) is not None)
     return client, path
 
 

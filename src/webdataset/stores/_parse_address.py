@@ -10,6 +10,10 @@ from urllib.parse import unquote, urlsplit
 from webdataset.address import Address, Birth, birth_of
 from webdataset.errors import SpecError, Where
 
+# Parts of a name that libraries for HTTP resolve: the request would be for another object, perhaps of another bucket.
+_RESOLVED = re.compile(r"(^|/)\.{1,2}(/|$)")
+# The namespace and the name of a repository of the Hugging Face hub.
+_REPOSITORY = re.compile(r"hf://(?:models/)?((?:(?:datasets|spaces|buckets)/)?[^/@]+/[^/@]+)")
 # A single letter is a Windows drive, not a scheme.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 
@@ -74,7 +78,7 @@ def local_path(url: str) -> str:
 
 
 def origin(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host (or bucket) and port of a URL: two addresses with the same origin are served by the same server.
+    """Scheme, host (or bucket, or repository of the hub) and port: equal for addresses that one owner answers for.
 
     >>> origin("https://me:secret@h/a.tar") == origin("HTTPS://H:443/b.tar"), origin("s3://bucket/a.tar")
     (True, ('s3', 'bucket', None))
@@ -82,6 +86,9 @@ def origin(url: str) -> tuple[str, str, int | None]:
     A host with a backslash is equal to nothing: libraries disagree where it ends.
     """
     parts = urlsplit(url)
+    if parts.scheme == "hf":
+        found = _REPOSITORY.match(url)
+        return "hf", found[1] if found else url, None
     try:
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:
@@ -89,6 +96,27 @@ def origin(url: str) -> tuple[str, str, int | None]:
     if re.search(r"[\\\s\x00-\x1f]", parts.netloc) or "\\" in url[: len(parts.scheme) + 4 + len(parts.netloc)]:
         return "", url, -1
     return parts.scheme, parts.hostname or "", port
+
+
+def refuse_another_name(url: str, name: str, *, changed: bool = False) -> None:
+    """An error for the name of an object under which another one would be opened.
+
+    >>> refuse_another_name("ais://b/../c/a.tar", "../c/a.tar")
+    Traceback (most recent call last):
+    webdataset.errors.SpecError: the name of this object cannot be opened: ... – ais://b/../c/a.tar – ...
+
+    Args:
+        url: the address.
+        name: the name in it.
+        changed: whether the store knows that it would ask for another name.
+    """
+    if changed or _RESOLVED.search(name):
+        raise SpecError(
+            "the name of this object cannot be opened: it has '.' or '..' as a part, or characters that are changed on"
+            " the way",
+            Where(shard=url),
+            hint="copy the object to another name",
+        )
 
 
 def refuse_malformed(url: str, scheme: str) -> None:

@@ -126,7 +126,8 @@ def check_rewritten(url: str, scheme: str) -> None:
     """
     if not is_from_data(url):
         return
-    if TABLE[kind_of(scheme), Birth.MAPPING] is Rule.NEVER or ".." in url.replace("\\", "/").split("/"):
+    path = local_path(url) if kind_of(scheme) is Kind.LOCAL else url  # `file:` addresses spell ".." as "%2e%2e" too
+    if TABLE[kind_of(scheme), Birth.MAPPING] is Rule.NEVER or ".." in path.replace("\\", "/").split("/"):
         raise _refused(url, scheme, "GOPEN_REWRITE applies, but not to run commands with addresses from data")
 
 

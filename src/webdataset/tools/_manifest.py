@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from webdataset import stores
@@ -37,7 +38,8 @@ def read_manifest(
 
     The columns are fields. `__key__` is the key; a column `@jpg` holds the path or URL of the file that becomes the
     field `jpg`. Text is written as it is, other values of JSONL and Parquet as JSON, and null leaves the field out.
-    A table may come from anywhere, so `pipe:` is refused in it.
+    A table may come from anywhere: `pipe:` is refused in it, credentials are not sent to the hosts that it names, and
+    local files are opened below the current directory or `folder` only; for a table from a server, below `folder` only.
 
     Args:
         url: the table; `-` is standard input.
@@ -50,7 +52,7 @@ def read_manifest(
     reading = {"jsonl": _read_jsonl, "parquet": _read_parquet}.get(kind)
     rows = reading(url) if reading is not None else _read_csv(url, kind, columns)
     for record, (place, row) in enumerate(rows):
-        yield _entry(row, place, key.format(record=record), folder)
+        yield _entry(row, place, key.format(record=record), partial(_file, table=url, folder=folder))
 
 
 def _check_key(key: str) -> None:
@@ -61,7 +63,7 @@ def _check_key(key: str) -> None:
         raise SpecError(f"{key!r} cannot make keys: {error}", hint=f"write {DEFAULT_KEY!r}") from error
 
 
-def _entry(row: Mapping[str, Any], place: str, key: str, folder: str | None) -> Entry:
+def _entry(row: Mapping[str, Any], place: str, key: str, file: Callable[[str], Source]) -> Entry:
     fields: dict[str, Source] = {}
     for column, value in row.items():
         data = as_bytes(value)
@@ -73,7 +75,7 @@ def _entry(row: Mapping[str, Any], place: str, key: str, folder: str | None) -> 
         elif name in fields:
             raise FormatError(f"the field {name!r} is given twice", Where(shard=place), hint="keep one of them")
         elif column.startswith("@"):
-            fields[name] = _file(str(value), folder)
+            fields[name] = file(str(value))
         else:
             fields[name] = data
     if not key:
@@ -83,13 +85,19 @@ def _entry(row: Mapping[str, Any], place: str, key: str, folder: str | None) -> 
     return Entry(key, fields, place)
 
 
-def _file(text: str, folder: str | None) -> Source:
-    # A table on this machine may name any of its files; one that was fetched may not. Neither may run commands.
-    url = Address(text, Birth.SPEC if folder is None else Birth.MAPPING)
+def _file(text: str, *, table: str, folder: str | None) -> Source:
+    """What an entry of a table names; a table on this machine that is given a folder may name any of its files."""
+    is_here = table == "-" or stores.scheme_of(table) in {"", "file", "pipe"}
+    is_path = folder is not None and stores.scheme_of(text) in {"", "file"}
+    url = Address(text, Birth.MAPPING if is_path else Birth.SPEC, folder or ("." if is_here else table))
     path = stores.is_local(url)
-    if path is None or folder is None:
+    if path is None:
         return StoredFile(url)
-    return LocalFile(os.path.join(folder, path))  # noqa: PTH118 - an address
+    if folder is not None:
+        path = os.path.join(folder, path)  # noqa: PTH118 - an address
+        if not is_here:
+            stores.permitted(Address(path, Birth.SPEC, folder))
+    return LocalFile(path)
 
 
 def _text(url: str) -> str:
