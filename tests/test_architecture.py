@@ -79,10 +79,24 @@ def test_a_package_lists_its_names_in_order(package):
     assert len(set(exported)) == len(exported)
 
 
-def test_type_checkers_see_the_names_of_tools_that_are_loaded_when_they_are_used():
-    nodes = [node for node in ast.walk(tree_of(SOURCE / "tools" / "__init__.py")) if isinstance(node, ast.ImportFrom)]
-    seen = {(alias.asname, node.module) for node in nodes if node.level for alias in node.names}
-    assert seen == set(importlib.import_module("webdataset.tools")._LAZY.items())
+@pytest.mark.parametrize("package", ["stages", "tools"])
+def test_type_checkers_see_the_names_that_are_loaded_when_they_are_used(package):
+    block = next(node for node in tree_of(SOURCE / package / "__init__.py").body if isinstance(node, ast.If))
+    nodes = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    seen = {alias.asname: (node.module, alias.name) for node in nodes for alias in node.names}
+    others = [node for node in block.body if isinstance(node, ast.Assign)]
+    seen |= {node.targets[0].id: seen[node.value.id] for node in others}
+    assert seen == importlib.import_module(f"webdataset.{package}")._LAZY
+
+
+@pytest.mark.parametrize("package", ["stages", "tools"])
+def test_every_name_that_is_loaded_when_it_is_used_is_where_the_table_says(package):
+    module = importlib.import_module(f"webdataset.{package}")
+    assert sorted(module._LAZY) == module.__all__
+    for name, (file, _) in module._LAZY.items():
+        assert getattr(getattr(module, name), "__module__", file).endswith(file), name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        module.nothing  # noqa: B018
 
 
 def _constants_first(name):

@@ -20,7 +20,6 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import warnings
@@ -29,9 +28,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from webdataset.errors import CommandFailed
+
+if TYPE_CHECKING:  # loaded with the first command: 4 ms
+    import subprocess
 
 _PR_SET_PDEATHSIG = 1
 _SOON = 0.01
@@ -58,6 +60,8 @@ def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         arguments: as `subprocess.Popen` takes them.
         options: more arguments of `subprocess.Popen`.
     """
+    import subprocess
+
     with _starting():
         return subprocess.Popen(*arguments, **options)  # noqa: S603 - a constant, or what the user wrote
 
@@ -97,6 +101,7 @@ class Guard:
     The group is there before the command, so that there is no moment in which a signal or an exception here could
     leave an unknown command behind: what is raised inside `subprocess.Popen` takes the number of its child with it.
 
+    >>> import subprocess
     >>> guard = Guard()
     >>> child = subprocess.Popen(["sleep", "1000"], process_group=guard.group)
     >>> guard.kill()
@@ -105,6 +110,8 @@ class Guard:
     """
 
     def __init__(self) -> None:
+        import subprocess
+
         with _starting():
             shell_end, own_end = os.pipe()
         # Not a pipe of Popen, which stays open when that is dropped before its process has ended.

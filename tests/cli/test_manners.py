@@ -102,17 +102,6 @@ def test_a_verb_loads_its_own_tool_only(shards):
     assert not ours & {f"webdataset.tools._{verb}" for verb in ("check", "create", "query", "proc", "simulate")}
 
 
-def test_every_tool_is_where_the_table_says():
-    import webdataset.tools as tools
-
-    assert sorted(tools._LAZY) == sorted(tools.__all__)
-    for name in tools.__all__:
-        value = getattr(tools, name)
-        assert getattr(value, "__module__", tools._LAZY[name]).endswith(tools._LAZY[name]), name
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        tools.nothing
-
-
 def test_shell_completion(here):
     environment = {**os.environ, "_WDS_COMPLETE": "bash_complete", "COMP_WORDS": "wds sp", "COMP_CWORD": "1"}
     done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, check=False)

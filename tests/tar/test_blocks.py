@@ -1,8 +1,15 @@
 import io
+from contextlib import suppress
+from gzip import compress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from webdataset.errors import StoreError, TruncatedShard
+from tests.tar.reading import outcome
+from tests.tar.test_read import archives
+from webdataset.errors import FormatError, StoreError, TruncatedShard
+from webdataset.tar import new_window, read_runs
 from webdataset.tar._byte_window import TRUSTED, Blocks
 
 
@@ -104,3 +111,20 @@ def test_what_was_looked_at_can_be_read_again(trickle):
     assert blocks.offset == 1024
     with pytest.raises(StoreError, match="reset by peer"):
         blocks.read(1)
+
+
+@settings(max_examples=8)
+@given(st.lists(archives(), min_size=2, max_size=4), st.sampled_from([512, 8192, 10240]))
+def test_memory_of_an_earlier_reading_changes_nothing(several, size):
+    """Whole, cut, damaged, compressed archives, and one that is left early, all read into the same memory."""
+    memory = new_window(size)
+    for archive in several:
+        for data in (
+            archive,
+            archive[: len(archive) // 2 | 1],
+            archive.replace(b"ustar", b"vstar", 1),
+            compress(archive),
+        ):
+            assert outcome(data, window=size, memory=memory) == outcome(data, window=size)
+            with suppress(FormatError):
+                next(read_runs(data, window=size, memory=memory, on_skip=lambda *_: None), None)

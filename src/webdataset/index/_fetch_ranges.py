@@ -9,7 +9,7 @@ import weakref
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -226,7 +226,7 @@ class Ranged:
         if len(spans) < 2:
             bodies = [self.read(*span) for span in spans]
         else:
-            with ThreadPoolExecutor(max_workers=min(len(spans), _CONNECTIONS)) as pool:
+            with futures.ThreadPoolExecutor(max_workers=min(len(spans), _CONNECTIONS)) as pool:
                 bodies = list(pool.map(lambda span: self.read(*span), spans))
         return [_cut(each, spans, bodies) for each in ranges]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def index_shards(
         store_index: False only counts and checks.
         name: the dataset's name, for the description.
     """
-    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+    with futures.ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
         entries = list(pool.map(partial(_index_one, place=index, store=store_index), urls))
     return Description(entries, name=name)
 

@@ -7,7 +7,7 @@ import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 from copy import copy
 from typing import Any, NamedTuple, Self, overload
 
@@ -290,7 +290,7 @@ class _Shards:
             self.counts = shards.counts
         else:
             self.urls = list(shards)
-            with ThreadPoolExecutor(_WORKERS) as pool:
+            with futures.ThreadPoolExecutor(_WORKERS) as pool:
                 self.counts = list(pool.map(self._count, range(len(self.urls))))
         self.starts = starts_of(self.counts)
         self._starts: list[int] = self.starts.tolist()

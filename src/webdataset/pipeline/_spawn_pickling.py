@@ -12,8 +12,6 @@ import io
 import sys
 from collections import ChainMap
 from contextvars import ContextVar
-from multiprocessing.context import get_spawning_popen
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import FunctionType
 from typing import Any, ClassVar
@@ -34,6 +32,9 @@ class SpawnPickling:
     """
 
     def __reduce_ex__(self, protocol: Any, /) -> Any:
+        # Not at the top: it takes 3 ms, and whoever spawns a process has loaded it.
+        from multiprocessing.context import get_spawning_popen
+
         if get_spawning_popen() is None or _inside.get():
             return super().__reduce_ex__(protocol)
         check_program()
@@ -61,11 +62,17 @@ def check_program() -> None:
 def _dump(value: Any) -> bytes:
     """The value, pickled; by names where that is possible."""
     try:
-        return bytes(ForkingPickler.dumps(value)) if _has_file() else _dump_by_value(value)
+        return _dump_by_name(value) if _has_file() else _dump_by_value(value)
     except SpecError:
         raise
     except Exception as error:  # pickle has no class of errors of its own: AttributeError, TypeError, PicklingError
         return _dump_by_value(value, error)
+
+
+def _dump_by_name(value: Any) -> bytes:
+    from multiprocessing.reduction import ForkingPickler
+
+    return bytes(ForkingPickler.dumps(value))
 
 
 def _dump_by_value(value: Any, because: Exception | None = None) -> bytes:
@@ -73,7 +80,7 @@ def _dump_by_value(value: Any, because: Exception | None = None) -> bytes:
         import cloudpickle
     except ImportError as missing:
         if because is None:
-            return bytes(ForkingPickler.dumps(value))
+            return _dump_by_name(value)
         why = f"to send this dataset to a worker process that is spawned ({because})"
         raise MissingDependency("cloudpickle", extra="torch", why=why) from missing
 
@@ -93,6 +100,8 @@ def _dump_by_value(value: Any, because: Exception | None = None) -> bytes:
 
 
 def _extra_reducers() -> Any:
+    from multiprocessing.reduction import ForkingPickler
+
     return getattr(ForkingPickler, "_extra_reducers", {})
 
 

@@ -24,7 +24,7 @@ from webdataset.flow import EndOfStreamError, Json, Pass, Source, ask_handler, u
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import GrowingIndex, StoreIndexes, VerifyShards
 from webdataset.names import split_name
-from webdataset.tar import WINDOW, Header, Run, Windows, read_runs
+from webdataset.tar import WINDOW, Header, Run, Windows, new_window, read_runs
 
 from ._file_filter import Select, as_predicate, choose
 from ._gather_samples import Gathered, Gatherer, Keys, Sample
@@ -101,7 +101,7 @@ class ReadSamples(Source):
     def run(self, shards: Iterator[Any], at: InShard, /) -> Iterator[Sample]:
         """Finish the shard that is open, then read the others."""
         unfinished = [] if at.shard is None else [at.shard]
-        windows = self._windows()
+        memory = self._memory()
         try:
             for shard in chain(unfinished, map(as_shard, shards)):
                 if shard is not at.shard:
@@ -109,7 +109,7 @@ class ReadSamples(Source):
                 start, skip = 0, at.taken
                 if skip and "stream" not in shard and self._can_start_at(at.offset):
                     start, skip = at.offset, 1  # the sample that begins there was yielded last
-                with closing(self._batches(shard, start, skip, windows)) as batches:
+                with closing(self._batches(shard, start, skip, memory)) as batches:
                     for batch in batches:
                         at.hold(batch.offsets)
                         mine, end = _turns(shard, at.taken), at.taken + len(batch.samples)
@@ -131,7 +131,7 @@ class ReadSamples(Source):
         address, number, offset = origin
         url = url_from_json(address)
         place = self._start_and_skip(number, offset)
-        with closing(self._batches({"url": url}, *place, self._windows(), alone=True)) as batches:
+        with closing(self._batches({"url": url}, *place, self._memory(), alone=True)) as batches:
             for batch in batches:
                 return batch.samples[0]
         raise StateError(
@@ -146,7 +146,7 @@ class ReadSamples(Source):
         Raises:
             EndOfStreamError: the handler said stop.
         """
-        for batch in self._batches({"url": url}, *self._start_and_skip(number, offset), self._windows()):
+        for batch in self._batches({"url": url}, *self._start_and_skip(number, offset), self._memory()):
             yield batch.samples
 
     def _start_and_skip(self, number: int, offset: int) -> tuple[int, int]:
@@ -154,7 +154,7 @@ class ReadSamples(Source):
         return (offset, 0) if self._can_start_at(offset) else (0, number)
 
     def _batches(
-        self, shard: ShardItem, start: int, skip: int, windows: Windows | None, *, alone: bool = False
+        self, shard: ShardItem, start: int, skip: int, memory: dict[str, Any], *, alone: bool = False
     ) -> Generator[Gathered, None, None]:
         """The samples of one shard after the first `skip`, as many at a time as a window of the archive holds.
 
@@ -167,7 +167,7 @@ class ReadSamples(Source):
         failed: list[Exception] = []  # no name for it: its traceback has this frame, which would then keep itself alive
         try:
             with located(shard=shard["url"]), closing(self._open(shard, start)) as stream:
-                for run in read_runs(stream, start=start, windows=windows, **self._options(shard)):
+                for run in read_runs(stream, start=start, **memory, **self._options(shard)):
                     try:
                         growing.feed(run)
                         gatherer.feed(run if run.restartable else _without_offsets(run), batch)
@@ -190,8 +190,9 @@ class ReadSamples(Source):
         if batch.samples:
             yield batch
 
-    def _windows(self) -> Windows | None:
-        return None if self.copy else Windows(WINDOW)
+    def _memory(self) -> dict[str, Any]:
+        """What is read into, one shard after the other."""
+        return {"memory": new_window(WINDOW)} if self.copy else {"windows": Windows(WINDOW)}
 
     def _options(self, shard: ShardItem) -> dict[str, Any]:
         """How to read the archive."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import pickle
 import struct
-import subprocess
 import sys
 import threading
 import weakref
@@ -38,6 +37,8 @@ class Broker:
     """The client: `ask(verb, *args)` returns the answer, or raises the error of the broker."""
 
     def __init__(self) -> None:
+        import subprocess
+
         self._lifeline = Lifeline()
         program = _PROGRAM.format(path=sys.path, lifeline=self._lifeline.child_end)
         try:

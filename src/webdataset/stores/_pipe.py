@@ -12,7 +12,6 @@ When this process ends, whatever ended it, the command is killed (`webdataset.ch
 from __future__ import annotations
 
 import os
-import subprocess
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
@@ -140,6 +139,8 @@ class Pipe(Stream):
         return f"<Pipe {redacted(self._name())}>"
 
     def _start(self, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        import subprocess
+
         channel = "stdout" if self.mode == "rb" else "stdin"
         options[channel] = subprocess.PIPE
         own_group = options.get("process_group", 0) == 0 and not options.get("start_new_session")
@@ -176,6 +177,8 @@ class Pipe(Stream):
         return True
 
     def _wait(self) -> None:
+        import subprocess
+
         self._close_stream()  # the command may wait for the end of its input
         try:
             self.status = self.proc.wait(self.timeout)

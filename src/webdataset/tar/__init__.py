@@ -26,7 +26,7 @@ from ._parse_header import BLOCK, Header, parse_header
 from ._pax_records import only_times
 from ._read_members import Member, Rename, Run, plain_run, read_headers, read_members, read_runs
 from ._survey_archive import is_header, survey
-from ._window_memory import Windows
+from ._window_memory import Windows, new_window
 from ._write_header import END_OF_ARCHIVE, encode_header, encode_member, padding
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "encode_header",
     "encode_member",
     "is_header",
+    "new_window",
     "only_times",
     "padding",
     "parse_header",

@@ -55,7 +55,13 @@ class Blocks:
     """
 
     def __init__(
-        self, stream: Readable, *, start: int = 0, window: int = WINDOW, windows: Windows | None = None
+        self,
+        stream: Readable,
+        *,
+        start: int = 0,
+        window: int = WINDOW,
+        windows: Windows | None = None,
+        memory: mmap.mmap | None = None,
     ) -> None:
         self._read: Callable[[int], bytes | None] = stream.read
         self._readinto: Callable[[memoryview], int | None] = find_readinto(stream)
@@ -66,7 +72,7 @@ class Blocks:
         self._ended = False
         self._owed = 0  # padding that was skipped before it was read
         self._windows = windows
-        self.data = new_window(window)
+        self.data = new_window(window) if memory is None else memory
         self.shown: mmap.mmap | memoryview = self.data  # the same bytes
         self.show: Callable[[bytes], bytes | memoryview] = bytes if windows is None else memoryview
         self._view = memoryview(self.data)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import math
+import mmap
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -124,6 +125,7 @@ def read_runs(
     on_skip: OnSkip = warn_about_link,
     window: int = WINDOW,
     windows: Windows | None = None,
+    memory: mmap.mmap | None = None,
     limit: int = DECOMPRESS_LIMIT,
 ) -> Iterator[Run]:
     """The same as `read_members`, many members at a time, as columns.
@@ -145,11 +147,13 @@ def read_runs(
         on_skip: called with the header and offset of each link and each member of unknown type.
         window: how much to read at once, a multiple of 512.
         windows: where payloads are views of windows of that size: the memory for them. Otherwise they are copies.
+        memory: what is read into, where they are copies: a `new_window` of that size, which no other reader uses before
+            this one is closed. New memory for every archive would cost 0.2 ms in page faults.
         limit: how many bytes a member of a compressed archive may have.
     """
     if isinstance(stream, bytes | bytearray | memoryview):
         stream = io.BytesIO(stream)
-    blocks = Blocks(stream, start=start, window=window, windows=windows)
+    blocks = Blocks(stream, start=start, window=window, windows=windows, memory=memory)
     kind = find_compression(blocks.peek()) if start == 0 else None
     if kind is not None:
         blocks = Blocks(Unpacked(blocks, kind, limit=limit), window=window, windows=windows)

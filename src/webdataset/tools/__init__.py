@@ -59,8 +59,9 @@ Parallel work:
     _stored_versions which version of an object is stored at an address
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from webdataset.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from ._bench import Bench as Bench
@@ -194,15 +195,9 @@ _HOME = {
     "_output_target": "existing refuse_description refuse_existing series_members store_description",
     "_verb_options": "DEFAULTS Options",
 }
-_LAZY = {name: module for module, names in _HOME.items() for name in names.split()}
+_LAZY, _load = lazy_names(__name__, _HOME)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-        globals()[name] = value
-        return value
+    __getattr__ = _load
