@@ -29,13 +29,15 @@ def _size(text: str) -> int:
     return int(float(text))
 
 
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
 def _headers(text: str) -> dict[str, dict[str, str]]:
     import json
 
     table = json.loads(text)
-    tables = [table, *table.values()] if isinstance(table, dict) else [None]
-    texts = [value for headers in tables[1:] if isinstance(headers, dict) for value in headers.values()]
-    if not all(isinstance(each, dict) for each in tables) or not all(isinstance(value, str) for value in texts):
+    if not isinstance(table, dict) or not all(map(_is_texts, table.values())):
         raise ValueError("not a table of tables of text")
     return table
 

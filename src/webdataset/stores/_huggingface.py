@@ -15,8 +15,8 @@ from webdataset import config
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.optional import require
 
-from ._parse_address import refuse_another_name
 from ._http import HttpStore
+from ._parse_address import refuse_another_name
 from ._request import Request, every_page, request_list
 from ._resuming_stream import persist
 from ._upload import SpooledUpload

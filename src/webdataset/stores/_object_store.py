@@ -22,8 +22,8 @@ from webdataset import config
 from webdataset.errors import AccessDenied, ShardNotFound, SpecError, StoreError, StoreTimeout, Where
 from webdataset.optional import require
 
-from ._parse_address import refuse_another_name
 from ._broker import BrokeredStore
+from ._parse_address import refuse_another_name
 from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, persist, retryable
 from ._same_object import BytesRead, changed, is_strong
 from ._store import Stat, Store, checked_range, read_fully
