@@ -29,7 +29,7 @@ class PipelineStage(ABC):
 
     @abstractmethod
     def run(self, src: Iterator[Any], /) -> Iterator[Any]:
-        """Turn one stream into another; a stage in first place is called without an argument."""
+        """Turn one stream into another; the first stage is called without an argument."""
 
 
 def check_stage(stage: Any, *, first: bool) -> None:

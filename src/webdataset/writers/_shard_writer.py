@@ -150,7 +150,7 @@ class ShardWriter:
         self._closed = True
         if self._earlier is not None:
             stop = self.shard if self._finished else self.shard - 1
-            self._earlier.refuse_or_remove(stop, self._records.place, overwrite=self.overwrite)
+            self._earlier.refuse_or_remove(stop, self._records.location, overwrite=self.overwrite)
         self._records.close()
 
     def abort(self) -> None:
