@@ -75,6 +75,8 @@ def test_datasets(shard, wrong):
         lambda name: wds.DataPipeline(wds.SimpleShardList(name), 3),
         lambda name: wds.WebLoader(None),
         lambda name: wds.WebLoader(None, batch_size=None, workers="threads"),
+        lambda name: wds.WebLoader(name),
+        lambda name: wds.WebLoader(wds.WebDataset(name), num_workers="2"),
         lambda name: wds.SimpleShardList(3),
         lambda name: wds.ResampledShards(name, nshards="x"),
         lambda name: wds.IndexedDataset(name, fields=3),

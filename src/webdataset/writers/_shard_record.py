@@ -117,5 +117,5 @@ def index_location(index: Any) -> tuple[str | None, bool]:
     if index is None or isinstance(index, bool):
         return None, bool(index)
     if not isinstance(index, str | os.PathLike):
-        raise SpecError(f"index={index!r} : expected True (next to the shard), a directory or a URL")
+        raise SpecError(f"index={index!r}: expected True (next to the shard), a directory or a URL")
     return str(os.fspath(index)), True
