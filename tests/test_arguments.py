@@ -73,6 +73,8 @@ def test_datasets(shard, wrong):
         lambda name: wds.WebDataset([]),
         lambda name: wds.DataPipeline(name, wds.tarfile_to_samples()),
         lambda name: wds.DataPipeline(wds.SimpleShardList(name), 3),
+        lambda name: wds.DataPipeline(wds.SimpleShardList(name), wds.tarfile_to_samples(), wds.shuffle),
+        lambda name: wds.WebDataset(name).compose(wds.unbatched),
         lambda name: wds.WebLoader(None),
         lambda name: wds.WebLoader(None, batch_size=None, workers="threads"),
         lambda name: wds.WebLoader(name),

@@ -34,6 +34,8 @@ class PipelineStage(ABC):
 
 def check_stage(stage: Any, *, first: bool) -> None:
     """Refuse what cannot run, where it was written."""
+    if isinstance(stage, type) and issubclass(stage, PerItem | Resumable | PipelineStage):
+        raise SpecError(f"expected a stage, got the class {stage.__name__}", hint="call it, as in wds.batched(16)")
     if callable(stage) or isinstance(stage, PipelineStage):
         return
     if first and isinstance(stage, str | bytes | PathLike):

@@ -23,9 +23,7 @@ def require_key(sample: Any) -> str:
         have = f"has only {sorted(map(str, sample))}" if isinstance(sample, dict) else f"is a {type(sample).__name__}"
         raise SpecError(f"a sample needs a '__key__', this one {have}", hint="give every sample a key") from error
     if not isinstance(key, str):
-        raise SpecError(
-            f"expected text for __key__, got {type(key).__name__} {key!r}", hint="write str(key)"
-        )
+        raise SpecError(f"expected text for __key__, got {type(key).__name__} {key!r}", hint="write str(key)")
     return key
 
 
