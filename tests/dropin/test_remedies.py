@@ -77,8 +77,9 @@ def test_a_function_without_return(function, shard):
         lambda sample: sample or None,
     ],
 )
-def test_other_functions_are_not_suspected(function, shard):
+def test_other_functions_are_not_suspected(function, shard, recwarn):
     wds.WebDataset(shard).map(function)
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize(("decoded", "field", "said"), [

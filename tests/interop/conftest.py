@@ -80,13 +80,6 @@ def images(tmp_path):
     return str(tmp_path / "images-{0..1}.tar")
 
 
-from hypothesis import settings  # noqa: E402
-
-# The same examples in every run: what random ones find is looked for with --hypothesis-profile=default.
-settings.register_profile("interop", deadline=None, derandomize=True, max_examples=40)
-settings.load_profile("interop")
-
-
 def decoded(data):
     from webdataset.codecs import imagehandler
 

@@ -111,9 +111,10 @@ def test_the_table_can_be_called_like_the_public_one(tmp_path):
         stores.gopen("x", "r")
 
 
-def test_a_broken_table_entry(monkeypatch):
-    monkeypatch.setitem(stores.schemes, "odd", 3)
-    with pytest.raises(SpecError, match="must be a Store or a function"):
+@pytest.mark.parametrize("odd", [3, stores.MemoryStore])
+def test_a_broken_table_entry(monkeypatch, odd):
+    monkeypatch.setitem(stores.schemes, "odd", odd)
+    with pytest.raises(SpecError, match="expected a Store object or a function"):
         stores.open_read("odd://x")
 
 

@@ -1,15 +1,8 @@
-"""Connections are kept open on purpose; a test gives them back before it is searched for leaks."""
+"""The dataset that the tests read."""
 
 import pytest
 
 import webdataset as wds
-from webdataset import stores
-
-
-@pytest.fixture(autouse=True)
-def connections_closed(nothing_left_behind):
-    yield
-    stores.close_connections()
 
 
 @pytest.fixture

@@ -40,11 +40,11 @@ def index_shards(
         name: the dataset's name, for the description.
     """
     with futures.ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        entries = list(pool.map(partial(_index_one, place=index, store=store_index), urls))
+        entries = list(pool.map(partial(_index_one, location=index, store=store_index), urls))
     return Description(entries, name=name)
 
 
-def _index_one(url: str, *, place: str | None, store: bool) -> ShardEntry:
+def _index_one(url: str, *, location: str | None, store: bool) -> ShardEntry:
     checksum = hashlib.md5(usedforsecurity=False)  # what wids descriptions hold
     path = stores.is_local(url)
     if path is not None and os.path.isfile(path):
@@ -54,5 +54,5 @@ def _index_one(url: str, *, place: str | None, store: bool) -> ShardEntry:
     else:
         index = build_index(url, watch=checksum.update)
     if store:
-        save_index(index, url, place)
+        save_index(index, url, location)
     return ShardEntry(url, len(index), filesize=stores.size_of(url), md5sum=checksum.hexdigest())

@@ -34,7 +34,7 @@ def dali_name(url: str) -> str:
     return like(url, url[:base] + url[base:].partition(".")[0] + ".idx")
 
 
-def index_url(url: str, place: str | None = None) -> str:
+def index_url(url: str, location: str | None = None) -> str:
     """The address of the index of a shard.
 
     >>> index_url("s3://b/train.v2-000.tar"), index_url("https://h/a.tar.gz?key=1")
@@ -46,33 +46,33 @@ def index_url(url: str, place: str | None = None) -> str:
     >>> index_url("https://h/x/0.tar", "indexes")
     'indexes/0-0fcf9c5c6e7f141e.idx'
     """
-    if stores.scheme_of(url) == "pipe" and place is None:
+    if stores.scheme_of(url) == "pipe" and location is None:
         raise SpecError(f"an index cannot be stored next to {url!r}", hint="name a directory for indexes")
     bare = url.partition("?")[0] if "://" in url else url
     stem = _SUFFIX.sub("", bare)
-    if place is None:
+    if location is None:
         return like(url, f"{stem}.idx")
     name = re.sub(r"[^\w.-]+", "_", redacted(stem).rsplit("/", 1)[-1])[-64:]
-    return f"{place.rstrip('/')}/{name}-{digest(str(url)):016x}.idx"
+    return f"{location.rstrip('/')}/{name}-{digest(str(url)):016x}.idx"
 
 
-def save_index(index: ShardIndex, url: str, place: str | None = None) -> str:
+def save_index(index: ShardIndex, url: str, location: str | None = None) -> str:
     """Store the index of a shard, complete or not at all, and return its address.
 
     >>> from ._build_index import build
     >>> save_index(build([("a.txt", 512, 3)]), "memory://doc-place/a.tar")
     'memory://doc-place/a.idx'
     """
-    where = index_url(url, place)
+    where = index_url(url, location)
     data = write_dali(index)
-    folder = stores.is_local(place) if place is not None else None
+    folder = stores.is_local(location) if location is not None else None
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
     stores.write_bytes(where, data)
     return where
 
 
-def load_index(url: str, place: str | None = None) -> ShardIndex | None:
+def load_index(url: str, location: str | None = None) -> ShardIndex | None:
     """The stored index of a shard, or None. Whether it fits the shard is checked when it is used.
 
     >>> from ._build_index import build
@@ -80,11 +80,11 @@ def load_index(url: str, place: str | None = None) -> ShardIndex | None:
     >>> load_index("memory://doc-place/b.tar").key(0), load_index("memory://doc-place/c.tar")
     ('a', None)
     """
-    found = _read_stored(url, place)
+    found = _read_stored(url, location)
     return None if found is None else read_dali(*found)
 
 
-def load_count(url: str, place: str | None = None) -> int | None:
+def load_count(url: str, location: str | None = None) -> int | None:
     """The number of samples of a shard, from the first line of its stored index.
 
     >>> from ._build_index import build
@@ -92,7 +92,7 @@ def load_count(url: str, place: str | None = None) -> int | None:
     >>> load_count("memory://doc-place/d.tar")
     1
     """
-    found = _read_stored(url, place, _FIRST_LINE)
+    found = _read_stored(url, location, _FIRST_LINE)
     return None if found is None else count_dali(*found)
 
 
@@ -108,20 +108,20 @@ def has_index(url: str) -> bool:
     return any(path is not None and os.path.isfile(path) for path in paths)
 
 
-def _read_stored(url: str, place: str | None, size: int = -1) -> tuple[bytes, str] | None:
+def _read_stored(url: str, location: str | None, size: int = -1) -> tuple[bytes, str] | None:
     """The stored index of a shard, or its first bytes, and the address of the index."""
-    for name in _candidates(url, place):
+    for name in _candidates(url, location):
         with suppress(ShardNotFound), stores.open_read(name) as stream:
             return stream.read(size), name
     return None
 
 
-def _candidates(url: str, place: str | None) -> list[str]:
-    if place is not None:
+def _candidates(url: str, location: str | None) -> list[str]:
+    if location is not None:
         # Ours first, then plainly named ones, as users of DALI keep them.
         name = url.rpartition("/")[2].partition("?")[0]
-        plain = [f"{place.rstrip('/')}/{found}" for found in (index_url(name), dali_name(name))]
-        return list(dict.fromkeys([index_url(url, place), *plain]))
+        plain = [f"{location.rstrip('/')}/{found}" for found in (index_url(name), dali_name(name))]
+        return list(dict.fromkeys([index_url(url, location), *plain]))
     if stores.scheme_of(url) == "pipe":
         return []
     bare = like(url, url.partition("?")[0]) if "://" in url else url

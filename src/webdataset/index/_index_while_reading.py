@@ -40,25 +40,25 @@ class StoreIndexes:
     True
 
     Args:
-        place: a directory or bucket for the indexes; None is next to the shards, if those are local.
+        location: a directory or bucket for the indexes; None is next to the shards, if those are local.
     """
 
-    place: str | None = None
+    location: str | None = None
 
     def begin(self, url: str) -> GrowingIndex | None:
         """A builder for a shard that is being read; None if its index exists or cannot be stored."""
         try:
-            where = index_url(url, self.place)
+            where = index_url(url, self.location)
         except SpecError:
             return None  # an index cannot be stored next to a command
-        if (self.place is None and stores.is_local(url) is None) or self._home(where) in _refused:
+        if (self.location is None and stores.is_local(url) is None) or self._home(where) in _refused:
             return None
         return None if _is_known(url, where) else GrowingIndex(self, url)
 
     def store(self, index: ShardIndex, url: str) -> str | None:
         """Store the index of a shard and say where; None if it cannot be stored, which is no failure."""
         try:
-            return save_index(index, url, self.place)
+            return save_index(index, url, self.location)
         except (StoreError, OSError) as error:
             self._refuse(url, error)
         except (EncodingError, SpecError) as error:
@@ -67,7 +67,7 @@ class StoreIndexes:
 
     def _refuse(self, url: str, error: Exception) -> None:
         """Remember a directory that cannot be written to, and log it the first time."""
-        home = self._home(index_url(url, self.place))
+        home = self._home(index_url(url, self.location))
         if home not in _refused:
             _refused.add(home)
             _log.warning("indexes stay in memory: they cannot be stored in %s (%s)", redacted(home) or ".", error)

@@ -274,14 +274,14 @@ class _Shards:
     def __init__(
         self,
         shards: Sequence[str] | Description,
-        place: str | None,
+        location: str | None,
         *,
         store_index: bool,
         fetch: Callable[[str], str] | None,
         copy: bool,
     ) -> None:
-        self._place, self._fetch, self._copy = place, fetch, copy
-        self._storing = StoreIndexes(place) if store_index else None
+        self._location, self._fetch, self._copy = location, fetch, copy
+        self._storing = StoreIndexes(location) if store_index else None
         self._indexes = RecentIndexes()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._lock = threading.Lock()
@@ -320,7 +320,7 @@ class _Shards:
             url = self.urls[shard]
             with located(shard=url):
                 # One without samples proves nothing: it is built again.
-                index = load_index(url, self._place) or self._built(url)
+                index = load_index(url, self._location) or self._built(url)
             counts = getattr(self, "counts", None)
             if counts is not None and len(index) != counts[shard]:
                 raise stale(f"the description counts {counts[shard]} samples, the index {len(index)}", url)
@@ -370,7 +370,7 @@ class _Shards:
                 self._readers.popitem()[1].close()
 
     def _count(self, shard: int) -> int:
-        count = load_count(self.urls[shard], self._place)
+        count = load_count(self.urls[shard], self._location)
         return len(self.index(shard)) if count is None else count
 
     def __getstate__(self) -> dict[str, Any]:

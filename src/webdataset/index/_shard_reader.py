@@ -207,13 +207,13 @@ def read_by_shard(places: Sequence[tuple[int, int]], read: Callable[[int, list[i
         read: reads samples of one shard.
     """
     by_shard: dict[int, list[tuple[int, int]]] = {}
-    for place, (shard, inside) in enumerate(places):
-        by_shard.setdefault(shard, []).append((place, inside))
+    for position, (shard, inside) in enumerate(places):
+        by_shard.setdefault(shard, []).append((position, inside))
     result: list[Any] = [None] * len(places)
     for shard, wanted in by_shard.items():
         samples = read(shard, [inside for _, inside in wanted])
-        for (place, _), sample in zip(wanted, samples, strict=True):
-            result[place] = sample
+        for (position, _), sample in zip(wanted, samples, strict=True):
+            result[position] = sample
     return result
 
 

@@ -83,8 +83,8 @@ class WebLoader(DataPipeline, FluidInterface):
         device: Any = None,
         **settings: Any,
     ) -> None:
-        if not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__"):
-            raise SpecError(f"WebLoader({dataset!r:.200}) has nothing to load", hint="give a dataset")
+        if isinstance(dataset, str) or not (hasattr(dataset, "__iter__") or hasattr(dataset, "__getitem__")):
+            raise SpecError(f"WebLoader({dataset!r:.200}): expected a dataset", hint="WebDataset(...) reads shards")
         require_choice("workers", workers, ("processes", "threads"))
         if not isinstance(dataset, DataPipeline) and (
             workers == "threads" or _is_read_in_order(dataset, args, settings)
@@ -272,6 +272,7 @@ def _process_source(
             return Threads(dataset, device=device, convert=settings.get("collate_fn") or converted)  # read it here
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
     refuse_unknown("WebLoader(workers='processes')", settings, WebLoader, DataLoader)
+    require_count("WebLoader", "num_workers", settings.get("num_workers", 0), least=0)
     if isinstance(dataset, DataPipeline) and batch_size is None and not args:
         return Processes(dataset, shared_memory=shared_memory, device=device, **settings)
     loader = DataLoader(dataset, batch_size, *args, **settings)

@@ -159,7 +159,7 @@ class Checkpoint:
         )
 
     def with_cursor(self, cursor: Cursor) -> Checkpoint:
-        """The same pipeline at another place."""
+        """The same pipeline with another cursor."""
         return replace(self, cursor=cursor)
 
 

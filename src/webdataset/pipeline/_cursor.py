@@ -120,7 +120,7 @@ class Cursor:
         return not self.where.stopped and (first is None or _is_portable(first)) and not any(others)
 
     def next_epoch(self) -> Cursor:
-        """The same place when the epoch around it is over: the next one has all its items."""
+        """The cursor when the epoch around it is over: the next one has all its items."""
         return replace(self, position=0)
 
     def after(self, items: int) -> Cursor:
@@ -128,7 +128,7 @@ class Cursor:
         return replace(self, skip=self.skip + items, position=self.position + items) if items else self
 
     def settled(self) -> Cursor:
-        """The shortest cursor of the same place: what the readers of a plan took is part of what is done."""
+        """The shortest cursor that means the same: what the readers of a plan took is part of what is done."""
         if isinstance(self.where, InPlan):
             return replace(self, where=InPlan(self.where.plan.settled()))
         if isinstance(self.where, InStages):

@@ -75,7 +75,7 @@ class Wishes:
         return next((f"{name}={value!r}" for name, value in given.items() if value is not None), None)
 
     @property
-    def place(self) -> str | None:
+    def location(self) -> str | None:
         """Where indexes lie; None is beside the shards."""
         named = (fspath(wish) for wish in (self.index, self.store_index) if isinstance(wish, (str, PathLike)))
         return next(named, None)
@@ -83,7 +83,7 @@ class Wishes:
     @property
     def storing(self) -> StoreIndexes | None:
         """What stores the indexes of shards that are streamed."""
-        return StoreIndexes(self.place) if self.store_index not in {None, False} else None
+        return StoreIndexes(self.location) if self.store_index not in {None, False} else None
 
     def window_and_chunk(self, *, shuffled: bool) -> tuple[int | None, int | None]:
         """The order in numbers."""
@@ -114,12 +114,12 @@ def indexed(
         described = read_description(urls)
     else:
         described = _addresses(urls)
-        if wishes.insist is None and not _are_ready(described, wishes.place):
+        if wishes.insist is None and not _are_ready(described, wishes.location):
             return None
     stored = bool(wishes.index or wishes.store_index)
     try:
         found = IndexedShards(
-            described, fields=wishes.fields, index=wishes.place, store_index=stored, fetch=fetch, copy=copy
+            described, fields=wishes.fields, index=wishes.location, store_index=stored, fetch=fetch, copy=copy
         )
     except FormatError as error:
         if wishes.insist is not None:
@@ -147,14 +147,14 @@ def _addresses(urls: Any) -> list[str]:
     return shards.expand(urls)
 
 
-def _are_ready(urls: Sequence[str], place: str | None) -> bool:
-    """Whether every shard has an index: by a look into directories, or one listing of a place of their own."""
+def _are_ready(urls: Sequence[str], location: str | None) -> bool:
+    """Whether every shard has an index: by a look into directories, or one listing of a location of their own."""
     if any(map(is_packed, urls)):
         return False
-    if place is None:
+    if location is None:
         return all(map(has_index, urls))
     try:
-        known = {name.rpartition("/")[2] for name in stores.list_urls(f"{place.rstrip('/')}/")}
+        known = {name.rpartition("/")[2] for name in stores.list_urls(f"{location.rstrip('/')}/")}
     except StoreError:
         return False
-    return all(index_url(url, place).rpartition("/")[2] in known for url in urls)
+    return all(index_url(url, location).rpartition("/")[2] in known for url in urls)

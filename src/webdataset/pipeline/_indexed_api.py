@@ -113,10 +113,7 @@ class Plannable(DataPipeline):
         steps = range(steps, steps + 1) if isinstance(steps, int) else steps
         samples, per_step = len(plan.dataset), plan.batch * world.current().ranks
         if steps.step != 1 or not 0 <= steps.start <= steps.stop <= -(-samples // per_step):
-            raise SpecError(
-                f"expected a range of the {-(-samples // per_step)} steps of an epoch, got {steps}",
-                hint="call it more than once for several ranges",
-            )
+            raise SpecError(f"expected steps from 0 to {-(-samples // per_step)} without gaps, got {steps}")
         state = (cursor.plan or PlanState(Remaining(samples))).as_remaining()
         if state.readers:
             raise SpecError(

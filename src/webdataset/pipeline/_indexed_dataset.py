@@ -64,7 +64,7 @@ class IndexedDataset(SpawnPickling, offsets.IndexedShards):
         super().__init__(
             named_shards(urls),
             fields=fields,
-            index=wishes.place,
+            index=wishes.location,
             functions=(*_joins(urls), *(() if transform is None else (transform,))),
             lazy=lazy,
             store_index=store_index or bool(index),

@@ -71,7 +71,7 @@ def merge_states(states: Sequence[dict[str, Json]]) -> dict[str, Json]:
 
 
 def _all_the_same(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
-    """Between two epochs all ranks are at one place."""
+    """Between two epochs all ranks have one cursor."""
     if not all(_innermost(each.cursor).is_beginning for each in checkpoints):
         raise StateError(
             "this is not the checkpoint of an indexed dataset",

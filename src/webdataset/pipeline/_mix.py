@@ -1,7 +1,7 @@
 """Several datasets as one: in turns, at random, or by exact shares.
 
 All three are one stage that draws which dataset comes next and takes an item from it. Its progress is that of the
-drawing and the place in each dataset, so a mix resumes exactly, and mixes of mixes do.
+drawing and the cursor of each dataset, so a mix resumes exactly, and mixes of mixes do.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         self.size = None
         self._recalls: RunningPass | None = None  # a pass whose items were made again
         for stage in stages:
-            # A list in first place is data; later it groups stages, as the public library has it.
+            # A list as the first stage is data; later it groups stages, as the public library has it.
             for part in stage if isinstance(stage, list) and self.pipeline else [stage]:
                 if part is not None:
                     self.append(part)
@@ -98,7 +98,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         result = self._copy()
         for stage in stages:
             result.append(stage)
-            result._start = result._epoch_after = None  # where an epoch was left is not a place in a longer pipeline
+            result._start = result._epoch_after = None  # a cursor of the shorter pipeline
         return result
 
     def stage(self, i: int) -> Any:

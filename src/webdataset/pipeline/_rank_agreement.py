@@ -79,7 +79,7 @@ def _facts(sources: list[Any], cursor: Cursor) -> Facts:
 
 
 def _position(cursor: Cursor) -> Json:
-    """Where the epoch begins; None where every rank has a place of its own."""
+    """Where the epoch begins; None where every rank has a cursor of its own."""
     if isinstance(cursor.where, InStages) and isinstance(cursor.where.progress[0], Cursor):
         return _position(cursor.where.progress[0])
     if cursor.is_beginning:

@@ -40,9 +40,9 @@ class InTurns(Drawing):
 
     def drop(self, source: int) -> bool:
         """Leave one out; whoever came after it is next."""
-        place = self.left.index(source)
+        at = self.left.index(source)
         self.left.remove(source)
-        self.turn = place % len(self.left) if self.left else 0
+        self.turn = at % len(self.left) if self.left else 0
         return bool(self.left)
 
     def save(self) -> Json:

@@ -29,11 +29,13 @@ class PipelineStage(ABC):
 
     @abstractmethod
     def run(self, src: Iterator[Any], /) -> Iterator[Any]:
-        """Turn one stream into another; a stage in first place is called without an argument."""
+        """Turn one stream into another; the first stage is called without an argument."""
 
 
 def check_stage(stage: Any, *, first: bool) -> None:
     """Refuse what cannot run, where it was written."""
+    if isinstance(stage, type) and issubclass(stage, PerItem | Resumable | PipelineStage):
+        raise SpecError(f"expected a stage, got the class {stage.__name__}", hint="call it, as in wds.batched(16)")
     if callable(stage) or isinstance(stage, PipelineStage):
         return
     if first and isinstance(stage, str | bytes | PathLike):

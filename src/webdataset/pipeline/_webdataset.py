@@ -78,7 +78,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             where shards come over a network, and 1 elsewhere.
         in_memory: read every shard once and keep it, in memory that all worker processes share.
         index: where the shards' indexes are: None uses those beside local shards if every shard has one; True insists
-            on them, wherever the shards are; a directory or URL names another place; False reads without. A shard
+            on them, wherever the shards are; a directory or URL names another location; False reads without. A shard
             without an index is read once, and its index kept there. `urls` may also be a `.json` description (as `wids`
             has it). With an index the order is one of all samples, the same for any number of ranks and workers, epochs
             have equal steps, `len` is known, and a checkpoint goes on anywhere (docs/explanation/order.md).

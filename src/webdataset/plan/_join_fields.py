@@ -55,10 +55,10 @@ class ByKey:
         with self._lock:
             hashes, numbers = self._table = self._table or self._built()
         wanted = hash(key)
-        for place in range(int(np.searchsorted(hashes, wanted)), len(hashes)):
-            if hashes[place] != wanted:
+        for at in range(int(np.searchsorted(hashes, wanted)), len(hashes)):
+            if hashes[at] != wanted:
                 break
-            number = int(numbers[place])
+            number = int(numbers[at])
             if self._dataset.where(number).key == key:  # different keys may have one hash
                 return number
         return None

@@ -60,7 +60,7 @@ class ReadPlanned(Source):
         handler: asked about samples that cannot be read.
         strict: a shard without its end-of-archive marker is an error.
         empty_check: shards without any sample are an error.
-        opener: opens a shard that is read from one place to its end.
+        opener: opens a shard that is read from one sample to its end.
         failed: "replace" yields a `Slot` for every sample, also for one that cannot be read.
     """
 
@@ -129,7 +129,7 @@ class ReadPlanned(Source):
         self.dataset.close()
 
     def _in_storage_order(self, at: PlanProgress) -> Iterator[Sample]:
-        """The whole rest from one place on: streaming beats looking up."""
+        """The whole rest from one sample on: streaming beats looking up."""
         at.mark = "" if self.last is None else COUNTED
         first = at.remaining.position + at.taken
         starts = starts_of(self.dataset.counts).tolist()

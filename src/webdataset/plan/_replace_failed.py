@@ -93,9 +93,9 @@ class Replacements:
         if not any(value is DROP for value in values):  # not `in`, which compares arrays
             return values
         good = deque(slot.number for slot in slots if slot.value is not DROP)
-        for place, slot in enumerate(slots):
+        for at, slot in enumerate(slots):
             if slot.value is DROP:
-                values[place] = self._replacement(good, slot.number)
+                values[at] = self._replacement(good, slot.number)
                 good.rotate(-1)  # another one for the next
         return values
 

@@ -30,7 +30,7 @@ class Mixing:
 
     Attributes:
         same_shard: how often two neighbours come from the same shard.
-        displacement: how far a sample is from its place in storage, as a share of the dataset (median).
+        displacement: how far a sample is from its position in storage, as a share of the dataset (median).
         shards_per_batch: how many different shards 256 samples in a row come from (mean).
         live_bytes: how much has to be at hand at the same time, None if sizes are not known.
         bytes_fetched: bytes read per byte of the dataset.
@@ -83,7 +83,7 @@ class ShuffleReport:
         return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows)
 
     def svg(self) -> str:
-        """A picture: for each of a few thousand positions, the place in storage that its sample comes from.
+        """A picture: for each of a few thousand positions, the position in storage that its sample comes from.
 
         >>> shuffle_report(Order([50] * 8, window=4)).svg()[:36]
         '<svg xmlns="http://www.w3.org/2000/s'

@@ -130,8 +130,8 @@ class ReadSamples(Source):
         """Read one sample again: by its offset where the shard allows it, else by counting."""
         address, number, offset = origin
         url = url_from_json(address)
-        place = self._start_and_skip(number, offset)
-        with closing(self._batches({"url": url}, *place, self._memory(), alone=True)) as batches:
+        start_and_skip = self._start_and_skip(number, offset)
+        with closing(self._batches({"url": url}, *start_and_skip, self._memory(), alone=True)) as batches:
             for batch in batches:
                 return batch.samples[0]
         raise StateError(

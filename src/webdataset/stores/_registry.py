@@ -63,8 +63,6 @@ def store_for(url: str) -> Store:
         require("obstore", extra="cloud", why=f"to open {name}:// addresses")
     if isinstance(found, Store):
         return found
-    if callable(found):
+    if callable(found) and not (isinstance(found, type) and issubclass(found, Store)):
         return HandlerStore(found)
-    raise SpecError(
-        f"stores.schemes[{name!r}] is {found!r}", hint="it must be a Store or a function f(url, mode, bufsize)"
-    )
+    raise SpecError(f"stores.schemes[{name!r}]={found!r}: expected a Store object or a function f(url, mode, bufsize)")

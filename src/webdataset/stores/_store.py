@@ -1,4 +1,4 @@
-"""What a store is: one kind of place that bytes can be read from, and perhaps written to and listed.
+"""What a store is: one kind of storage that bytes can be read from, and perhaps written to and listed.
 
 A store is also callable as `store(url, mode, bufsize)`, the form in which the public library's scheme table is used.
 """
@@ -21,7 +21,7 @@ PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a place knows about a stored object without sending it; unknown parts are None.
+    """What a store knows about a stored object without sending it; unknown parts are None.
 
     >>> Stat(size=1024, etag='"5d41"').size
     1024
@@ -33,7 +33,7 @@ class Stat:
 
 
 class Store(ABC):
-    """One kind of place. Only `open_read` must exist; the rest says clearly when the place cannot do it."""
+    """One kind of storage. Only `open_read` must exist; the rest says clearly what the store cannot do."""
 
     @abstractmethod
     def open_read(self, url: str, start: int = 0) -> Any:
@@ -44,7 +44,7 @@ class Store(ABC):
         raise self.cannot("be written to", url)
 
     def stat(self, url: str) -> Stat:
-        """Size, etag and time of change, as far as the place knows them."""
+        """Size, etag and time of change, as far as the store knows them."""
         raise self.cannot("tell the size of an object", url)
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -67,7 +67,7 @@ class Store(ABC):
         return (url for url in self.list(prefix_of(pattern)) if test(url))
 
     def cannot(self, do_what: str, url: str) -> StoreError:
-        """The error for what this kind of place cannot do."""
+        """The error for what this kind of storage cannot do."""
         return StoreError(
             f"{type(self).__name__} cannot {do_what}", Where(shard=url), hint="use another kind of address"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import TextIOBase
 from typing import Any, Self
 
 from webdataset.errors import StoreError, Where
@@ -34,12 +35,9 @@ class HandlerStore(Store):
 
     def _open(self, url: str, mode: str, verb: str) -> Any:
         stream = self.function(url, mode, self.bufsize)
-        if not callable(getattr(stream, verb, None)):
-            raise StoreError(
-                f"the opener of this address returned {type(stream).__name__}, which has no method {verb!r}",
-                Where(shard=url),
-                hint="return a binary file from the function in stores.schemes",
-            )
+        if not callable(getattr(stream, verb, None)) or isinstance(stream, TextIOBase):
+            what = f"the opener of this address returned {type(stream).__name__}, expected a binary file with {verb}()"
+            raise StoreError(what, Where(shard=url), hint="correct the function in stores.schemes")
         return stream if all(hasattr(type(stream), name) for name in ("__enter__", "close")) else _Closable(stream)
 
 

@@ -3,7 +3,7 @@
 Verbs:
     _check           what is wrong with a dataset
     _repair          damaged shards, written again
-    _list_samples    keys, fields, sizes, places
+    _list_samples    keys, fields, sizes, offsets
     _show_samples    samples as a person wants to see them
     _get_field       one field of one sample
     _grep            samples whose text matches
@@ -13,7 +13,7 @@ Verbs:
     _query           SQL over samples
     _bench           how fast a dataset is read and decoded here
     _simulate        who reads what, on many ranks
-    _doctor          what this machine has, and which places answer
+    _doctor          what this machine has, and which stores answer
     _create          a new dataset out of recipes, tables, folders and archives
     _cat             shards one after the other, as one stream
     _split           the same samples in shards of another size

@@ -1,4 +1,4 @@
-"""`wds doctor`: what this machine has, what is missing, and which places answer."""
+"""`wds doctor`: what this machine has, what is missing, and which stores answer."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _ask_hub(token: str) -> Diagnosis:
 
 
 def _ask(address: str) -> Diagnosis:
-    """Whether a place answers, and how fast."""
+    """Whether a store answers, and how fast."""
     shown, began = stores.redacted(address), time.perf_counter()
     try:
         what = _answer(address)

@@ -1,4 +1,4 @@
-"""`wds ls`: the samples of shards: keys, fields, sizes, places. Payloads are read only where there is no other way."""
+"""`wds ls`: the samples of shards: keys, fields, sizes, offsets. Payloads are read only where there is no other way."""
 
 from __future__ import annotations
 

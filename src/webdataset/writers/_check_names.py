@@ -23,7 +23,7 @@ def require_key(sample: Any) -> str:
         have = f"has only {sorted(map(str, sample))}" if isinstance(sample, dict) else f"is a {type(sample).__name__}"
         raise SpecError(f"a sample needs a '__key__', this one {have}", hint="give every sample a key") from error
     if not isinstance(key, str):
-        raise SpecError(f"the __key__ {key!r} is a {type(key).__name__}", hint="write str(key), or f'{key:06d}'")
+        raise SpecError(f"expected text for __key__, got {type(key).__name__} {key!r}", hint="write str(key)")
     return key
 
 
@@ -41,7 +41,7 @@ def check_key(key: str, fields: Iterable[str] = ("txt",)) -> None:
     elif "." in base:
         cut = folder + slash + base.partition(".")[0]
         problem = f"the key {key!r} has a dot in its last part, so it would be read as {cut!r}"
-        remedy = f"take {folder + slash + base.replace('.', '_')!r}"
+        remedy = f"use {folder + slash + base.replace('.', '_')!r}"
     elif key.startswith("__") and any(is_meta(f"{key}.{field}") for field in fields):
         problem, remedy = "readers skip '__…__' names, they are meant for metadata", "choose another key"
     else:
@@ -58,9 +58,7 @@ def check_field(field: Any, *, strict: bool = True) -> None:
     webdataset.errors.EncodingError: readers lower-case field names, ... – field JPG – write 'jpg', ...
     """
     if not isinstance(field, str):
-        raise SpecError(
-            f"the field name {field!r} is a {type(field).__name__}", hint="field names are extensions: 'jpg'"
-        )
+        raise SpecError(f"expected an extension such as 'jpg' for a field, got {type(field).__name__} {field!r}")
     if not strict:
         return
     if not field:

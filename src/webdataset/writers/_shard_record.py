@@ -80,15 +80,15 @@ class Records:
     """
 
     def __init__(self, pattern: str, index: Any, description: str | os.PathLike[str] | None) -> None:
-        self.place, self._indexed = index_place(index)
+        self.location, self._indexed = index_location(index)
         self._description = None if description is None else os.fspath(description)
         self._entries: list[ShardEntry] = []
         if self._indexed:
-            index_url(pattern, self.place)  # refuses a location that cannot hold an index
+            index_url(pattern, self.location)  # refuses a location that cannot hold an index
         if self._description is not None and pattern.startswith("pipe:"):
             raise SpecError("a description cannot name the output of a command", hint="write to a path or URL")
         if self._description is not None:
-            seen_from(self._description, pattern)  # refuses a place from which the archives could not be named
+            seen_from(self._description, pattern)  # refuses a location from which the archives could not be named
 
     def begin(self) -> Record | None:
         """The record of one more archive, if there is anything to record."""
@@ -98,7 +98,7 @@ class Records:
     def keep(self, record: Record, url: str) -> None:
         """An archive has been published: store its index, and remember it for the description."""
         if self._indexed:
-            save_index(record.index, url, self.place)
+            save_index(record.index, url, self.location)
         if self._description is not None:
             self._entries.append(record.entry(seen_from(self._description, url)))
 
@@ -108,14 +108,14 @@ class Records:
             stores.write_bytes(self._description, write_description(Description(self._entries)))
 
 
-def index_place(index: Any) -> tuple[str | None, bool]:
+def index_location(index: Any) -> tuple[str | None, bool]:
     """(location, whether to store an index) for a value of `index=`.
 
-    >>> index_place(True), index_place("indexes/"), index_place(None)
+    >>> index_location(True), index_location("indexes/"), index_location(None)
     ((None, True), ('indexes/', True), (None, False))
     """
     if index is None or isinstance(index, bool):
         return None, bool(index)
     if not isinstance(index, str | os.PathLike):
-        raise SpecError(f"index={index!r} : expected True (next to the shard), a directory or a URL")
+        raise SpecError(f"index={index!r}: expected True (next to the shard), a directory or a URL")
     return str(os.fspath(index)), True

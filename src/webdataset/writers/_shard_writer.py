@@ -150,7 +150,7 @@ class ShardWriter:
         self._closed = True
         if self._earlier is not None:
             stop = self.shard if self._finished else self.shard - 1
-            self._earlier.refuse_or_remove(stop, self._records.place, overwrite=self.overwrite)
+            self._earlier.refuse_or_remove(stop, self._records.location, overwrite=self.overwrite)
         self._records.close()
 
     def abort(self) -> None:
@@ -215,7 +215,7 @@ def _checked_pattern(pattern: Any) -> str:
 def _check_arguments(*, maxcount: Any, maxsize: Any, start_shard: Any, post: Any, opener: Any) -> None:
     for name, value in (("maxcount", maxcount), ("maxsize", maxsize)):
         if not isinstance(value, int | float) or not value > 0:
-            raise SpecError(f"{name}={value!r} : expected a number above 0")
+            raise SpecError(f"{name}={value!r}: expected a number above 0")
     require_count("ShardWriter", "start_shard", start_shard, least=0)
     for name, value in (("post", post), ("opener", opener)):
         if value is not None and not callable(value):

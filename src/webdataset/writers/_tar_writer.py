@@ -16,7 +16,7 @@ from webdataset.tar import END_OF_ARCHIVE, encode_header, padding
 from ._check_names import check_field, check_key, require_key
 from ._compress_archive import find_compression
 from ._encode_sample import make_encoder
-from ._shard_record import Record, index_place
+from ._shard_record import Record, index_location
 from ._sink import Sink
 
 
@@ -92,7 +92,7 @@ class TarWriter:
         self._keys: set[str] = set()
         self._known_fields: set[str] = set()
         self._record: Record | None = None
-        self._place, self._indexed = index_place(index)
+        self._location, self._indexed = index_location(index)
         self._sink = Sink(fileobj, compress)
         if self._indexed:
             self._begin_index()
@@ -150,7 +150,7 @@ class TarWriter:
             self._sink.write([END_OF_ARCHIVE], len(END_OF_ARCHIVE))
         self._sink.close()
         if fresh and self._indexed and self._record is not None:
-            save_index(self._record.index, str(self._sink.name), self._place)
+            save_index(self._record.index, str(self._sink.name), self._location)
 
     def take_notes(self, record: Record) -> None:
         """Tell `record` about every sample and every byte."""
@@ -171,7 +171,7 @@ class TarWriter:
         try:
             if not self._sink.owned:
                 raise SpecError("a stream has no name for an index", hint="give a path or URL instead of the stream")
-            index_url(str(self._sink.name), self._place)
+            index_url(str(self._sink.name), self._location)
         except SpecError:
             self._sink.abort()
             raise
