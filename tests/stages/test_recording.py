@@ -19,6 +19,8 @@ from tests.stages.contract import (
 )
 from webdataset.errors import SpecError, StateError, StoreError, UnsafeContent
 from webdataset.flow import Pass
+from webdataset.pipeline import DataPipeline
+from webdataset.pipeline._nested import Nested
 from webdataset.stages import Cached, DBCache, LMDBCached, map_dict, shuffle
 from webdataset.world import World
 
@@ -121,11 +123,19 @@ def test_playing_back_resumes_everywhere(make):
     assert_resumes_everywhere([FakeSource(()), stage, shuffle(4, 2)])
 
 
-def test_recording_resumes_everywhere(make):
-    whole = list(Run([FakeSource(samples(8)), make(), shuffle(3, 2)]).items)
+SOURCES = {
+    "source": FakeSource(samples(8)),
+    "dataset inside": Nested(DataPipeline(FakeSource(samples(8)))),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_recording_resumes_everywhere(make, source):
+    """Mutation: take the origins of datasets inside for numbers of the recording."""
+    whole = list(Run([source, make(), shuffle(3, 2)]).items)
     for stop in range(9):
         for keep in (True, False):  # with and without what was recorded before
-            stages = [FakeSource(samples(8)), fresh(make()), shuffle(3, 2)]
+            stages = [source, fresh(make()), shuffle(3, 2)]
             run = Run(stages)
             head = list(islice(run.items, stop))
             state = run.state()

@@ -153,6 +153,21 @@ def test_resumes_exactly(end, source, workers):
     assert recording.failures(lambda epoch, taken: True) == []
 
 
+def replayed(inner):
+    """A mix that ends with its first dataset; what the other one holds is known when it has been read again."""
+    other = wds.DataPipeline(wds.RoundRobin([inner().with_epoch(30)]), c.skip_every_fifth)
+    return wds.RoundRobin([wds.DataPipeline(c.letters), other])
+
+
+@pytest.mark.parametrize("inner", [c.stream_shuffled, c.resampled], ids=named)
+def test_resumes_exactly_where_an_epoch_ends_before_what_is_read_again(inner):
+    """Mutation: let the next epoch begin as a pass says of which nothing has been read again."""
+    promise = c.Promise(c.A + c.G, epoch="some")
+    recording = Recording(c.Composition("replayed", lambda: replayed(inner), promise))
+    assert recording.epochs == recording.reference.epochs, "saving a run changed it"
+    assert recording.failures(lambda epoch, taken: True) == []
+
+
 @pytest.mark.parametrize("source", [epochs, in_turns], ids=named)
 @pytest.mark.parametrize("end", [stop, sliced], ids=named)
 def test_resumes_exactly_with_worker_processes(end, source):

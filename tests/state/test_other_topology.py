@@ -1,5 +1,6 @@
 """Checkpoints that are resumed by another loader, or by other ranks and workers, than those that saved them."""
 
+import functools
 import itertools
 import json
 from contextlib import closing
@@ -7,7 +8,7 @@ from contextlib import closing
 import pytest
 
 import webdataset as wds
-from tests.golden.pipelines import columns, indexed, keys, keys_of
+from tests.golden.pipelines import columns, indexed, keys, keys_of, number_of
 from tests.state.compositions import A, KEPT, plan_filtered, plan_random
 from tests.state.reference import Reference, epoch_of, flat
 from webdataset import world
@@ -60,15 +61,13 @@ def keys_without_padding(samples):
     return [sample["__key__"] for sample in samples if not sample.get("__pad__")]
 
 
-def filtered_loader():
-    return wds.WebLoader(
-        plan_filtered().batched(1, collation_fn=keys_without_padding), batch_size=None, workers="threads"
-    )
+def filtered_loader(dataset=plan_filtered):
+    return wds.WebLoader(dataset().batched(1, collation_fn=keys_without_padding), batch_size=None, workers="threads")
 
 
-def steps_of(rank, steps, state=None):
+def steps_of(rank, steps, state=None, dataset=plan_filtered):
     """Keys and state after so many steps (None: until the loop has ended)."""
-    loader = filtered_loader()
+    loader = filtered_loader(dataset)
     if state is not None:
         loader.load_state_dict(state)
     seen, state = saved_after(loader, steps)
@@ -88,6 +87,30 @@ def test_filtered_ranks_merge_although_one_has_ended(steps, ranks):
     merged = wds.merge_states([state for _, state in before])
     after = [] if steps == ENDED else ranked(ranks, lambda rank: steps_of(rank, None, merged)[0])
     assert sorted(flat([*(seen for seen, _ in before), *after])) == sorted(KEPT)
+
+
+def dropped_on_one_rank(sample):
+    return None if number_of(sample) in {4, 6} else sample
+
+
+def plan_dropped_on_one_rank():
+    """By a function: a rank on which it kept every sample does not know that it may leave one out."""
+    return indexed().map(dropped_on_one_rank)
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+def test_a_rank_that_has_ended_merges_with_one_that_left_out_nothing(steps):
+    """All is done, or it is not known what is; then each rank goes on by itself."""
+    part = functools.partial(steps_of, dataset=plan_dropped_on_one_rank)
+    before = ranked(2, lambda rank: part(rank, (None, steps)[rank]))
+    states = [state for _, state in before]
+    if steps == 4:
+        after = ranked(1, lambda rank: part(rank, None, wds.merge_states(states))[0])
+    else:
+        with pytest.raises(wds.StateError, match="rank 0 has ended its epoch"):
+            wds.merge_states(states)
+        after = [ranked(2, lambda rank: part(rank, None, states[rank])[0])[1]]
+    assert sorted(flat([*(seen for seen, _ in before), *after])) == [key for key in A if key not in {"a04", "a06"}]
 
 
 @pytest.mark.parametrize("steps", range(4))

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 from webdataset import world
@@ -184,7 +184,19 @@ class Run:
 
     def beginning(self, epoch: int) -> Cursor:
         """The beginning of a pass that comes after the one that is being read."""
-        return Cursor(epoch, where=beginning(self._pass.next_starts()))
+        return Cursor(epoch, where=beginning(self._read_again()._pass.next_starts()))
+
+    def _read_again(self) -> Run:
+        """This run; if it ended before it had read the items to skip, one that has: they may say how others begin."""
+        if not self._skip:
+            return self
+        where, skip = self._pass.where()
+        cursor = Cursor(self.pass_number, where=where, skip=skip + self._skip, weights=self._certain_weights)
+        again = Run(self._definition, cursor)
+        for _ in islice(again._pass.items, again._skip):
+            pass
+        again.close()
+        return again
 
     @property
     def origin(self) -> Json:

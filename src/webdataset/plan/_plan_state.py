@@ -143,8 +143,14 @@ def join_ranks(states: Sequence[PlanState | None]) -> PlanState:
 
 def _one_of(states: Sequence[PlanState | None]) -> PlanState:
     known = [state for state in states if state is not None]
-    if not known or len(known) < len(states) or any(state != known[0] for state in known):
+    if not known or any(state != known[0] for state in known):
         raise StateError("the checkpoints are of different steps", hint=_TOGETHER)
+    if len(known) < len(states) and len(known[0].remaining):
+        raise StateError(
+            f"rank {states.index(None)} has ended its epoch, and the checkpoints of ranks that left out nothing do not "
+            "say which samples those are that it left out",
+            hint="load them on the same number of ranks, each on the rank that saved it",
+        )
     return known[0]
 
 

@@ -12,7 +12,7 @@ from webdataset.describe import Described
 from webdataset.errors import StateError
 from webdataset.flow import Json, Pass, Recall, Resumable
 
-from ._record_replay import Played, Store, log, play
+from ._record_replay import Played, Store, is_played_back, log, play
 
 Part = tuple[int, int]
 
@@ -65,7 +65,8 @@ class Cached(Described, Resumable):
     Later passes have the order of the first: shuffle after the cache. Each process keeps its own part of the data, so
     worker processes must live on (`persistent_workers=True`) for the cache to be of use. Fields may be replaced
     downstream (each pass gets a new dict) but arrays changed in place stay changed. A checkpoint taken during a later
-    pass can be resumed only while the process lives. For more data than fits, use `DBCache`.
+    pass can be resumed only while the process lives; after one taken between two passes a new process records the next
+    pass, in the order of that one. For more data than fits, use `DBCache`.
 
     Args:
         limit_bytes: about how much may be kept; if there is more, nothing is kept and a warning is logged.
@@ -95,7 +96,7 @@ class Cached(Described, Resumable):
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """A sample by its number, or, while recording, from upstream."""
-        if not isinstance(origin, dict):
+        if not is_played_back(origin):
             return recall(origin)
         recording = self.memory.recordings.get(tuple(origin["part"]), [])
         if origin["cached"] >= len(recording):

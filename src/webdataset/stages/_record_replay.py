@@ -106,7 +106,7 @@ class OnDisk(Described, Resumable):
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """A sample by its number, or, while recording, from upstream."""
-        if not isinstance(origin, dict):
+        if not is_played_back(origin):
             return recall(origin)
         with self.store(tuple(origin["part"])) as store:
             return store.read(origin["cached"])
@@ -114,6 +114,11 @@ class OnDisk(Described, Resumable):
     @abstractmethod
     def store(self, part: tuple[int, ...]) -> Store:
         """The recording of a part."""
+
+
+def is_played_back(origin: Json) -> bool:
+    """Whether this is the origin of a sample of the recording. Datasets inside have origins that are dicts, too."""
+    return isinstance(origin, dict) and "cached" in origin
 
 
 def play(
