@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from webdataset.cli import printing
 from webdataset.errors import WebDatasetError
 from webdataset.index import read_description
 
@@ -22,9 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["info", "memory://wids/none.json"])
     1
     """
-    options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        try:
+            options = _parser().parse_args(arguments)
+            options.run(options)
+        finally:
+            with printing():
+                sys.stdout.flush()
     except (WebDatasetError, OSError, LookupError) as error:
         print(f"widsindex: {error}", file=sys.stderr)
         return 1

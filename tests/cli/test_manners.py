@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -365,3 +366,40 @@ def test_one_of_a_thing_is_in_the_singular(here):
 def test_a_selection_of_nothing_says_so(shards):
     result = invoke("select", "--where", "clss > 1", "-o", "none.tar", *shards)
     assert "none of 21 samples fits: check the names of fields" in result.stderr
+
+
+# --- a standard output that takes nothing --------------------------------------------------------------------------
+
+HELP = [[], *([verb] for verb in VERBS), *(["index", word] for word in ("create", "update", "info", "sample"))]
+PRINTS = [
+    ["--version"], ["ls", "0.tar"], ["ls", "--json", "0.tar"], ["show", "0.tar"], ["show", "--format", "tsv", "0.tar"],
+    ["get", "000001", "cls", "0.tar"], ["first", "-q", "-f", "cls", "0.tar"], ["cat", "-o", "-", "0.tar"], ["grep", ".", "0.tar"],
+    ["stats", "--json", "0.tar"], ["index", "sample", "1", "0.tar"], ["index", "sample", "-c", "cls", "1", "0.tar"],
+    ["query", "SELECT count(*) FROM samples", "0.tar"], ["doctor"], ["simulate", "0.tar"],
+]  # fmt: skip
+
+
+@pytest.fixture
+def one_shard(here):
+    os.rename(*write_numbers("data", shards=1, each=3), "0.tar")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [*([*verb, "--help"] for verb in HELP), *PRINTS], ids=" ".join)
+def test_what_cannot_be_printed_is_one_sentence(arguments, one_shard, capsys):
+    with open("/dev/full", "w") as full, redirect_stdout(full), pytest.raises(SystemExit) as ended:
+        wds.main(arguments, prog_name="wds")
+    # Nothing is left that could fail when the file is closed, or when the interpreter ends.
+    assert ended.value.code == 1
+    verb = [word for word in arguments[:1] if not word.startswith("-")]
+    line = rf"{' '.join(['wds', *verb])}\b.*: the disk is full – standard output – .+\n"
+    assert re.fullmatch(line, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["ls", "--help"], ["--version"], ["show", "0.tar"]], ids=" ".join)
+def test_help_for_a_reader_that_went_away(arguments, one_shard):
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = subprocess.run([*COMMAND, *arguments], stdout=writing, stderr=subprocess.PIPE, timeout=60)
+    os.close(writing)
+    assert (found.returncode, found.stderr) == (BROKEN_PIPE, b"")

@@ -1,16 +1,22 @@
 """Messages travel in groups of any size: what the loader hands on, and its state, are the same."""
 
 import json
+import os
 import pickle
+import resource
 from itertools import islice, product
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from webdataset.loader import _message_groups
+from webdataset.loader import _message_groups, _worker
 from webdataset.loader._message_groups import GroupSize, in_turns
+from webdataset.loader._move_batching import as_it_is
 from webdataset.loader._shared_memory import Blocks
 from webdataset.loader._transfer import Transfer, pack
-from webdataset.loader._worker import Message, Unpacked
+from webdataset.loader._worker import Message, Unpacked, WorkerDataset
+from webdataset.pipeline import EpochCounter
 
 from .sources import numbers
 from .test_processes import batches, plain, processes
@@ -108,6 +114,38 @@ def test_an_error_comes_after_the_items_before_it():
         for item in with_groups_of(4, processes(numbers(10).map(fails), 2)):
             seen.append(item)
     assert seen == [0, 1, 2, 3, 4]
+
+
+def test_a_group_does_not_wait_for_items_that_have_become_slow(monkeypatch):
+    """The loader would take the worker for dead: `timeout` counts the seconds until a message comes."""
+    together = GroupSize()
+    together._shared.set(16)
+    monkeypatch.setattr(_worker.world, "torch_worker", lambda: SimpleNamespace(id=0, num_workers=1))
+    for longest, sizes in ((float("inf"), [16, 6]), (-1, [1] * 22)):
+        monkeypatch.setattr(_worker, "LONGEST", longest)
+        worker = WorkerDataset(numbers(20), as_it_is, EpochCounter(), together=together)
+        assert [len(group) for group in worker] == sizes  # 20 items, where the next epoch begins, and the last message
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_groups_need_no_more_descriptors_than_there_are(keep):
+    """Each batch of a group is a block with descriptors, in the worker and in the loader."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * used + 40, hard))
+    try:
+        loader = with_groups_of(16, processes(numbers(150).map(large), 2))
+        kept = []
+        for number, batch in enumerate(loader):
+            assert batch["x"][0] == batch["x"][-1] == number
+            kept += [batch] * keep
+        assert [int(batch["x"][-1]) for batch in kept] == list(range(150)) * keep
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def large(number):
+    return {"x": np.full(10_000, number, np.float64)}
 
 
 def group_of(count, size=100):

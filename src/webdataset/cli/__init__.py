@@ -22,5 +22,6 @@ Streams of arrays:
 """
 
 from ._main import main
+from ._output import printing
 
-__all__ = ["main"]
+__all__ = ["main", "printing"]

@@ -11,7 +11,7 @@ from webdataset.describe import counted
 from webdataset.redact import redacted
 
 from . import _options
-from ._output import Verb, console, echo, echo_line
+from ._output import Group, Verb, console, echo, echo_line, printing
 
 _place = click.option("--index", "place", help="Where index files are; by default beside the shards.")
 _workers = click.option(
@@ -19,7 +19,7 @@ _workers = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Write and look at index files (DALI's format) and descriptions of datasets (wids' format)."""
 
@@ -100,7 +100,8 @@ def sample(number: int, inputs: tuple[str, ...], place: str | None, cat: str | N
     if cat is not None:
         if cat not in found:
             raise click.UsageError(f"sample {number} has no field {cat!r}; it has {' '.join(map(str, found))}")
-        sys.stdout.buffer.write(found[cat])
+        with printing():
+            sys.stdout.buffer.write(found[cat])
         return
     if console().as_json:
         console().result(found)

@@ -10,6 +10,8 @@ import click
 
 from webdataset.child_processes import exit_on
 
+from ._output import Group
+
 # In the order of `wds --help`. The module `_VERB_command` of this package defines each of them as `command`.
 _VERBS = (
     "create cat split reshard select partition check ls show get first grep stats diff index query bench simulate "
@@ -19,7 +21,7 @@ VERBS = _VERBS.split()
 _OTHER_NAMES = {"reshard": "split"}
 
 
-class Verbs(click.Group):
+class Verbs(Group):
     """A group whose commands are imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -88,7 +88,8 @@ def echo(text: object, *, nl: bool = True, err: bool = False, data: bool = False
         err: print to standard error.
         data: it is what samples contain, or JSON: not a message, in which the secrets of addresses are hidden.
     """
-    click.echo(printable(str(text) if data else redacted(str(text)), keep="\n\t"), nl=nl, err=err)
+    with printing(err):
+        click.echo(printable(str(text) if data else redacted(str(text)), keep="\n\t"), nl=nl, err=err)
 
 
 def echo_line(text: object, *, data: bool = True) -> None:
@@ -137,8 +138,24 @@ _SHARED: tuple[tuple[list[str], dict[str, Any]], ...] = (
 )
 
 
-class Verb(click.Command):
-    """A command with the options that every verb has, and with errors as one sentence."""
+class Spoken(click.Command):
+    """A command whose errors are one sentence each, also where its help cannot be printed."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the arguments; `--help` and `--version` are printed here."""
+        path = f"{parent.command_path} {info_name}" if parent else str(info_name)
+        with _sentences(path, Console()), printing():
+            return super().make_context(info_name, args, parent, **extra)
+
+
+class Group(Spoken, click.Group):
+    """A group of verbs."""
+
+
+class Verb(Spoken):
+    """A command with the options that every verb has."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -149,28 +166,54 @@ class Verb(click.Command):
         shared = {field.name: ctx.params.pop(field.name) for field in dataclasses.fields(Console)[:4]}
         ctx.obj = console = Console(**shared)
         console.stdout_is_taken = ctx.params.get("output") == "-"
-        with _logging(console):
-            try:
-                return super().invoke(ctx)
-            except (click.exceptions.Exit, click.ClickException):
-                raise
-            except (KeyboardInterrupt, click.Abort):
-                console.warn(f"{ctx.command_path}: interrupted; finished outputs are kept, nothing is half-written")
-                ctx.exit(INTERRUPTED)
-            except BrokenPipeError:
-                _forget_stdout()
-                ctx.exit(BROKEN_PIPE)
-            except Exception as error:
-                if console.traceback or console.verbose > 1:
-                    raise
-                console.warn(f"{ctx.command_path}: {sentence(error)}")
-                ctx.exit(1)
+        with _logging(console), _sentences(ctx.command_path, console):
+            result = super().invoke(ctx)
+            with printing():
+                sys.stdout.flush()
+            return result
 
 
 def verb(**attributes: Any) -> Callable[[Callable[..., Any]], click.Command]:
     """`click.command` for a verb of `wds`."""
     attributes.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
     return click.command(cls=Verb, **attributes)
+
+
+@contextmanager
+def _sentences(path: str, console: Console) -> Iterator[None]:
+    """Errors inside the block as one sentence, after the path of the command, and an exit code."""
+    try:
+        yield
+    except (click.exceptions.Exit, click.ClickException):
+        raise
+    except (KeyboardInterrupt, click.Abort):
+        console.warn(f"{path}: interrupted; finished outputs are kept, nothing is half-written")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        _discard_unprinted()
+        raise click.exceptions.Exit(BROKEN_PIPE) from None
+    except Exception as error:
+        if console.traceback or console.verbose > 1:
+            raise
+        _discard_unprinted()
+        console.warn(f"{path}: {sentence(error)}")
+        raise click.exceptions.Exit(1) from None
+
+
+@contextmanager
+def printing(err: bool = False) -> Iterator[None]:
+    """Writing to a standard stream fails with its name, but for a reader that went away."""
+    try:
+        yield
+    except OSError as error:
+        if not err:
+            _discard_unprinted()
+        if isinstance(error, BrokenPipeError):
+            raise
+        from webdataset.stores import system_errors
+
+        with system_errors("standard error" if err else "standard output"):
+            raise
 
 
 def sentence(error: BaseException) -> str:
@@ -186,11 +229,14 @@ def sentence(error: BaseException) -> str:
     return text if plain else f"{type(error).__name__}: {text}"
 
 
-def _forget_stdout() -> None:
-    """Standard output goes nowhere from now on, or the interpreter would fail again when it flushes it at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _discard_unprinted() -> None:
+    """Discard what standard output does not take, or the interpreter would fail again when it flushes it at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 class _Lines(logging.Formatter):

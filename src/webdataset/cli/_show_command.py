@@ -13,7 +13,7 @@ from webdataset.describe import counted
 from webdataset.redact import printable, redacted
 
 from . import _options
-from ._output import console, echo, echo_json, echo_line, verb
+from ._output import console, echo, echo_json, echo_line, printing, verb
 from ._text_graphics import half_blocks
 
 if TYPE_CHECKING:
@@ -105,10 +105,11 @@ def print_table(
         if form == "jsonl":
             echo(json.dumps(row), data=True)
             continue
-        if header and not number:
-            writer.writerow(shown(row))
         cells = [value if isinstance(value, str | int) else json.dumps(value) for value in row.values()]
-        writer.writerow(shown(cells))
+        with printing():
+            if header and not number:
+                writer.writerow(shown(row))
+            writer.writerow(shown(cells))
     if form == "json":
         echo("]")
 
@@ -118,7 +119,8 @@ def _print(shown: ShownSample, *, draw: bool) -> None:
     for field in shown.fields:
         echo_line(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}")
         if draw and field.picture is not None:
-            click.echo(half_blocks(field.picture), color=True)
+            with printing():
+                click.echo(half_blocks(field.picture), color=True)
 
 
 def _one_line(field: ShownField) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from . import _options
-from ._output import Verb
+from ._output import Group, Verb
 from ._split_command import run_after
 from ._tarproc_commands import sort_expression
 
@@ -18,7 +18,7 @@ _slice = click.option("--slice", help="A stretch of the samples, lo:hi:step, as 
 _rekey = click.option("-R", "--rekey", type=click.Choice(["#"]), help="Number the keys.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 def tarp() -> None:
     """The commands of tarp; `wds` has the same verbs with more options."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _WATCHED = 0.05  # seconds from the first group on, in which items are counted
 _QUICK = 0.02  # seconds in which the items of a group may come
 _SLOW = 0.2
+LONGEST = 0.1  # seconds after which a worker sends a group that is not full
 _MOST = 16  # messages in a group
 _LARGEST = 4 << 20  # bytes of a group
 

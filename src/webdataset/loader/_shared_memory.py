@@ -12,8 +12,10 @@ reused when neither side uses it.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import resource
 import sys
 import threading
 import weakref
@@ -27,7 +29,8 @@ from webdataset.errors import StageError
 KILLED = "a worker that ends without an error was killed, probably out of memory; use fewer workers"
 
 _FREE, _SENT, _RECEIVED = range(3)
-_MOST_OPEN = 256  # each holds a descriptor or two, and processes are usually allowed 1,024
+_MOST_OPEN = 256  # and a quarter of the descriptors that this process may have: each holds one or two
+_TOO_MANY = {errno.EMFILE, errno.ENFILE}
 _HEADER = mmap.ALLOCATIONGRANULARITY  # the state of the block; what follows can be mapped by itself
 _ALIGNED = 64  # a cache line; enough for every dtype and vector instruction
 _SMALLEST = 1 << 16  # smaller arrays are copied: cheaper than tracking them
@@ -54,12 +57,9 @@ class Block:
             # Without this, writing to a page that cannot be allocated is a SIGBUS; with it, it is an error here.
             os.posix_fallocate(self.descriptor, 0, _HEADER + self.capacity)
             self._map = mmap.mmap(self.descriptor, _HEADER + self.capacity)
-        except OSError as error:
+        except BaseException:
             os.close(self.descriptor)
-            raise StageError(
-                f"not enough memory for a batch of {size:,} bytes ({error.strerror})",
-                hint="fewer workers, a smaller prefetch_factor or smaller batches need less",
-            ) from error
+            raise
         self.close = weakref.finalize(self, os.close, self.descriptor)  # the other process keeps its own mapping
         self.used = 0
         self._arrays: set[int] = set()  # where the arrays begin that were allocated here and still exist
@@ -142,10 +142,10 @@ class Blocks:
             return None
         if self._open is None or (self._open.free and self._open.capacity < self._last):
             self._open = self.take(self._last)
-        return self._open.allocate(size)
+        return self._open.allocate(size) if self._open is not None else None
 
-    def block_for(self, buffers: list[memoryview], size: int) -> Block:
-        """The block in which these were allocated, or else one that is large enough for their total size."""
+    def block_for(self, buffers: list[memoryview], size: int) -> Block | None:
+        """The block in which these were allocated, or else one that is large enough for their total size, if any."""
         block = self._open
         if block is not None and block.can_hold(buffers):
             if block.capacity <= _most_for(size):
@@ -160,20 +160,30 @@ class Blocks:
             self._open = None
         return block.send()
 
-    def take(self, size: int) -> Block:
-        """A free block of at least this size."""
+    def take(self, size: int) -> Block | None:
+        """A free block of at least this size; None where this process may not have more descriptors."""
         for block in self._blocks:
             if block.free and size <= block.capacity <= _most_for(size):
                 block.used = 0
                 return block
         self._forget()
-        block = Block(size)
+        if len(self._blocks) >= _most_open():
+            return None
+        try:
+            block = Block(size)
+        except OSError as error:
+            if error.errno in _TOO_MANY:
+                return None
+            raise StageError(
+                f"not enough memory for a batch of {size:,} bytes ({error.strerror})",
+                hint="fewer workers, a smaller prefetch_factor or smaller batches need less",
+            ) from error
         self._blocks.append(block)
         return block
 
     def _forget(self) -> None:
         """Close surplus blocks: a consumer that keeps many batches must not make the worker keep them too."""
-        spare = len(self._blocks) + 1 - self.keep
+        spare = len(self._blocks) + 1 - min(self.keep, _most_open())
         for block in [block for block in self._blocks if block.received and block is not self._open][: max(0, spare)]:
             self._blocks.remove(block)
             block.close()
@@ -200,24 +210,26 @@ def receive(pid: int, descriptor: int, length: int, watched: bool) -> Array:
     """
     try:
         opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
+        try:
+            if watched:
+                state = mmap.mmap(opened, _HEADER)
+                mapped = mmap.mmap(opened, length - _HEADER, flags=mmap.MAP_PRIVATE, offset=_HEADER)
+            else:
+                state = mapped = mmap.mmap(opened, length, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        finally:
+            os.close(opened)
     except OSError as error:
         if _has_ended(pid):
             raise StageError(f"worker process {pid} was killed while its batch was being sent", hint=KILLED) from error
         raise StageError(
             f"a batch of worker process {pid} cannot be opened ({error.strerror})",
-            hint="this system forbids it: WebLoader(…, shared_memory=False) uses pipes",
+            hint="raise the limit of open files (ulimit -n)"
+            if error.errno in _TOO_MANY
+            else "this system forbids it: WebLoader(…, shared_memory=False) uses pipes",
         ) from error
-    try:
-        if watched:
-            state = mmap.mmap(opened, _HEADER)
-            mapped = mmap.mmap(opened, length - _HEADER, flags=mmap.MAP_PRIVATE, offset=_HEADER)
-        else:
-            state = mapped = mmap.mmap(opened, length, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-    finally:
-        os.close(opened)
     # NumPy lets a view of a view refer to the array at the root, so it is the root whose end is the end of all views.
     block = np.frombuffer(mapped, np.uint8, offset=0 if watched else _HEADER)
-    if _open.count >= _MOST_OPEN:
+    if _open.count >= _most_open():
         return _copied(state, block)
     state[0] = _RECEIVED
     _open.count += 1
@@ -253,6 +265,11 @@ def _free(state: mmap.mmap, forks: int) -> None:
     _open.count -= 1
     if forks == _open.forks:  # else a forked process may use the block as well; the worker forgets it
         state[0] = _FREE
+
+
+def _most_open() -> int:
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN if allowed < 0 else min(_MOST_OPEN, allowed // 4)
 
 
 def _copied(state: mmap.mmap, block: Array) -> Array:

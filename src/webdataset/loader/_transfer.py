@@ -73,14 +73,14 @@ def pack(value: Any, blocks: Blocks | None) -> Transfer:
         found.append(memoryview(message))
         message = b""
     size = sum(aligned(buffer.nbytes) for buffer in found)
-    if blocks is None or size < _LEAST_BLOCK:
+    block = blocks.block_for(found, size) if blocks is not None and size >= _LEAST_BLOCK else None
+    if blocks is None or block is None:
         spans, flat = [], bytearray()
         for buffer in found:
             spans.append((len(flat), buffer.nbytes))
             flat += buffer
             flat += bytes(aligned(len(flat)) - len(flat))
         return Transfer(message, spans, flat)
-    block = blocks.block_for(found, size)
     spans = [(block.hold(buffer), buffer.nbytes) for buffer in found]
     return Transfer(message, spans, blocks.send(block, size))
 

@@ -20,7 +20,7 @@ from webdataset.stages import Batched, Bucketed
 from webdataset.stores import counters, growth
 
 from ._item_state import Tagged, tagged
-from ._message_groups import GroupSize
+from ._message_groups import LONGEST, GroupSize
 from ._meter import Meter, StageTimer, timed
 from ._pin_memory import pinned
 from ._shared_memory import Blocks
@@ -113,11 +113,14 @@ class WorkerDataset(SpawnPickling, TorchIterable):
     def __iter__(self) -> Iterator[list[Message]]:
         """The messages of this worker, for one epoch, in groups."""
         group: list[Message] = []
+        began = time.perf_counter()
         for message in self._packed_messages(world.torch_worker().id):
             group.append(message)
-            if len(group) >= int(self.together) or message.is_last:
+            # Items that have become slow do not wait for a whole group: the loader would take the worker for dead.
+            waits = time.perf_counter() - began > LONGEST
+            if len(group) >= int(self.together) or message.is_last or waits:
                 yield group
-                group = []
+                group, began = [], time.perf_counter()
 
     def _packed_messages(self, here: int) -> Iterator[Message]:
         if self._blocks is None and self.blocks:

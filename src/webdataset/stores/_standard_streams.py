@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ._byte_stream import Stream
+from ._local_files import system_errors
 from ._store import Store, skip
 from ._upload import Upload
 
@@ -24,12 +27,26 @@ class _Output(Upload):
     """Standard output: written bytes cannot be discarded, so `abort` only stops."""
 
     def write(self, data: Any, /) -> int:
-        return sys.stdout.buffer.write(data)
+        with _errors():
+            return sys.stdout.buffer.write(data)
 
     def publish(self) -> None:
-        sys.stdout.buffer.flush()
+        with _errors():
+            sys.stdout.buffer.flush()
 
     discard = publish
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Errors as ours, but for a reader that went away: the programs before it in a shell's pipeline end in silence."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        with system_errors("standard output"):
+            raise
 
 
 class StandardStore(Store):
