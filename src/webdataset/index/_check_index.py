@@ -6,7 +6,8 @@ so nothing has to be trusted:
 * after the last indexed member there is no further sample;
 * before the data of every member is its header, with its name and its size;
 * between two indexed members there is nothing but that header: the largest gaps are looked into when a shard is
-  opened, every other one that is larger than a header together with the sample after it.
+  opened, every other one that is larger than a header together with the sample after it;
+* the members of a line of the index have one key, and the lines next to it others.
 
 Whatever passes is read correctly, whenever and by whom the index was made; whatever does not is `StaleIndex`.
 """

@@ -30,6 +30,8 @@ _BLANK, _NEWLINE, _SLASH, _DOT, _UNDERSCORE = b" \n/._"
 _WORDS = {"v1.2": 4, "v1.1": 3}
 # Any offset of a real archive has fewer digits; more would not fit 64 bits.
 _MOST_DIGITS = 18
+# Masks that keep the first 0 to 8 of eight bytes.
+_LOW_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], "<u8")
 
 
 def write_dali(index: ShardIndex) -> bytes:
@@ -100,6 +102,10 @@ def read_dali(data: bytes, name: str = "") -> ShardIndex:
     if not kept.all():  # members that belong to no sample have lines in other tools' files
         keys, fields = keys[kept], fields[kept]
         owners, offsets, sizes = owners[kept], offsets[kept], sizes[kept]
+    wrong = _like_previous(keys) != (np.diff(owners) == 0)
+    if bool(wrong.any()):
+        line = int(owners[1:][wrong][0]) + 2
+        raise _malformed(f"line {line} of the index: a line has all members of one sample, and no others", name)
     return _assemble(owners, offsets, sizes, fields, keys)
 
 
@@ -141,6 +147,18 @@ def _split(names: _Words) -> tuple[_Words, _Words, NDArray[np.bool_]]:
     for row in np.flatnonzero(kept & (text[starts] == _UNDERSCORE)).tolist():
         kept[row] = not is_meta(names[row : row + 1].listed()[0])
     return _Words(text, starts, dots), _Words(text, dots + 1, stops), kept
+
+
+def _like_previous(words: _Words) -> NDArray[np.bool_]:
+    """Whether each word but the first is the same as the one before it. Eight bytes at a time: no step per word."""
+    lengths = words.stops - words.starts
+    same: NDArray[np.bool_] = lengths[1:] == lengths[:-1]
+    eight = sliding_window_view(np.append(words.text, np.zeros(8, np.uint8)), 8)
+    for place in range(0, int(lengths.max(initial=0)), 8):
+        found = eight[np.minimum(words.starts + place, len(words.text))].view("<u8")[:, 0]
+        found &= _LOW_BYTES[np.clip(lengths - place, 0, 8)]
+        same &= found[1:] == found[:-1]
+    return same
 
 
 def _assemble(owners: Ints, offsets: Ints, sizes: Ints, fields: _Words, keys: _Words | None) -> ShardIndex:

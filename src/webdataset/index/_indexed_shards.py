@@ -123,6 +123,12 @@ class IndexedShards(Sequence[Any]):
         """Many samples at once, shard by shard, with few requests: what torch's loaders ask for."""
         return read_by_shard([self._locate(number) for number in numbers], self._finish)
 
+    def check(self, number: int) -> None:
+        """Compare the index with the headers of a sample; without keys in it, with those of all samples before too."""
+        shard, inside = self._locate(number)
+        reader = self._shards.reader(shard)
+        reader.samples(range(0 if reader.index.key(inside) is None else inside, inside + 1), ())
+
     def stored(self, numbers: Sequence[int], most: int) -> StoredRun | None:
         """Samples as they are stored, if they follow each other in one shard, in at most `most` bytes; else None."""
         first = numbers[0]

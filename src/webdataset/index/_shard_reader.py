@@ -83,10 +83,10 @@ class ShardReader:
         wanted = [_wanted(self.index.extents(number), fields) for number in numbers]
         self._check_irregular(numbers, opened)
         if len(wanted) == 1:
-            return [self._assemble(numbers[0], opened.read_members(wanted[0], self._show), opened)]
+            return [self._assemble(numbers[0], opened.read_members(wanted[0], self._show), opened, fields)]
         members = iter(opened.read_members([extent for extents in wanted for extent in extents], self._show))
         return [
-            self._assemble(number, list(islice(members, len(extents))), opened)
+            self._assemble(number, list(islice(members, len(extents))), opened, fields)
             for number, extents in zip(numbers, wanted, strict=True)
         ]
 
@@ -137,9 +137,13 @@ class ShardReader:
             self._bytes = opened
         return self._bytes
 
-    def _assemble(self, number: int, members: list[Member], opened: LocalFile | Ranged) -> dict[str, Any]:
+    def _assemble(
+        self, number: int, members: list[Member], opened: LocalFile | Ranged, fields: Sequence[str] | None
+    ) -> dict[str, Any]:
         key = self.index.key(number)
-        if key is None or not _plain(members, f"{key}.".encode("utf-8", "surrogateescape")):
+        # A field that the sample lacks may have another name in the index only.
+        lacks = fields is not None and (len(members) < len(fields) or not members)
+        if key is None or lacks or not _plain(members, f"{key}.".encode("utf-8", "surrogateescape")):
             key = self._looked_up(number, opened)
         sample: dict[str, Any] = {"__key__": key, "__url__": self.url}
         for extent, _, data in members:
@@ -159,14 +163,19 @@ class ShardReader:
 
     def _looked_up(self, number: int, opened: LocalFile | Ranged) -> str:
         """The key of a sample from its own headers, all of them parsed and compared with the index."""
-        first, end = self.index.firsts[number : number + 2].tolist()
-        keys = [check_gap(*gap, self.url) for gap in self._gaps_before(range(first, end), opened)]
-        expected = self.index.key(number)
-        for key in keys:
-            if key != (keys[0] if expected is None else expected):
-                start = self.index.start(number)
-                raise stale(f"expected sample {expected or keys[0]!r}, found {key!r}", self.url, start)
-        return keys[0]
+        index, start = self.index, self.index.start(number)
+        first, end = index.firsts[number : number + 2].tolist()
+        expected = index.key(number)
+        # The rows of an index with keys are one sample each; without them the neighbours have to be looked at.
+        before, after = (0, 0) if expected is not None else (min(first, 1), min(len(index.offsets) - end, 1))
+        keys = [check_gap(*gap, self.url) for gap in self._gaps_before(range(first - before, end + after), opened)]
+        own = keys[before : len(keys) - after]
+        for key in own:
+            if key != (own[0] if expected is None else expected):
+                raise stale(f"expected sample {expected or own[0]!r}, found {key!r}", self.url, start)
+        if own[0] in keys[:before] + keys[len(keys) - after :]:
+            raise stale(f"the index has the members of sample {own[0]!r} in two lines", self.url, start)
+        return own[0]
 
     def _check_irregular(self, numbers: Sequence[int] | NDArray[np.int64], opened: LocalFile | Ranged) -> None:
         """Look into the gaps before the members of these samples, where there are any."""

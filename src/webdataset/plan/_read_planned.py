@@ -106,10 +106,26 @@ class ReadPlanned(Source):
         if self.empty_check and not len(at.order):
             raise no_samples(self.dataset.urls)
         alone = at.during.world.part[1] == 1
-        stored = self.window == 0 and self.chunk is None and not at.remaining.also and self.fields is None
-        if alone and stored and not self.replaces:
+        stored = self.window == 0 and self.chunk is None and not at.remaining.also
+        try:
+            if stored:
+                self._check_before(at.remaining.position + (at.taken if alone else 0))
+        except EndOfStreamError:
+            at.stopped = True
+            return iter(())
+        if alone and stored and self.fields is None and not self.replaces:
             return self._in_storage_order(at)
         return self._by_lookup(at)
+
+    def _check_before(self, place: int) -> None:
+        """Going on in the order of storage: what the index says is before this place has to be what was read."""
+        if not 0 < place <= len(self.dataset):
+            return
+        try:
+            self.dataset.check(place - 1)
+        except Exception as error:
+            where = self.dataset.where(place - 1)
+            ask_handler(self.handler, error, where.key, where.url)
 
     @property
     def replaces(self) -> bool:
