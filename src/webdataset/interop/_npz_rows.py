@@ -18,7 +18,17 @@ from webdataset.codecs import check_size, read_npy_header
 from webdataset.errors import FormatError, TruncatedShard, UnsafeContent, Where, located
 
 from ._byte_ranges import ByteRanges
-from ._record_format import Format, Part, Record, RecordFile, Schema, bad_record, check_equal_rows, explained, recognized
+from ._record_format import (
+    Format,
+    Part,
+    Record,
+    RecordFile,
+    Schema,
+    bad_record,
+    check_equal_rows,
+    explained,
+    recognized,
+)
 
 _MOST_PER_BYTE = 1100  # of deflate, which is how arrays are packed
 

@@ -203,7 +203,9 @@ def recognized(opened: Any, url: str, kind: str) -> Iterator[None]:
         except WebDatasetError:
             raise
         except Exception as error:
-            raise FormatError(f"not {kind}: {str(error) or type(error).__name__}", Where(shard=url), hint="copy it again") from error
+            raise FormatError(
+                f"not {kind}: {str(error) or type(error).__name__}", Where(shard=url), hint="copy it again"
+            ) from error
 
 
 def check_equal_rows(lengths: dict[str, int | None], url: str, hint: str) -> None:
