@@ -143,7 +143,9 @@ def without_end(codec):
         header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
         return b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header
     if codec == "ten":
-        return encode_field("ten", [np.zeros((7, 0))]).replace((7).to_bytes(8, "little"), shape[0].to_bytes(8, "little"))
+        return encode_field("ten", [np.zeros((7, 0))]).replace(
+            (7).to_bytes(8, "little"), shape[0].to_bytes(8, "little")
+        )
     header = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": (0, 0)}}).encode()
     return len(header).to_bytes(8, "little") + header
 

@@ -77,7 +77,12 @@ class InShard(Progress):
             return
         self.open({**saved["shard"], "url": url_from_json(saved["shard"]["url"])})
         self.taken = count_in(saved["taken"])
-        self._offsets, self._before = [saved["offset"]], self.taken - 1
+        self._offsets, self._before = [offset_in(saved["offset"])], self.taken - 1
+
+
+def offset_in(saved: Json) -> int:
+    """An offset as a checkpoint has it; anything else is a ValueError."""
+    return UNKNOWN if saved == UNKNOWN else count_in(saved)
 
 
 def as_shard(item: Any) -> ShardItem:
