@@ -24,12 +24,13 @@ import hashlib
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from webdataset.address import Address, Birth, as_checkpoint, from_checkpoint
-from webdataset.errors import StateError
+from webdataset.errors import StateError, WebDatasetError
 from webdataset.handlers import Handler, note_skipped, reraise_exception
 from webdataset.world import World
 
@@ -285,6 +286,42 @@ class Progress:
     def take_back(self) -> bool:
         """Be as before the item that was yielded last: a function of it failed. False where only its origin helps."""
         return False
+
+
+def count_in(saved: Json) -> int:
+    """A count as a checkpoint has it; anything else is a ValueError, which becomes a malformed checkpoint.
+
+    >>> count_in(3)
+    3
+    >>> count_in(-1)
+    Traceback (most recent call last):
+    ValueError: expected a count, got -1
+    """
+    if type(saved) is not int or not 0 <= saved < 2**62:
+        raise ValueError(f"expected a count, got {saved!r:.40}")
+    return saved
+
+
+@contextmanager
+def well_formed(saved: Json, reader: str, others: Sequence[BaseException] = ()) -> Iterator[None]:
+    """What is not in the form that a stage saves is the checkpoint's fault.
+
+    No code of a user may run in the block, unless what it raises is added to `others`.
+
+    >>> with well_formed({"at": 3}, "the reader"):
+    ...     {"at": 3}["source"]
+    Traceback (most recent call last):
+    webdataset.errors.StateError: malformed checkpoint: the reader cannot read {'at': 3} – give load_state_dict what ...
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, WebDatasetError) or error in others:
+            raise
+        raise StateError(
+            f"malformed checkpoint: {reader} cannot read {saved!r:.60}",
+            hint="give load_state_dict what state_dict returned",
+        ) from error
 
 
 def _no_recall(origin: Json) -> Any:

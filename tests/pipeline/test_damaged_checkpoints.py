@@ -2,6 +2,7 @@
 
 import copy
 import json
+from contextlib import closing
 
 import pytest
 from tests.pipeline.indexed import write_shards
@@ -20,7 +21,7 @@ def damaged(state):
                 yield from places(value[key], (*path, key))
 
     for path in list(places(state)):
-        for other in ({}, [], None, "x", -1):
+        for other in ({}, [], None, "x", -1, 2**70):
             changed = copy.deepcopy(state)
             inside = changed
             for key in path[:-1]:
@@ -44,14 +45,11 @@ def test_a_damaged_checkpoint_is_a_state_error_or_harmless(tmp_path, make):
     saved = json.loads(json.dumps(dataset.state_dict()))
     items.close()
     for path, other, state in damaged(saved):
-        if path[:2] == ("at", "stages") and len(path) > 3 and "plan" not in path:
-            continue  # what a stage says of itself, such as origins, which the reader has to judge
         again = make(urls)
         try:
             again.load_state_dict(state)
-            left = iter(again)
-            next(left, None)
-            left.close()
+            with closing(iter(again)) as left:
+                next(left, None)
         except WebDatasetError:
             pass
         except Exception as error:

@@ -38,7 +38,7 @@ def check_empty(shape: Sequence[int], itemsize: int) -> None:
     >>> check_empty((3, 0), 8)
     >>> check_empty((10**18, 0), 8)
     Traceback (most recent call last):
-    webdataset.errors.FormatError: decodes to more than 1,073,741,824 bytes – raise WDS_DECOMPRESS_LIMIT ...
+    webdataset.errors.FormatError: decodes to more than 1,073,741,824 bytes – raise WDS_DECOMPRESS_LIMIT if you ...
     """
     if 0 in shape:
         check_size(math.prod(max(side, 1) for side in shape) * itemsize)

@@ -103,7 +103,8 @@ class _HDF5File(RecordFile):
         if not places:
             return _MOST_ROWS
         limit: int = config.read("WDS_DECOMPRESS_LIMIT")
-        return limit // max(1, int(sum(places)) * self._size)
+        per_row: int = sum(places) * self._size
+        return limit // max(1, per_row)
 
     def _rows(self, name: str, first: int, count: int) -> list[Any]:
         data = self._datasets[name].asstr() if name in self._text else self._datasets[name]

@@ -18,6 +18,7 @@ from webdataset.flow import (
     Recall,
     Source,
     ask_handler,
+    count_in,
     url_as_json,
     url_from_json,
 )
@@ -141,4 +142,4 @@ class InFile(Progress):
         """Become what was saved."""
         if saved is not None:
             self.open({**saved["shard"], "url": url_from_json(saved["shard"]["url"])})
-            self.taken = saved["taken"]
+            self.taken = count_in(saved["taken"])

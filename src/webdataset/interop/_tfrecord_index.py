@@ -66,7 +66,7 @@ def _checked(name: str, url: str) -> np.ndarray[Any, Any]:
     try:
         extents = np.array([[int(word) for word in line.split()] for line in text.splitlines()], np.int64)
         extents = extents.reshape(-1, 2)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise FormatError("not the index of a TFRecord file", Where(shard=name), hint="delete it") from error
     ends = extents.sum(axis=1)
     starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends

@@ -13,7 +13,7 @@ from ._epoch_order import Order
 from ._mix_schedule import MixSchedule
 from ._permutation import derive_keys, permutation, permute
 from ._prefix_sums import starts_of
-from ._remaining import Reader, Remaining, numbers_of
+from ._remaining import Reader, Remaining, numbers_of, read_reader
 from ._steps import Steps
 from ._weights import check_weights, pick
 
@@ -29,5 +29,6 @@ __all__ = [
     "permutation",
     "permute",
     "pick",
+    "read_reader",
     "starts_of",
 ]

@@ -25,6 +25,7 @@ Ints = NDArray[np.int64]
 
 # A checkpoint with more ranges than this is written as counts instead: 64 ranges take about 1.5 kB.
 _MOST_RANGES = 64
+_MOST_READERS, _LARGEST = 1_000_000, 2**40  # numbers of a checkpoint beyond these are damage, and would fill memory
 
 
 class Reader(NamedTuple):
@@ -36,6 +37,28 @@ class Reader(NamedTuple):
     workers: int
     batch: int
     taken: int
+
+
+def read_reader(saved: Iterable[Any]) -> Reader:
+    """A reader out of a checkpoint.
+
+    >>> read_reader([0, 1, 0, 0, 8, 3])
+    Traceback (most recent call last):
+    webdataset.errors.StateError: Reader(rank=0, ranks=1, worker=0, workers=0, batch=8, taken=3) is not possible – ...
+    """
+    reader = Reader(*map(int, saved))
+    rank, ranks, worker, workers, batch, taken = reader
+    if not (0 <= rank < ranks and 0 <= worker < workers and ranks * workers <= _MOST_READERS):
+        raise _impossible(reader)
+    if not (0 < batch < _LARGEST and 0 <= taken < _LARGEST):
+        raise _impossible(reader)
+    return reader
+
+
+def _impossible(what: Any) -> StateError:
+    return StateError(
+        f"malformed checkpoint: {what}", hint="resume with the dataset that the checkpoint was written for"
+    )
 
 
 @dataclass(frozen=True)
@@ -60,9 +83,7 @@ class Remaining:
     def __post_init__(self) -> None:
         edges = [self.position, *(edge for done in self.also for edge in done), self.samples]
         if not self.position >= 0 or edges != sorted(edges):
-            raise StateError(
-                f"malformed checkpoint: {self}", hint="resume with the dataset that the checkpoint was written for"
-            )
+            raise _impossible(self)
 
     def __len__(self) -> int:
         return self.samples - self.position - sum(stop - start for start, stop in self.also)
@@ -94,7 +115,7 @@ class Remaining:
         """
         readers = tuple(taken)
         first = min(_first_open(readers), len(self))  # all numbers before it are done, without listing them
-        numbers = [_numbers(reader, first) for reader in readers]
+        numbers = [_numbers(reader, first, len(self)) for reader in readers]
         done = np.unique(np.concatenate([np.empty(0, np.int64), *numbers]))
         done = done[(done >= first) & (done < len(self))]
         more = int(np.argmax(np.append(done, -1) != first + np.arange(len(done) + 1)))
@@ -122,7 +143,7 @@ class Remaining:
         Remaining(samples=10, position=4, also=())
         """
         if "readers" in saved:
-            return cls.from_json(saved["before"]).after(Reader(*reader) for reader in saved["readers"])
+            return cls.from_json(saved["before"]).after(read_reader(reader) for reader in saved["readers"])
         return cls(saved["samples"], saved["position"], tuple((start, stop) for start, stop in saved["also"]))
 
     def check_samples(self, samples: int) -> None:
@@ -164,11 +185,12 @@ def _first_open(readers: Sequence[Reader]) -> int:
     return min(open_steps.values()) * ranks * batch if open_steps.keys() == expected else 0
 
 
-def _numbers(reader: Reader, first: int) -> Ints:
-    """The numbers from `first` on that a reader took, in its order; of padding and after the end too."""
+def _numbers(reader: Reader, first: int, end: int) -> Ints:
+    """The numbers from `first` on that a reader took, in its order; some after the end too."""
     step = first // (reader.ranks * reader.batch)
     done = max(0, -(-(step - reader.worker) // reader.workers)) * reader.batch
-    return numbers_of(reader, np.arange(min(done, reader.taken), reader.taken))
+    taken = min(reader.taken, end)  # no turn has a smaller number than its own
+    return numbers_of(reader, np.arange(min(done, taken), taken))
 
 
 def numbers_of(reader: Reader, turns: Any) -> Ints:

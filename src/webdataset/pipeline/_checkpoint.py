@@ -11,7 +11,7 @@ from typing import Any
 
 from webdataset.describe import identifies, shown
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, digest
+from webdataset.flow import Json, count_in, digest, well_formed
 
 from ._checkpoint_v1 import upgrade
 from ._cursor import Cursor, check_types
@@ -90,8 +90,8 @@ class Settings:
         """The settings again."""
         check_types(saved, weights=list | None, next_epoch=int | None)
         weights, epoch = saved.get("weights"), saved.get("next_epoch")
-        if (epoch or 0) < 0:
-            raise StateError(f"malformed checkpoint: expected an epoch from 0 on, got {epoch}", hint=_HINT)
+        with well_formed(saved, "the next epoch"):
+            count_in(epoch or 0)
         return cls(None if weights is None else tuple(weights), epoch)
 
     def apply_weights(self, mixes: Sequence[Shares]) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webdataset.errors import StateError
-from webdataset.flow import Json
+from webdataset.flow import Json, count_in, well_formed
 from webdataset.plan import PlanState
 from webdataset.world import World
 
@@ -197,16 +197,18 @@ class Cursor:
             check_types(saved, stages=list)
             if not saved["stages"]:
                 raise StateError("malformed checkpoint: it has no stages", hint=_HINT)
-            check_types({"stopped": 0, **saved}, stopped=int)
-            where = InStages(tuple(decode(saved["stages"])), saved.get("stopped", 0))
+            where = InStages(tuple(decode(saved["stages"])), _count(saved, "stopped"))
         else:
             check_types(saved, beginning=list)
             where = Beginning(tuple(decode(saved["beginning"])))
-        skip = saved.get("skip", 0)
-        if not isinstance(skip, int) or min(skip, saved["epoch"], saved["passes"], saved["position"]) < 0:
-            raise StateError(f"malformed checkpoint: a negative number in {saved!r:.80}", hint=_HINT)
+        epoch, passes, position, skip = (_count(saved, name) for name in ("epoch", "passes", "position", "skip"))
         here, weights = _world(saved.get("world")), tuple(saved.get("weights") or ())
-        return cls(saved["epoch"], saved["passes"], saved["position"], where, skip, here, weights)
+        return cls(epoch, passes, position, where, skip, here, weights)
+
+
+def _count(saved: dict[str, Json], name: str) -> int:
+    with well_formed(saved, f"{name!r}"):
+        return count_in(saved.get(name, 0))
 
 
 def _world(saved: Json) -> World | None:

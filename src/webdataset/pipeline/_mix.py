@@ -13,7 +13,7 @@ from typing import Any
 
 from webdataset.arguments import require_choice, require_count
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest, well_formed
 from webdataset.order import check_weights
 
 from ._fluid import FluidInterface
@@ -147,7 +147,9 @@ class Mixture(Resumable):
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """The dataset makes it again."""
-        return self.datasets[origin["source"]].again(origin)
+        with well_formed(origin, "a mix"):
+            dataset = self.datasets[origin["source"]]
+        return dataset.again(origin)
 
     def close(self) -> None:
         """Close the datasets."""

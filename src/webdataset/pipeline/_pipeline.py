@@ -13,7 +13,7 @@ from webdataset import config, world
 from webdataset.arguments import require_count
 from webdataset.describe import as_html
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, PerItem
+from webdataset.flow import Json, PerItem, count_in, well_formed
 from webdataset.plan import count_items
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
@@ -230,9 +230,11 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     def again(self, origin: Json) -> Any:
         """Make the item of a run's `origin` once more."""
-        if self._recalls is None or self._recalls.during.epoch != origin["epoch"]:
-            self._recalls = self._definition().start_pass(origin["epoch"])
-        return self._recalls.again(origin["item"])
+        with well_formed(origin, "a dataset"):
+            epoch, item = count_in(origin["epoch"]), origin["item"]
+        if self._recalls is None or self._recalls.during.epoch != epoch:
+            self._recalls = self._definition().start_pass(epoch)
+        return self._recalls.again(item)
 
     @property
     def continues(self) -> bool:

@@ -22,8 +22,8 @@ from typing import Any
 
 from webdataset.address import Address, as_checkpoint, own_addresses
 from webdataset.describe import shown
-from webdataset.errors import StateError, WebDatasetError
-from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, Source, fuse
+from webdataset.errors import StateError
+from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, Source, fuse, well_formed
 from webdataset.plan import PlanProgress, Replacements, in_slots, is_even_chain, may_drop, never_drops, replaces
 from webdataset.stages import Batched, Listed
 from webdataset.world import World
@@ -258,6 +258,9 @@ class RunningPass:
             if upto == 0:
                 raise StateError(f"no stage before this one can read {origin} again")
             step, before = self._steps[upto - 1], self._recall(upto - 1)
+            if isinstance(step, Source):
+                with well_formed(origin, f"the stage {shown(step):.60}"):
+                    return step.recall(origin)
             if isinstance(step, Resumable):
                 return step.again(origin, before)
             item = step(before(origin))
@@ -292,15 +295,8 @@ def _load(at: Progress, saved: Json, recall: Recall, stage: Any) -> None:
             failed.append(error)
             raise
 
-    try:
+    with well_formed(saved, f"the stage {shown(stage):.60}", failed):
         at.load(saved, noted)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        if error in failed or isinstance(error, WebDatasetError):
-            raise
-        raise StateError(
-            f"malformed checkpoint: the stage {shown(stage):.60} cannot read {saved!r:.60}",
-            hint="give load_state_dict what state_dict returned",
-        ) from error
 
 
 def _knows_origins(at: Progress) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from webdataset.errors import StateError
 from webdataset.flow import Json
-from webdataset.order import Reader, Remaining
+from webdataset.order import Reader, Remaining, read_reader
 
 _TOGETHER = "give what all ranks saved at one time, in the order of the ranks"
 
@@ -84,7 +84,7 @@ class PlanState:
     def from_json(cls, saved: Json) -> PlanState:
         """The state again."""
         try:
-            readers = tuple(Reader(*map(int, reader)) for reader in saved.get("readers", ()))
+            readers = tuple(read_reader(reader) for reader in saved.get("readers", ()))
             remaining = Remaining.from_json(saved["remaining"])
             return cls(remaining, readers, bool(saved.get("in_step", True)), int(saved.get("turn", 0)))
         except StateError:

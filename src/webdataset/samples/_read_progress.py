@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webdataset.errors import SpecError
-from webdataset.flow import Json, Origin, Progress, Recall, url_as_json, url_from_json
+from webdataset.flow import Json, Origin, Progress, Recall, count_in, url_as_json, url_from_json
 
 ShardItem = Mapping[str, Any]
 
@@ -76,8 +76,13 @@ class InShard(Progress):
         if saved is None:
             return
         self.open({**saved["shard"], "url": url_from_json(saved["shard"]["url"])})
-        self.taken = saved["taken"]
-        self._offsets, self._before = [saved["offset"]], self.taken - 1
+        self.taken = count_in(saved["taken"])
+        self._offsets, self._before = [offset_in(saved["offset"])], self.taken - 1
+
+
+def offset_in(saved: Json) -> int:
+    """An offset as a checkpoint has it; anything else is a ValueError."""
+    return UNKNOWN if saved == UNKNOWN else count_in(saved)
 
 
 def as_shard(item: Any) -> ShardItem:

@@ -20,7 +20,7 @@ from typing import Any
 
 from webdataset import config, stores
 from webdataset.errors import SpecError, StateError, Where, located
-from webdataset.flow import EndOfStreamError, Json, Pass, Source, ask_handler, url_from_json
+from webdataset.flow import EndOfStreamError, Json, Pass, Source, ask_handler, count_in, url_from_json
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import GrowingIndex, StoreIndexes, VerifyShards
 from webdataset.names import split_name
@@ -28,7 +28,7 @@ from webdataset.tar import WINDOW, Header, Run, Windows, new_window, read_runs
 
 from ._file_filter import Select, as_predicate, choose
 from ._gather_samples import Gathered, Gatherer, Keys, Sample
-from ._read_progress import UNKNOWN, InShard, ShardItem, as_shard
+from ._read_progress import UNKNOWN, InShard, ShardItem, as_shard, offset_in
 
 Opener = Callable[..., Any]
 
@@ -129,8 +129,8 @@ class ReadSamples(Source):
     def recall(self, origin: Json) -> Sample:
         """Read one sample again: by its offset where the shard allows it, else by counting."""
         address, number, offset = origin
-        url = url_from_json(address)
-        start_and_skip = self._start_and_skip(number, offset)
+        url, offset = url_from_json(address), offset_in(offset)
+        start_and_skip = self._start_and_skip(count_in(number), offset)
         with closing(self._batches({"url": url}, *start_and_skip, self._memory(), alone=True)) as batches:
             for batch in batches:
                 return batch.samples[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from webdataset.flow import Json, Pass, Progress, Recall
+from webdataset.flow import Json, Pass, Progress, Recall, count_in
 
 
 class CountTaken(Progress):
@@ -23,7 +23,7 @@ class CountTaken(Progress):
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on counting."""
-        self.taken = saved
+        self.taken = count_in(saved)
 
 
 class Collected(CountTaken):

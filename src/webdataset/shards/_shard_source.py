@@ -9,7 +9,7 @@ from typing import Any
 from webdataset import config, world
 from webdataset.address import as_checkpoint
 from webdataset.errors import StateError
-from webdataset.flow import Json, Pass, Progress, Recall, Source, digest, url_as_json, url_from_json
+from webdataset.flow import Json, Pass, Progress, Recall, Source, count_in, digest, url_as_json, url_from_json
 
 
 class Taken(Progress):
@@ -43,8 +43,8 @@ class Taken(Progress):
                 f"the checkpoint knows {saved['shards']} shards, the dataset has {self.available}",
                 hint="resume with the shards that the checkpoint was written for",
             )
-        self.during = replace(self.during, epoch=saved["epoch"])
-        self.taken = saved["taken"]
+        self.during = replace(self.during, epoch=count_in(saved["epoch"]))
+        self.taken = count_in(saved["taken"])
 
 
 class ShardSource(Source):

@@ -11,7 +11,7 @@ import numpy as np
 from webdataset.arguments import require_choice, require_count
 from webdataset.describe import Described
 from webdataset.errors import CollationError, SpecError, Where
-from webdataset.flow import Json, Pass, Recall, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable, well_formed
 
 from ._buffers import Grouped
 from ._collate import key_of
@@ -118,7 +118,8 @@ class Packed(Described, Resumable):
     def _sequence(self, origin: Json, recall: Recall) -> Any:
         if self.overlong != "split":
             return recall(origin)
-        sample, start = origin
+        with well_formed(origin, "packed()"):
+            sample, start = origin
         return self._piece(recall(sample), start)
 
     def _piece(self, sample: Any, start: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from webdataset.flow import Json, digest
+from webdataset.flow import Json, count_in, digest
 
 # A Mersenne Twister per draw would cost 7 µs, a hash 1 µs; a fresh twister every 512 draws costs 0.06 µs a draw, and
 # going on from the middle repeats at most 511 draws.
@@ -38,7 +38,7 @@ class Draws:
 
     def load(self, saved: Json) -> None:
         """Go on after that many draws."""
-        self.step: int = saved
+        self.step: int = count_in(saved)
         self._floats = self._from(saved)
 
     def _from(self, step: int) -> Iterator[float]:

@@ -17,7 +17,7 @@ from typing import Any, Self
 from webdataset.address import Address
 from webdataset.describe import Described
 from webdataset.errors import StateError
-from webdataset.flow import Drawn, Json, Pass, Recall, Resumable
+from webdataset.flow import Drawn, Json, Pass, Recall, Resumable, count_in
 from webdataset.redact import redacted
 from webdataset.stores import lock_file, system_errors
 
@@ -81,7 +81,7 @@ class Played(LastOrigin):
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on from there."""
-        self.taken, self.cached = saved["taken"], saved["cached"]
+        self.taken, self.cached = count_in(saved["taken"]), bool(saved["cached"])
 
 
 class OnDisk(Described, Resumable):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from webdataset.describe import Described
 from webdataset.errors import CollationError, StageError
-from webdataset.flow import Json, Pass, Recall, Resumable
+from webdataset.flow import Json, Pass, Recall, Resumable, count_in, well_formed
 
 from ._buffers import LastOrigin, recallable
 
@@ -37,7 +37,7 @@ class Opened(LastOrigin):
 
     def load(self, saved: Json, recall: Recall) -> None:
         """Fetch the batch again."""
-        self.source, self.row, self.is_open = saved["batch"], saved["row"], saved["batch"] is not None
+        self.source, self.row, self.is_open = saved["batch"], count_in(saved["row"]), saved["batch"] is not None
         self.batch = recall(self.source) if self.is_open else None
 
 
@@ -69,8 +69,11 @@ class _TakesApart(Described, Resumable):
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """That part of that item."""
-        whole, row = origin
-        return self.parts(recall(whole))[row]
+        with well_formed(origin, "unbatched()"):
+            whole, row = origin
+        parts = self.parts(recall(whole))
+        with well_formed(origin, "unbatched()"):
+            return parts[row]
 
 
 @dataclass(frozen=True, repr=False)
