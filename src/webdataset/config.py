@@ -32,7 +32,7 @@ def _size(text: str) -> int:
 def _headers(text: str) -> dict[str, dict[str, str]]:
     import json
 
-    table = json.loads(text)
+    table: dict[str, dict[str, str]] = json.loads(text)
     tables = [table, *table.values()] if isinstance(table, dict) else [None]
     texts = [value for headers in tables[1:] if isinstance(headers, dict) for value in headers.values()]
     if not all(isinstance(each, dict) for each in tables) or not all(isinstance(value, str) for value in texts):
