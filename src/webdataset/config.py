@@ -36,7 +36,7 @@ def _is_texts(value: Any) -> bool:
 def _headers(text: str) -> dict[str, dict[str, str]]:
     import json
 
-    table = json.loads(text)
+    table: dict[str, dict[str, str]] = json.loads(text)
     if not isinstance(table, dict) or not all(map(_is_texts, table.values())):
         raise ValueError("not a table of tables of text")
     return table

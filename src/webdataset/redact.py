@@ -21,6 +21,9 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from typing import TypeVar
+
+T = TypeVar("T")
 
 MASK = "***"
 
@@ -133,6 +136,21 @@ def redacted(text: str) -> str:
     for pattern, replacement in _RULES:
         text = _compiled(pattern).sub(replacement, text)
     return text
+
+
+def hides_secrets(cls: type[T]) -> type[T]:
+    """A class decorator: the `repr` of objects that contain addresses passes the redactor.
+
+    >>> from typing import NamedTuple
+    >>> @hides_secrets
+    ... class Place(NamedTuple):
+    ...     url: str
+    >>> Place("https://me:secret@h/a.tar")
+    Place(url='https://***@h/a.tar')
+    """
+    shown = cls.__repr__
+    cls.__repr__ = lambda self: redacted(shown(self))  # type: ignore[method-assign]
+    return cls
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -69,6 +69,18 @@ def test_a_broker_that_is_killed_is_a_typed_error_and_replaced(ask, store):
     assert store.read_range("b", 0, 1) == b"b"
 
 
+def test_a_broker_that_is_killed_is_a_typed_error_at_every_later_call(store, tmp_path):
+    upload, stream = store.open_write(str(tmp_path / "c")), store.open_read("a")
+    for broker in brokers():
+        broker.kill()
+        broker.wait()
+    for act in [lambda: upload.write(b"x"), lambda: stream.read(1)] * 2 + [upload.close]:
+        with pytest.raises(StoreError, match="the broker process for object stores ended"):
+            act()
+    stream.close()
+    assert not (tmp_path / "c").exists()
+
+
 def test_an_upload_that_is_refused_leaves_no_broker(store, tmp_path):
     for _ in range(3):
         with pytest.raises(StoreError, match="directory"):

@@ -5,14 +5,18 @@ tracebacks, warnings, log lines, `repr`, checkpoints, counters and names of cach
 """
 
 import base64
+import dataclasses
+import importlib
+import inspect
 import json
 import logging
 import pickle
+import pkgutil
 import shutil
 import socket
 import traceback
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -520,6 +524,36 @@ def test_secrets_in_representations(position):
         things.append(read_description({"wids_version": 1, "shardlist": [{"url": url, "nsamples": 1}]}))
     assert_clean(map(repr, things))
     assert_clean(map(str, things))
+
+
+# Fields that hold addresses.
+PLACES = set("url urls path folder base place shard inputs outputs input output description index ledger damaged written quarantine".split())  # fmt: skip
+
+
+def test_secrets_in_representations_of_every_public_class():
+    """A class that is added has to be decorated by `hides_secrets`, if a field of it holds an address."""
+    packages = [
+        wds,
+        *(importlib.import_module(f"webdataset.{each.name}") for each in pkgutil.iter_modules(wds.__path__)),
+    ]
+    public = [getattr(package, name) for package in packages for name in getattr(package, "__all__", ())]
+    looked_at = 0
+    for cls in {value for value in public if inspect.isclass(value)}:
+        kinds = {name: str(kind) for name, kind in getattr(cls, "__annotations__", {}).items()}
+        names = [name for name in PLACES & set(kinds) if "str" in kinds[name] or kinds[name] == "Any"]
+        if not names or not (dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")):
+            continue
+        values = {name: f"https://me:{SECRET}@h/a.tar" if name in names else None for name in kinds}
+        if dataclasses.is_dataclass(cls):
+            instance = object.__new__(cls)
+            for field in dataclasses.fields(cls):
+                object.__setattr__(instance, field.name, values.get(field.name))
+        else:
+            instance = tuple.__new__(cls, values.values())
+        with suppress(TypeError, AttributeError):  # of an own repr that needs more; it is tested with real objects
+            assert_clean([repr(instance)])
+            looked_at += 1
+    assert looked_at > 20
 
 
 # --- what stays on a disk, or is counted ---------------------------------------------------------------------------

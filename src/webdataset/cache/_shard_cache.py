@@ -14,6 +14,7 @@ from typing import IO, Any
 from webdataset import config
 from webdataset.arguments import require_choice
 from webdataset.errors import SpecError, StoreError, Where
+from webdataset.redact import hides_secrets
 from webdataset.stores import Stream, counters, open_read, redacted
 
 from ._disk_errors import disk_errors
@@ -29,6 +30,7 @@ from ._revalidate import POLICIES, Revalidation
 _log = logging.getLogger(__name__)
 
 
+@hides_secrets
 @dataclass
 class ShardCache:
     """Shards on the local disk. Each is fetched once, by one of all processes, and can be read while it is fetched.

@@ -23,13 +23,14 @@ from urllib.parse import urljoin, urlsplit
 from webdataset import stores
 from webdataset.address import Address, Birth
 from webdataset.errors import FormatError, SpecError, StaleIndex, UnsafeContent, Where
-from webdataset.redact import redacted
+from webdataset.redact import hides_secrets
 
 KIND = "wids-shard-index-v1"
 _MOST = 2**53  # what JSON keeps in every language, and more than there is
 _MD5 = re.compile("[0-9a-fA-F]{32}")
 
 
+@hides_secrets
 class ShardEntry(NamedTuple):
     """One shard of a description; a tuple, because there may be 100,000 of them.
 
@@ -43,9 +44,6 @@ class ShardEntry(NamedTuple):
     md5sum: str | None = None
     dataset: str | None = None
     weight: float | None = None
-
-    def __repr__(self) -> str:
-        return redacted(f"ShardEntry({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})")
 
     def to_json(self) -> dict[str, Any]:
         """The shard as a description lists it: without what is not known."""
@@ -66,6 +64,7 @@ class ShardEntry(NamedTuple):
             )
 
 
+@hides_secrets
 @dataclass(frozen=True)
 class Description:
     """A dataset as a list of shards.

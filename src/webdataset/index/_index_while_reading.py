@@ -12,7 +12,7 @@ from pathlib import Path
 
 from webdataset import stores
 from webdataset.errors import EncodingError, SpecError, StoreError
-from webdataset.redact import redacted
+from webdataset.redact import hides_secrets, redacted
 from webdataset.tar import Run
 
 from ._build_index import IndexBuilder
@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _refused: set[str] = set()
 
 
+@hides_secrets
 @dataclass(frozen=True)
 class StoreIndexes:
     """Stores the indexes of shards that are read to their end.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from webdataset.errors import FormatError, SpecError, StaleIndex, Where, located
 from webdataset.order import starts_of
-from webdataset.redact import redacted
+from webdataset.redact import hides_secrets, redacted
 
 from ._build_index import build_index
 from ._check_index import stale
@@ -33,6 +33,7 @@ _OPEN_SHARDS = 64
 _WORKERS = 8
 
 
+@hides_secrets
 class SampleLocation(NamedTuple):
     """Where a sample is stored: known without reading it."""
 

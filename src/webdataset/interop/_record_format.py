@@ -15,12 +15,14 @@ from typing import Any, ClassVar, NoReturn, Protocol, Self
 
 from webdataset import shards, stores
 from webdataset.errors import FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
+from webdataset.redact import hides_secrets
 from webdataset.stores import close_or_abort
 
 Record = dict[str, Any]
 Schema = dict[str, str]  # name of a field → its type in the words of the format
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class Part:
     """One file of a dataset, with what the dataset's own index says about it.

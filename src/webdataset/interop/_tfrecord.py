@@ -16,6 +16,7 @@ import numpy as np
 
 from webdataset import stores
 from webdataset.errors import FormatError
+from webdataset.redact import hides_secrets
 
 from ._record_format import Format, Part, Record, RecordFile, RecordSink, bad_record
 from ._tf_example import parse_example
@@ -23,6 +24,7 @@ from ._tfrecord_frames import FRAMING, HEADER, compression_of, crc32c_function, 
 from ._tfrecord_index import load_tfrecord_index
 
 
+@hides_secrets
 @dataclass(frozen=True)
 class TFRecord(Format):
     """TFRecord files of `tf.train.Example` or `tf.train.SequenceExample`.

@@ -21,6 +21,7 @@ from webdataset import stores
 from webdataset.arguments import require_choice
 from webdataset.errors import SpecError
 from webdataset.flow import Drawn
+from webdataset.redact import hides_secrets
 
 from ._glob_with_braces import fnmatch_with_braces, glob_with_braces
 from ._shard_source import ShardSource, Taken
@@ -32,6 +33,7 @@ _MODES = ("resample", "keep", "unlink")
 _CHOICES = ("random", "oldest")
 
 
+@hides_secrets
 @dataclass(eq=False)  # not frozen: `.epoch` counts the passes
 class DirectoryShardList(ShardSource):
     """The shards of a directory.

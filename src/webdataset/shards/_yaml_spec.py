@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from webdataset.address import Address, Birth, in_use
 from webdataset.errors import ObsoleteException, SpecError, WebDatasetError, Where
 from webdataset.flow import Drawn, Pass, digest
 from webdataset.optional import require
-from webdataset.redact import redacted
+from webdataset.redact import hides_secrets
 
 from ._expand import expand_urls
 from ._shard_list import SimpleShardList
@@ -30,7 +30,8 @@ _TOP_KEYS = frozenset({"prefix", "datasets", "buckets"})
 _DATASET_KEYS = frozenset({"buckets", "name", "shards", "resample", "choose"})
 
 
-@dataclass(repr=False)
+@hides_secrets
+@dataclass
 class MSSource:
     """One dataset of a spec: its shards, and how many of them are used per epoch.
 
@@ -42,10 +43,6 @@ class MSSource:
     perepoch: int = -1
     resample: bool = False
     urls: list[str] = field(default_factory=list)
-
-    def __repr__(self) -> str:
-        parts = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self))
-        return redacted(f"MSSource({parts})")
 
 
 @dataclass(repr=False, eq=False)  # not frozen: `set_epoch` is part of its interface

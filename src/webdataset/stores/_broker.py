@@ -57,6 +57,8 @@ class Broker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
+            if self.closed:
+                raise EOFError
             send(self._process.stdin, request)
             good, answer = receive(self._process.stdout)
         except (OSError, EOFError) as error:

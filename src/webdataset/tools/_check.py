@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from webdataset.index import ShardEntry, read_description
+from webdataset.redact import hides_secrets
 
 from ._check_shard import check_shard
 from ._engines import open_engine
@@ -26,6 +27,7 @@ _MOST_SETS = 10_000
 _MOST_LISTED = 100_000
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class CheckReport:
     """What is wrong with a dataset.

@@ -15,6 +15,7 @@ from webdataset.arguments import require_choice
 from webdataset.errors import FormatError, SpecError, Where
 from webdataset.flow import digest
 from webdataset.order import permutation
+from webdataset.redact import hides_secrets
 from webdataset.shards import is_shard_name
 
 from ._count_samples import even_counts
@@ -33,6 +34,7 @@ FORMATS = ("recipe", "tsv", "csv", "jsonl", "parquet", "tree", "imagefolder", "z
 _BY_SUFFIX = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zip": "zip"}
 
 
+@hides_secrets
 @dataclass(frozen=True)
 class Making:
     """What a dataset is made of.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
-from webdataset.redact import redacted
+from webdataset.redact import hides_secrets, redacted
 
 # So many findings of a kind are kept for each shard; the others are counted.
 MOST_OF_A_KIND = 100
@@ -134,6 +134,7 @@ class Kind(StrEnum):
     DALI_COMPRESSED = "dali-compressed", _W, _PLAIN_TAR, _DALI
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One fault: what, how bad, where, and what to do.

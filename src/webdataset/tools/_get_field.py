@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from webdataset.errors import SpecError
 from webdataset.index import IndexedShards
+from webdataset.redact import hides_secrets
 from webdataset.samples import OWN_FIELDS
 
 from ._expression import Expression
@@ -16,6 +17,7 @@ from ._read_inputs import Inputs, Sample, expand_inputs, read_samples
 PICTURES = ("img", "image", "ppm", "pgm", "pbm", "jpeg", "jpg", "png")
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class Got:
     """A field of a sample."""

@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from webdataset.errors import SpecError
+from webdataset.redact import hides_secrets
 from webdataset.samples import OWN_FIELDS
 
 from ._expression import READABLE
 from ._read_inputs import Inputs, expand_inputs, read_samples
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class Match:
     """A line that matches: in which shard, sample and field, which line (from 1), and the line itself."""

@@ -23,12 +23,14 @@ from webdataset.index import (
     open_bytes,
     read_description,
 )
+from webdataset.redact import hides_secrets
 
 from ._output_target import existing, refuse_description, refuse_existing, store_description
 from ._read_inputs import Inputs, expand_inputs, input_specs
 from ._verb_options import Advance
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class Indexed:
     """What was indexed.

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from webdataset import stores
 from webdataset.index import ShardIndex, build_index, load_index
+from webdataset.redact import hides_secrets
 from webdataset.samples import OWN_FIELDS, read_shard
 
 from ._read_inputs import Inputs, expand_inputs
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class Listed:
     """One sample.

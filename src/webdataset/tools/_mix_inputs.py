@@ -15,6 +15,7 @@ from webdataset.errors import FormatError, SpecError, Where
 from webdataset.optional import require
 from webdataset.pipeline import DataPipeline, RandomMix
 from webdataset.pipeline import mix as mix_by_shares
+from webdataset.redact import hides_secrets
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList
 
@@ -28,6 +29,7 @@ from ._write_samples import write_samples
 _EXHAUSTED = {"first": "stop", "all": "drop", "never": "repeat"}
 
 
+@hides_secrets
 @dataclass(frozen=True)
 class MixSource:
     """One dataset of a mix: its shards, in any form, and its weight."""

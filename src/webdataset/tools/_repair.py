@@ -18,6 +18,7 @@ from webdataset import stores, tar
 from webdataset.codecs import Decoder
 from webdataset.errors import EncodingError, SpecError, StoreError, Where
 from webdataset.index import has_index
+from webdataset.redact import hides_secrets
 from webdataset.writers import TarWriter
 
 from ._check_decoding import decode_faults, field_decoder
@@ -29,6 +30,7 @@ from ._shard_report import CheckOptions
 from ._verb_options import Advance, advancing
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class Repair:
     """What became of one shard.

@@ -12,7 +12,7 @@ from webdataset.address import in_use
 from webdataset.arguments import require_choice
 from webdataset.errors import WebDatasetError, add_where
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.redact import redacted
+from webdataset.redact import hides_secrets, redacted
 
 from ._read_inputs import Sample
 
@@ -37,6 +37,7 @@ class Failure:
         return cls(item, redacted(" ".join(str(error).split())) or type(error).__name__)
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class Report:
     """Counts of one run.

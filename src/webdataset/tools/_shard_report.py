@@ -6,9 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from webdataset.redact import hides_secrets
+
 from ._findings import Findings, Target
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
     """What to check beyond what every reader needs.
@@ -39,6 +42,7 @@ class Place(NamedTuple):
     offset: int
 
 
+@hides_secrets
 @dataclass(slots=True)
 class ShardReport:
     """What the check of one shard found out.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from webdataset.errors import located
 from webdataset.flow import Stage
+from webdataset.redact import hides_secrets
 from webdataset.writers import Record, TarWriter
 
 from ._output_target import make_folder
@@ -16,6 +17,7 @@ from ._report import collect_failures
 from ._stored_versions import Version, version_of
 
 
+@hides_secrets
 class ShardResult(NamedTuple):
     """What became of one shard: a line of the ledger."""
 
@@ -30,6 +32,7 @@ class ShardResult(NamedTuple):
     failed: Sequence[tuple[str, str]] = ()  # samples that were left out or kept unchanged, and why
 
 
+@hides_secrets
 @dataclass(frozen=True)
 class ShardTask:
     """One input shard, one output shard, and the stages between them.

@@ -10,6 +10,7 @@ from typing import Any
 
 from webdataset.codecs import IMAGE_EXTENSIONS, decode_field
 from webdataset.errors import FormatError, WebDatasetError
+from webdataset.redact import hides_secrets
 from webdataset.samples import OWN_FIELDS
 
 from ._expression import READABLE, decode_plain
@@ -34,6 +35,7 @@ class ShownField:
     picture: Any = None
 
 
+@hides_secrets
 @dataclass(frozen=True, slots=True)
 class ShownSample:
     """One sample."""

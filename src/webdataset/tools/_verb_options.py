@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from webdataset.redact import hides_secrets
+
 T = TypeVar("T")
 Advance = Callable[[int], None]
 
 
+@hides_secrets
 @dataclass(frozen=True)
 class Options:
     """How a verb that changes shards writes and runs.
