@@ -233,7 +233,7 @@ def test_torch_takes_the_vectorised_way_and_keeps_the_layout():
     assert resize(photo(100, 200)[10:90, 20:110], (40, 50)).flags.c_contiguous
 
 
-def test_results_do_not_share_the_scratch_buffer():
+def test_the_next_image_does_not_change_a_result():
     handler = DecodeImage("rgb8", size=(375, 500))
     first = handler.decode(JPEG)
     kept = first.copy()

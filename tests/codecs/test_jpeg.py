@@ -28,9 +28,8 @@ def jpeg(mode="RGB", **options):
 PHOTO = jpeg()
 
 
-def upper(data, rows, mode="RGB", step=1, buffer=None):
-    buffer = bytearray(HEIGHT * WIDTH * 4) if buffer is None else buffer
-    return upper_pixels(data, mode, buffer=buffer, step=step, size=jpeg_size(data, mode), rows=rows)
+def upper(data, rows, mode="RGB", step=1):
+    return upper_pixels(data, mode, step=step, size=jpeg_size(data, mode), rows=rows)
 
 
 @pytest.fixture
@@ -82,9 +81,3 @@ def test_damage_in_the_wanted_rows_is_found_out():
 def test_crops_of_a_truncated_jpeg_are_errors():
     with pytest.raises(DecodingError):
         decode_field("jpg", PHOTO[:-1000], DecodeImage("rgb8", size=20, crop="random", scale=(0.08, 0.1)))
-
-
-def test_the_buffer_of_the_next_image_may_be_smaller_or_larger():
-    large, small = jpeg(quality=100), jpeg(quality=20)
-    for data in (small, large, small, large):
-        assert np.array_equal(upper(data, 50)[:50], jpeg_pixels(data, "RGB")[:50])

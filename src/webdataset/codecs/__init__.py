@@ -18,7 +18,7 @@ packages are imported by the codec that needs them, when it needs them.
     _pickle_numpy, _pickle_torch, _pickle_dates           arrays, tensors and dates in pickles
     _jpeg                 JPEGs → pixels                  _opencv          plain PNGs and WebPs → pixels
     _decode_pixels        other compressed images → pixels
-    _image_specs          image specs and their handler   _scratch_buffer  a reused buffer per thread
+    _image_specs          image specs and their handler
     _encode_image         arrays, tensors, PIL images → compressed images
     _decode_image         decode, crop, resize and flip   _crop            crop boxes
     _resize               pixels → other pixels           _field_limit     how large a field may become

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.lib import format as npy
 
-from webdataset import buffer_pool
+from webdataset import batch_memory
 from webdataset.errors import EncodingError, FormatError
 
 from ._field_limit import check_empty, check_zip, read_member
@@ -161,7 +161,7 @@ def stack_npy(files: Sequence[bytes] | np.ndarray[Any, Any]) -> np.ndarray[Any, 
     alike = isinstance(files, np.ndarray) or set(map(len, files)) == {len(first)}
     if not size or not alike or (array.ndim > 1 and _parse_header(header)[1] == "F"):
         return [npy_loads(bytes(file)) for file in files]
-    stacked = buffer_pool.empty_batch((len(files), *array.shape), array.dtype)
+    stacked = batch_memory.empty_batch((len(files), *array.shape), array.dtype)
     into, done = stacked.reshape(-1).view(np.uint8).reshape(len(files), size), 0
     for rows in _matrices(files, len(first)):
         if (rows[:, : len(header)] != np.frombuffer(header, np.uint8)).any():

@@ -19,17 +19,13 @@ from ._crop import Box, central_box, covering, random_box, random_window
 from ._decode_pixels import as_float, other_pixels
 from ._image_specs import IMAGE_EXTENSIONS, ends_with_one_of, find_imagespec
 from ._jpeg import jpeg_size, upper_pixels
-from ._resize import copied, cut, flip, nearest, planes_of, resize, scaled
-from ._scratch_buffer import Scratch
+from ._resize import cut, flip, nearest, planes_of, resize, scaled
 
 Pixels = np.ndarray[Any, Any]
 Size = tuple[int, int]
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _USUAL_MARGIN = 256 / 224  # between the side that images are resized to and the side of the central crop
-
-
-_scratch = Scratch()
 
 
 @dataclass(frozen=True)
@@ -121,8 +117,8 @@ class DecodeImage:
         pixels, box, size = self._decoded(data, rng)
         mirrored = rng is not None and plan.flip > 0 and rng.random() < plan.flip
         part = self._resized(cut(pixels, box), size, mirrored=mirrored)
-        # What is in the scratch buffer would be overwritten by the next image.
-        return self._converted(copied(part) if np.may_share_memory(part, pixels) else part)
+        # A view would keep all pixels of the image.
+        return self._converted(part.copy() if np.may_share_memory(part, pixels) else part)
 
     def _resized(self, part: Pixels, size: Size, *, mirrored: bool) -> Pixels:
         if self.interpolation == "bilinear" and self.crop != "center":
@@ -141,10 +137,9 @@ class DecodeImage:
             return pixels, *self._geometry(pixels.shape[1], pixels.shape[0], rng)
         box, size = self._geometry(*known, rng)
         step = self._step(box, size)
-        scratch = _scratch.of(math.prod(-(-side // step) for side in known) * len(mode))
         snapped = box.snapped(step)
         rows = snapped.y + snapped.height
-        decoded = upper_pixels(data, mode, buffer=scratch, step=step, size=known, rows=rows)
+        decoded = upper_pixels(data, mode, step=step, size=known, rows=rows)
         if decoded is None:
             return other_pixels(data, mode), box, size
         return decoded, snapped.divided(step), size

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from webdataset import buffer_pool
 from webdataset.optional import require
 
 from ._field_limit import check_size
@@ -145,7 +144,7 @@ def as_float(pixels: Pixels, white: int = 255) -> Pixels:
     >>> as_float(np.array([0, 255], "u1"))
     array([0., 1.], dtype=float32)
     """
-    result = buffer_pool.empty(pixels.shape, np.dtype(np.float32))
+    result = np.empty(pixels.shape, np.float32)
     result[...] = pixels
     result /= white
     return result

@@ -25,7 +25,6 @@ from webdataset.errors import FormatError
 from webdataset.optional import find_package
 
 from ._field_limit import check_size
-from ._scratch_buffer import Scratch
 
 Pixels = np.ndarray[Any, Any]
 
@@ -43,8 +42,6 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 _HARMLESS = {0xC4, 0xDB, 0xFE, *range(0xE0, 0xF0)}  # tables, comments, application data; no restart intervals
 _BLOCK = 16  # rows are decoded by so many
 _WORTH_IT = 0.95  # of the rows: the copy and the warning cost about 15 µs
-
-_patched = Scratch()
 
 
 def jpeg_size(data: bytes, mode: str) -> tuple[int, int] | None:
@@ -94,15 +91,12 @@ def _has_one_scan(data: bytes) -> bool:
     return False
 
 
-def jpeg_pixels(
-    data: bytes, mode: str, *, buffer: bytearray | None = None, step: int = 1, size: tuple[int, int] | None = None
-) -> Pixels | None:
+def jpeg_pixels(data: bytes, mode: str, *, step: int = 1, size: tuple[int, int] | None = None) -> Pixels | None:
     """The pixels of a JPEG, or None where Pillow decides.
 
     Args:
         data: any bytes.
         mode: "L", "RGB" or "RGBA".
-        buffer: where to put the pixels; a new array by default.
         step: decode at 1/step of the size: 1, 2, 4 or 8.
         size: what `jpeg_size` said, if it has been asked.
     """
@@ -113,16 +107,14 @@ def jpeg_pixels(
     layout = "GRAY" if mode == "L" else mode
     decode_jpeg = find_package("simplejpeg").decode_jpeg
     try:
-        pixels: Pixels = decode_jpeg(data, layout, min_height=height, min_width=width, buffer=buffer)
+        pixels: Pixels = decode_jpeg(data, layout, min_height=height, min_width=width)
     except ValueError:
         # Damaged or unusual: Pillow decides.
         return None
     return pixels[..., 0] if mode == "L" else pixels
 
 
-def upper_pixels(
-    data: bytes, mode: str, *, buffer: bytearray, step: int, size: tuple[int, int], rows: int
-) -> Pixels | None:
+def upper_pixels(data: bytes, mode: str, *, step: int, size: tuple[int, int], rows: int) -> Pixels | None:
     """As `jpeg_pixels`, but what is below the first `rows` rows of the whole image may be missing.
 
     A truncated file is noticed as always; other damage below these rows may not be.
@@ -132,23 +124,21 @@ def upper_pixels(
     rows = -(-(rows + 2 * step) // _BLOCK) * _BLOCK
     place = _offset_of_height(data) if rows < _WORTH_IT * height else None
     if place is None:
-        return jpeg_pixels(data, mode, buffer=buffer, step=step, size=size)
-    copy = _patched.of(len(data))
-    copy[: len(data)] = data
+        return jpeg_pixels(data, mode, step=step, size=size)
+    copy = bytearray(data)
     copy[place : place + 2] = rows.to_bytes(2)
-    shape = rows // step, -(-width // step), len(mode)
+    pixels: Pixels = np.empty((rows // step, -(-width // step), len(mode)), np.uint8)
     try:
         find_package("simplejpeg").decode_jpeg(
-            memoryview(copy)[: len(data)],
+            copy,
             "GRAY" if mode == "L" else mode,
-            min_height=shape[0],
-            min_width=shape[1],
-            buffer=buffer,
+            min_height=pixels.shape[0],
+            min_width=pixels.shape[1],
+            buffer=pixels,
         )
     except ValueError as warning:
         if not str(warning).endswith(_ROWS_ARE_LEFT):
-            return jpeg_pixels(data, mode, buffer=buffer, step=step, size=size)
-    pixels = np.frombuffer(buffer, np.uint8, shape[0] * shape[1] * shape[2]).reshape(shape)
+            return jpeg_pixels(data, mode, step=step, size=size)
     return pixels[..., 0] if mode == "L" else pixels
 
 

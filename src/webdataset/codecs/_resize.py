@@ -17,16 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from webdataset import buffer_pool
 from webdataset.optional import find_package, require
 
 from ._crop import Box
-from ._scratch_buffer import Scratch
 
 Pixels = np.ndarray[Any, Any]
-
-_FLOAT = np.dtype(np.float32)
-_scratch = Scratch()
 
 
 def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True, mirrored: bool = False) -> Pixels:
@@ -50,11 +45,7 @@ def _side_by_side(pixels: Pixels, *, mirrored: bool) -> Pixels:
     """The pixels without gaps between the rows, as torch needs them; mirroring them here costs nothing."""
     if pixels.flags.c_contiguous and not mirrored:
         return pixels
-    copy = np.frombuffer(_scratch.of(pixels.size), np.uint8, pixels.size).reshape(pixels.shape)
-    if mirrored:
-        return flip(pixels, out=copy)
-    copy[...] = pixels
-    return copy
+    return flip(pixels) if mirrored else np.ascontiguousarray(pixels)
 
 
 def _torch_resize(torch: Any, pixels: Pixels, size: tuple[int, int], *, antialias: bool) -> Pixels:
@@ -103,24 +94,13 @@ def cut(pixels: Pixels, box: Box) -> Pixels:
     return pixels[box.y : box.y + box.height, box.x : box.x + box.width]
 
 
-def copied(pixels: Pixels) -> Pixels:
-    """A copy of the image.
-
-    >>> copied(np.array([[1, 2, 3]], "u1")).tolist()
-    [[1, 2, 3]]
-    """
-    copy = buffer_pool.empty(pixels.shape, pixels.dtype)
-    copy[...] = pixels
-    return copy
-
-
-def flip(pixels: Pixels, *, out: Pixels | None = None) -> Pixels:
-    """The image with left and right exchanged, in new memory or in `out`.
+def flip(pixels: Pixels) -> Pixels:
+    """The image with left and right exchanged, in new memory.
 
     >>> flip(np.array([[1, 2, 3]], "u1")).tolist()
     [[3, 2, 1]]
     """
-    out = buffer_pool.empty(pixels.shape, pixels.dtype) if out is None else out
+    out = np.empty(pixels.shape, pixels.dtype)
     if (cv2 := find_package("cv2")) is not None:
         cv2.flip(pixels, 1, out)
     else:
@@ -150,7 +130,7 @@ def scaled(pixels: Pixels, factor: Pixels, offset: Pixels) -> Pixels:
     >>> scaled(np.array([[0, 255]], "u1"), np.float32(1 / 255), np.float32(0)).tolist()
     [[0.0, 1.0]]
     """
-    result = buffer_pool.empty(pixels.shape, _FLOAT)
+    result = np.empty(pixels.shape, np.float32)
     result[...] = pixels
     result *= factor
     result += offset

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import dropwhile
 from typing import Any
 
-from webdataset import buffer_pool, world
+from webdataset import batch_memory, world
 from webdataset.errors import SpecError, StageError, StateError
 from webdataset.flow import PerItem, Resumable
 from webdataset.handlers import SkipLog, Skipped
@@ -126,7 +126,7 @@ class WorkerDataset(SpawnPickling, TorchIterable):
         if self._blocks is None and self.blocks:
             self._blocks = Blocks(self.blocks)
             if _lets_go(self.dataset):
-                buffer_pool.use_for_batches(self._blocks.allocate)
+                batch_memory.use_for_batches(self._blocks.allocate)
         before, log = counters.snapshot(), SkipLog()
         try:
             _check_part()

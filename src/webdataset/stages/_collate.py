@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from webdataset import buffer_pool
+from webdataset import batch_memory
 from webdataset.errors import CollationError, Where
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _stacked_arrays(arrays: Sequence[Any]) -> Any:
             _require_one_shape(arrays)
         if array.dtype != dtype:
             dtype = np.result_type(dtype, array.dtype)
-    stacked = buffer_pool.empty_batch((len(arrays), *shape), dtype)
+    stacked = batch_memory.empty_batch((len(arrays), *shape), dtype)
     if shape:  # one call for all rows: 0.1 µs for each instead of 0.35 µs
         np.concatenate(arrays, out=stacked.reshape(len(arrays) * shape[0], *shape[1:]))
     else:

@@ -25,7 +25,7 @@ written appears at its address complete or not at all.
     _fsspec             every other scheme
     _user_opener        a user's own opener
     _lock_file          locks between processes
-    _request, _connection_pool, _timely_headers, _auth, _socket_reads, _index_page    used by the HTTP stores
+    _request, _connection_pool, _timely_headers, _auth, _index_page    used by the HTTP stores
     _read_ahead         opens and reads the next shards while the current one is used
     _counters           bytes, retries, rates
 """

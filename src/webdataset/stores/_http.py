@@ -15,7 +15,6 @@ from ._globs import prefix_of
 from ._request import Request, request, urllib3_errors
 from ._resuming_stream import Body, Patience, ResumingStream, persist
 from ._same_object import is_strong
-from ._socket_reads import wire
 from ._store import PIECE, Stat, Store, checked_range, read_fully
 from ._upload import SpooledUpload
 
@@ -131,7 +130,6 @@ class HttpBody(Body):
     def __init__(self, response: urllib3.BaseHTTPResponse, asked: int) -> None:
         self.response = response
         self._read1: Callable[..., bytes] = response.read1
-        self._wire = wire(response)
         self.version, self.digest = _version(response), _digest(response)
         self.ranged = response.status == 206
         self.complete = bool(getattr(response, "chunked", False))
@@ -146,14 +144,6 @@ class HttpBody(Body):
         except Exception:  # entering the context manager for every piece would cost too much
             with urllib3_errors():
                 raise
-
-    def readinto(self, view: memoryview) -> int:
-        try:
-            count = self._wire(view)
-        except Exception:
-            with urllib3_errors():
-                raise
-        return count or super().readinto(view)
 
     def close(self) -> None:
         # The pool has it already if the body was read to its end; otherwise the connection is closed.
