@@ -147,14 +147,14 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
 
     def _begin(self, at: WorkerCursors) -> Any:
         """Start the workers, or let those that live start again."""
-        self._told.set(at.epoch)
+        self._told.set(at.epoch if at.starts is None else at.starts[0].epoch)
         worker = WorkerDataset(
             *(self.dataset, self.collate_fn, self._told, at.starts, self._blocks, self.watched, at.origins),
             together=self._together,
         )
         if self.num_workers == 0:
             return worker.messages(0)
-        if self._engine is None or at.starts is not None:
+        if self._engine is None or (at.starts is not None and not at.workers_know):
             self._engine = self._new_engine(worker)
         try:
             return iter(self._engine)
