@@ -283,9 +283,9 @@ CUTS = {  # what an epoch holds then, and how many items
 # --- loaders -------------------------------------------------------------------------------------------------------
 
 
-def loader(dataset, workers, number, batch_size=None):
+def loader(dataset, workers, number, batch_size=None, **settings):
     collate = {} if batch_size is None else {"collate_fn": keys}
-    return wds.WebLoader(dataset, batch_size=batch_size, num_workers=number, workers=workers, **collate)
+    return wds.WebLoader(dataset, batch_size=batch_size, num_workers=number, workers=workers, **collate, **settings)
 
 
 def no_loader(dataset):
@@ -297,6 +297,7 @@ LOADERS = {
     "processes-0": functools.partial(loader, workers="processes", number=0),
     "processes-1": functools.partial(loader, workers="processes", number=1),
     "processes-2": functools.partial(loader, workers="processes", number=2),
+    "processes-2-persistent": functools.partial(loader, workers="processes", number=2, persistent_workers=True),
     "threads-0": functools.partial(loader, workers="threads", number=0),
     "threads-2": functools.partial(loader, workers="threads", number=2),
     "processes-0-batch-2": functools.partial(loader, workers="processes", number=0, batch_size=2),

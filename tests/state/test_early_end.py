@@ -216,6 +216,15 @@ def test_an_epoch_that_was_left_does_not_change_the_next_one(source, workers):
             assert [epoch_of(resumed), epoch_of(resumed)] == [expected[0][taken:], expected[1]]
 
 
+def test_workers_that_live_on_do_not_go_on_from_what_they_had_read_ahead():
+    """Mutation: let a dataset inside go on, in a worker, from an epoch that the loop had left."""
+    found = []
+    for workers in ("processes-2", "processes-2-persistent"):
+        with closing(c.LOADERS[workers](epochs())) as loader:
+            found.append([[keys_of(item) for item in itertools.islice(iter(loader), count)] for count in (1, 99, 99)])
+    assert found[0] == found[1]
+
+
 def _choice(loader):
     list(loader)
     return loader.stats().choice

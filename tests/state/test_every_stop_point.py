@@ -62,6 +62,9 @@ def _processes():
     yield c.compose(c.plan_random, workers="processes-2", loader_cut=c.with_epoch_restart)
     yield c.compose(c.resampled, workers="processes-2", loader_cut=c.with_epoch)
     yield c.compose(c.stream_shuffled, workers="processes-2", rebatched=True)
+    # Workers that live on have read more passes than epochs, or go on where only counting says how far they are.
+    yield c.compose(c.stream_shuffled, cut=c.repeated_and_cut, workers="processes-2-persistent")
+    yield c.compose(c.generator_stage, cut=c.with_epoch, workers="processes-2-persistent")
 
 
 def _everything():

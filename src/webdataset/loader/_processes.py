@@ -57,6 +57,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         self._blocks = 3 + (self.prefetch_factor or 0) if shared_memory and _shared_memory.available() else 0
         self._engine: Any = None
         self._told = EpochCounter()  # tells workers that live on the number of the pass
+        self._told_to_follow = EpochCounter()  # the pass that goes on from what the one before it came to, if it does
         self._together = GroupSize()
 
     def __repr__(self) -> str:
@@ -147,14 +148,17 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
 
     def _begin(self, at: WorkerCursors) -> Any:
         """Start the workers, or let those that live start again."""
-        self._told.set(at.epoch)
+        epoch = at.epoch if at.starts is None else at.starts[0].epoch
+        self._told.set(epoch)
+        self._told_to_follow.set(epoch if at.workers_know else 0)  # the first pass follows none
         worker = WorkerDataset(
-            *(self.dataset, self.collate_fn, self._told, at.starts, self._blocks, self.watched, at.origins),
+            *(self.dataset, self.collate_fn, self._told, self._told_to_follow),
+            *(at.starts, self._blocks, self.watched, at.origins),
             together=self._together,
         )
         if self.num_workers == 0:
             return worker.messages(0)
-        if self._engine is None or at.starts is not None:
+        if self._engine is None or (at.starts is not None and not at.workers_know):
             self._engine = self._new_engine(worker)
         try:
             return iter(self._engine)

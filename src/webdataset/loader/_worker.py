@@ -92,6 +92,7 @@ class WorkerDataset(SpawnPickling, TorchIterable):
         dataset: what is read.
         convert: what becomes of every item or batch.
         told: the number of the next pass; written by the loader, read by the workers.
+        told_to_follow: the pass in which what is inside the dataset goes on from where the one before ended; 0 if none.
         start: where each worker begins the first epoch, if not at the beginning of a pass.
         blocks: how many blocks of shared memory a worker keeps for its batches; with none they travel through the pipe.
         watched: time every single stage.
@@ -102,6 +103,7 @@ class WorkerDataset(SpawnPickling, TorchIterable):
     dataset: DataPipeline
     convert: Callable[[Any], Any]
     told: EpochCounter
+    told_to_follow: EpochCounter
     start: list[Cursor] | None = None
     blocks: int = 0
     watched: bool = False
@@ -171,7 +173,8 @@ class WorkerDataset(SpawnPickling, TorchIterable):
             return before
         cursor = Cursor(self.told.peek()) if start is None else start[here]
         options = RunOptions(timer=StageTimer(meter)) if self.watched else RunOptions()
-        follows = before is not None and start is None and before.pass_number + 1 == cursor.epoch
+        # What was read ahead in an epoch that was left must not change the next one.
+        follows = before is not None and start is None and self.told_to_follow.peek() == cursor.epoch
         return self.dataset.run(cursor, options, before if follows else None)
 
 

@@ -84,11 +84,18 @@ class WorkerCursors(Progress):
 
     def _next_of(self, worker: int) -> Cursor:
         # To go on where a pass can only be read again from its beginning would take longer every epoch.
-        goes_on = self.dataset.continues and not is_replayed(self.dataset)
-        known = self.nexts[worker]
-        if known is not None and self.outcome == "complete" and goes_on == self.dataset.continues:
-            return known
-        return self._of(worker).next_epoch() if goes_on else Cursor(self._last_epoch + 1)
+        goes_on = self.dataset.continues and (self.lets_workers_live or not is_replayed(self.dataset))
+        known = self.nexts[worker] if self.outcome == "complete" and goes_on == self.dataset.continues else None
+        if known is not None:
+            return known if goes_on else replace(known, epoch=self._next_pass)
+        return self._of(worker).next_epoch() if goes_on else Cursor(self._next_pass)
+
+    @property
+    def _next_pass(self) -> int:
+        """The pass that all workers begin next: after the latest that one of them is in."""
+        starts = self.nexts if self.outcome == "complete" else []
+        known = [cursor.epoch for cursor in starts if cursor is not None]
+        return max(known, default=0) or self._last_epoch + 1
 
     @property
     def _last_epoch(self) -> int:
@@ -104,10 +111,18 @@ class WorkerCursors(Progress):
         self.starts, self.first_turn = cursors, self.turn
 
     def follow(self, before: Progress) -> None:
-        """Begin where the epoch before says; workers that live on know it themselves."""
+        """Begin where the epoch before says. Workers that live on know it, or are told the number of the pass."""
         assert isinstance(before, WorkerCursors)
-        if not (before.outcome == "complete" and before.keeps_workers):
-            super().follow(before)
+        super().follow(before)
+        passes = {cursor.epoch for cursor in before.nexts if cursor is not None}
+        self.workers_know = before.lets_workers_live and (self.dataset.continues or len(passes) == 1)
+
+    workers_know = False  # where they begin
+
+    @property
+    def lets_workers_live(self) -> bool:
+        """Whether the workers came to their end, and wait for the next epoch."""
+        return self.outcome == "complete" and self.keeps_workers
 
     keeps_workers = False
 
