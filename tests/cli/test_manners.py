@@ -259,6 +259,20 @@ def test_number_of_shards_from_standard_input(shards):
     assert [len(read(f"out-{n}.tar")) for n in range(4)] == [5, 5, 5, 6]
 
 
+@pytest.mark.parametrize("output", ["/dev/stdout", "/dev/fd/1", "pipe"])
+def test_a_pipe_gets_the_archive_and_nothing_is_stored_beside_it(shards, here, output):
+    os.mkfifo("pipe")
+    reader = None if "/" in output else subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE)
+    process = start("cat", "-o", output, *shards)
+    data, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    if reader is not None:
+        data, _ = reader.communicate(timeout=60)
+    Path("got.tar").write_bytes(data)
+    assert keys("got.tar") == ALL
+    assert not list(here.glob("*.idx"))
+
+
 def test_a_reader_that_goes_away(shards):
     big = [f"{n}.txt text:{'x' * 2000}" for n in range(2000)]
     process = start("create", "-o", "-", "--format", "recipe", "-")

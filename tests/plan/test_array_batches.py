@@ -93,6 +93,21 @@ def test_a_field_that_is_missing_is_an_error(tmp_path):
         wds.ArrayBatches(shards(tmp_path), "npy")[0]
 
 
+@pytest.mark.parametrize("number", [0, 5, 8])
+def test_an_array_that_is_damaged_is_named(tmp_path, number):
+    names = shards(tmp_path)
+    with IndexedShards(names) as samples:
+        at = samples.where(number)
+    offset, size = next((each.offset, each.size) for each in at.extents if each.field == "x.npy")
+    with open(at.url, "r+b") as file:
+        file.seek(offset)
+        file.write(bytes(size))
+    batches = wds.ArrayBatches(names, "x.npy", batchsize=10)
+    with pytest.raises(FormatError, match=f"not an npy file – field x.npy, sample {number:04}, {at.url}"):
+        batches[0]
+    batches.close()
+
+
 def test_columns_of_a_view(tmp_path):
     with IndexedShards(shards(tmp_path)) as dataset:
         assert [bytes(row) for row in dataset[20:0:-7].column([0, 1], "cls")[:1]] == [b"20"]

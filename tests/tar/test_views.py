@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.tar.conftest import Trickle, make_tar
 from tests.tar.reading import outcome
 from tests.tar.test_read import Archive, archives
+from webdataset.errors import StoreError
 from webdataset.tar import Windows, _byte_window, _window_memory, read_members
 
 SIZES = [512, 1024, 8192, 10240]
@@ -169,3 +170,9 @@ def test_windows_that_nobody_needs_are_not_kept_without_end(tar, windows_made):
     assert len(windows_made) > 2 * _window_memory._KEPT
     del views
     assert sum(window() is not None for window in windows_made) <= _window_memory._KEPT
+
+
+def test_no_memory_for_a_window_is_an_error_of_ours():
+    """A consumer that keeps views keeps their windows, until there is no memory left."""
+    with pytest.raises(StoreError, match=r"not enough memory .* keep copies"):
+        Windows(1 << 60).take()

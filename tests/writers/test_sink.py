@@ -113,6 +113,26 @@ def test_targets_that_cannot_be_written(target):
         Sink(target, None)
 
 
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}", "link"])
+def test_a_pipe_is_written_through_whatever_its_name(tmp_path, name):
+    """A shell's `>(command)` is such a link, and so is /dev/stdout: they lead to no file that could be replaced."""
+    reading, writing = os.pipe()
+    try:
+        path = tmp_path / "link" if name == "link" else name.format(writing)
+        if name == "link":
+            os.mkfifo(tmp_path / "pipe")
+            path.symlink_to("pipe")
+            os.close(reading)
+            reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        sink = Sink(str(path), None)
+        sink.write([b"abc"], 3)
+        sink.close()
+        assert os.read(reading, 10) == b"abc"
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
 def test_a_named_pipe_is_written_through(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from webdataset.arguments import require_count
+from webdataset.errors import WebDatasetError, located
 from webdataset.flow import Json, Origin, Pass, Source
 from webdataset.index import IndexedShards
 from webdataset.order import Order, Steps, starts_of
@@ -101,7 +102,15 @@ class ArrayBatches(Source):
     def _batch(self, numbers: Array) -> Array:
         from webdataset.codecs import stack_npy
 
-        found = stack_npy(self._dataset.column(numbers, self.field))
+        column = self._dataset.column(numbers, self.field)
+        try:
+            found = stack_npy(column)
+        except WebDatasetError:
+            for number, row in zip(numbers.tolist(), column, strict=True):  # the same error, of the one that is damaged
+                at = self._dataset.where(number)
+                with located(shard=at.url, key=at.key, field=self.field):
+                    stack_npy(row[None])
+            raise
         return found if isinstance(found, np.ndarray) else combine_values(found)
 
     def __iter__(self) -> Iterator[Array]:

@@ -54,15 +54,17 @@ class LocalStore(Store):
             return stream
 
     def open_write(self, url: str) -> Any:
-        path = os.path.realpath(_allowed(url))
+        path = _allowed(url)
+        with system_errors(path):
+            if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+                return _DeviceUpload(path)  # a link to a pipe, as /dev/stdout or a shell's >(…), has no other name
+        path = os.path.realpath(path)
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             raise ShardNotFound(
                 "the directory to write into does not exist", Where(shard=folder), hint="create it first"
             )
         with system_errors(path):
-            if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-                return _DeviceUpload(path)
             return _LocalUpload(path)
 
     def stat(self, url: str) -> Stat:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from webdataset.errors import StoreError
+
 from ._parse_header import BLOCK
 
 _KEPT = 64  # windows that no view is left of
@@ -59,4 +61,10 @@ class Windows:
 def new_window(size: int) -> mmap.mmap:
     """Memory that nobody else uses."""
     # Of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own.
-    return mmap.mmap(-1, size + BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        return mmap.mmap(-1, size + BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise StoreError(
+            f"not enough memory to read {size:,} bytes ({error.strerror})",
+            hint="with copy=False a window stays while a view of it exists: keep copies, bytes(view), or fewer samples",
+        ) from error

@@ -97,12 +97,15 @@ def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
 
 
 def is_stream(url: str) -> bool:
-    """Whether an address is standard input or output, or a command: what can be read or written only once.
+    """Whether an address is a standard stream, a command, a device or a named pipe: what is read or written only once.
 
-    >>> is_stream("-"), is_stream("pipe:cat a.tar"), is_stream("a.tar")
-    (True, True, False)
+    >>> is_stream("-"), is_stream("pipe:cat a.tar"), is_stream("/dev/null"), is_stream("a.tar"), is_stream("/")
+    (True, True, True, False, False)
     """
-    return url == "-" or url.startswith("pipe:")
+    if url == "-" or url.startswith("pipe:"):
+        return True
+    path = stores.is_local(url)
+    return path is not None and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def make_folder(url: str) -> None:
@@ -190,7 +193,7 @@ def exists(url: str) -> bool:
         return False
     path = stores.is_local(url)
     if path is not None:
-        return os.path.isfile(path)  # a device or a named pipe is written to, not replaced
+        return os.path.isfile(path)
     try:
         stores.stat(url)
     except StoreError:
