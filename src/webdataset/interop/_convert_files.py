@@ -10,7 +10,7 @@ from pathlib import Path
 
 from webdataset import stores
 from webdataset.handlers import Handler
-from webdataset.tools import MISSING, Options, ShardResult, failure_handler, version_of
+from webdataset.tools import MISSING, CountStage, Options, ShardResult, failure_handler, version_of, warn_of_lacking
 
 from ._field_mapping import KEY, FieldMapping
 from ._record_format import Format, Part, Record, Schema
@@ -38,13 +38,17 @@ class Conversion:
     schema: Schema | None
     first: str
 
-    def samples(self, number: int, part: Part) -> Iterator[Record]:
+    def counter(self) -> CountStage:
+        """Counts records, and tells which of the fields that the mapping names none has."""
+        return CountStage(pair.source for pair in self.mapping.pairs)
+
+    def samples(self, number: int, part: Part, counter: CountStage) -> Iterator[Record]:
         """The samples of the input file with this number."""
         decode = self.reader.by_extension and not self.writer.by_extension
         keyed = self.writer.by_extension or any(pair.field == KEY for pair in self.mapping.pairs)
         with self.reader.open(part) as file:
             check_schema(file.schema, self.schema, part.url, self.first)
-            for row, record in enumerate(file.records()):
+            for row, record in enumerate(counter(file.records())):
                 key = counter_key(number, row, self.parts)
                 sample = sample_of(self.mapping, record, key, self.reader, part.url, row, decode=decode)
                 if not keyed:
@@ -69,11 +73,14 @@ class ConvertTask:
     def run(self) -> ShardResult:
         """Do it. The output appears when it is complete, or not at all."""
         version = version_of(self.input)  # before it is read: a file that is replaced meanwhile will be done again
+        counter = self.conversion.counter()
         with RollingSink(self.conversion.writer, self.output) as sink:
-            for sample in self.conversion.samples(self.number, self.part):
+            for sample in self.conversion.samples(self.number, self.part, counter):
                 sink.write(sample)
         filesize, checksum = stored_checksum(self.output) if sink.total else (MISSING, "")
-        return ShardResult(self.input, self.output, sink.total, sink.total, sink.size, filesize, checksum, version)
+        total, lacking = sink.total, counter.lacking
+        made = (self.input, self.output, total, total, sink.size, filesize, checksum, version)
+        return ShardResult(*made, lacking=lacking)
 
 
 def write_stream(conversion: Conversion, parts: Sequence[Part], sink: RollingSink, options: Options) -> None:
@@ -81,13 +88,14 @@ def write_stream(conversion: Conversion, parts: Sequence[Part], sink: RollingSin
 
     The rest of a file that cannot be read is left out, unless `options.errors` is "stop".
     """
-    handler = failure_handler(options.errors)
+    handler, counter = failure_handler(options.errors), conversion.counter()
     with sink:
         for number, part in enumerate(parts):
-            for sample in _readable(conversion.samples(number, part), handler):
+            for sample in _readable(conversion.samples(number, part, counter), handler):
                 sink.write(sample)
             if options.advance is not None:
                 options.advance(1)
+    warn_of_lacking([(counter.count, counter.lacking)])
 
 
 def _readable(samples: Iterator[Record], handler: Handler) -> Iterator[Record]:

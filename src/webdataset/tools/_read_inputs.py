@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 from webdataset import stores
 from webdataset.address import Address, in_use
+from webdataset.describe import counted
 from webdataset.errors import SpecError, Where
 from webdataset.flow import Stage
 from webdataset.handlers import Handler, reraise_exception
@@ -18,6 +20,8 @@ from webdataset.pipeline import DataPipeline
 from webdataset.plan import JOIN
 from webdataset.samples import ReadSamples
 from webdataset.shards import SimpleShardList, expand
+
+_log = logging.getLogger(__name__)
 
 # A path that needs no expansion, such as the many of a long list.
 _PLAIN = re.compile(r"[\w/.,+=@% -]+\.tar")
@@ -32,20 +36,45 @@ def where_of(sample: Sample) -> Where:
 
 
 class CountStage:
-    """Counts the samples that come in.
+    """Counts the samples that come in, and tells which fields that a user named none of them has.
 
-    >>> stage = CountStage()
-    >>> len(list(stage(iter([{}, {}])))), stage.count
-    (2, 2)
+    >>> stage = CountStage(["jpg,png", "tyt"])
+    >>> len(list(stage(iter([{"txt": b""}, {"png": b""}])))), stage.count, stage.lacking
+    (2, 2, ('tyt',))
+
+    Args:
+        named: fields; `jpg,png` is one of several.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, named: Iterable[str] = ()) -> None:
         self.count = 0
+        self.lacking = tuple(named)
 
     def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         for sample in samples:
             self.count += 1
+            if self.lacking:
+                self.lacking = tuple(name for name in self.lacking if sample.keys().isdisjoint(name.split(",")))
             yield sample
+
+
+def warn_of_lacking(found: Iterable[tuple[int, Iterable[str]]]) -> None:
+    """Say which fields that a user named no sample has: else a misspelt name would change nothing, in silence.
+
+    Args:
+        found: of each part of the input, how many samples it has and what all of them lack.
+    """
+    parts = [(count, set(lacking)) for count, lacking in found if count]
+    for name in sorted(set.intersection(*(lacking for _, lacking in parts))) if parts else ():
+        samples = counted(sum(count for count, _ in parts), "sample")
+        _log.warning("none of %s has the field %s: check its name; `wds ls` lists the fields", samples, name)
+
+
+def looking_for(named: Iterable[str], samples: Iterator[Sample]) -> Iterator[Sample]:
+    """The same samples; after the last one it is said which fields that a user named none of them has."""
+    stage = CountStage(named)
+    yield from stage(samples)
+    warn_of_lacking([(stage.count, stage.lacking)])
 
 
 def input_specs(inputs: Inputs) -> list[str]:

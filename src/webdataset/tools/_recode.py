@@ -166,4 +166,4 @@ def recode(
         failed: "stop", "skip" or "keep".
     """
     recoding = Recoding(tuple(fields), short, longest, crop, format, quality, failed)
-    return transform([recoding], inputs, output, options, job=f"recode {recoding}")
+    return transform([recoding], inputs, output, options, job=f"recode {recoding}", named=recoding.fields)

@@ -90,7 +90,8 @@ def rename(
         rekey: number the keys in this format instead, `{:09d}`; in a folder of outputs each shard begins at 0.
     """
     renaming = Renaming(dict(fields or {}), tuple(drop), key)
+    named = [*renaming.fields.values(), *renaming.drop]
     stages: list[Stage] = [renaming]
     if rekey is not None:
         stages.append(numbered_keys(rekey))
-    return transform(stages, inputs, output, options, job=f"rename {renaming} {rekey}")
+    return transform(stages, inputs, output, options, job=f"rename {renaming} {rekey}", named=named)

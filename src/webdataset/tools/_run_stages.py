@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from webdataset.errors import SpecError
@@ -11,7 +11,7 @@ from webdataset.flow import Stage
 
 from ._count_samples import shard_counts
 from ._output_target import PerShard, Stream, parse_target
-from ._read_inputs import CountStage, Inputs, expand_inputs, read_samples
+from ._read_inputs import CountStage, Inputs, expand_inputs, read_samples, warn_of_lacking
 from ._report import Report, collect_failures, failure_handler
 from ._run_tasks import run_tasks
 from ._shard_task import ShardTask
@@ -20,7 +20,13 @@ from ._write_samples import write_samples
 
 
 def transform(
-    stages: Sequence[Stage], inputs: Inputs, output: str | os.PathLike[str], options: Options = DEFAULTS, *, job: str
+    stages: Sequence[Stage],
+    inputs: Inputs,
+    output: str | os.PathLike[str],
+    options: Options = DEFAULTS,
+    *,
+    job: str,
+    named: Iterable[str] = (),
 ) -> Report:
     """Take the samples of shards through stages.
 
@@ -35,32 +41,36 @@ def transform(
         output: one archive, a numbered series, or a folder: one output for each input.
         options: how to write and run.
         job: what the stages do, in words, for the ledger.
+        named: the fields that the user named.
     """
     urls = expand_inputs(inputs)
     target = parse_target(output)
     if isinstance(target, PerShard):
-        return _shard_by_shard(stages, urls, target, options, job)
-    return _as_one_stream(stages, urls, target, options)
+        return _shard_by_shard(stages, urls, target, options, job, tuple(named))
+    return _as_one_stream(stages, urls, target, options, named)
 
 
-def _as_one_stream(stages: Sequence[Stage], urls: Sequence[str], target: Stream, options: Options) -> Report:
+def _as_one_stream(
+    stages: Sequence[Stage], urls: Sequence[str], target: Stream, options: Options, named: Iterable[str]
+) -> Report:
     """Take the samples of shards through stages, one shard after the other, to one archive or a series."""
     if options.workers > 1 or options.engine not in {None, "local"}:
         raise SpecError(
             "one stream of samples cannot be made in parallel", hint="write shard by shard, to -o folder/, or use -j 1"
         )
-    handler, source = failure_handler(options.errors), CountStage()
+    handler, source = failure_handler(options.errors), CountStage(named)
     with (
         shard_counts(urls, None if options.dry_run else options.shards) as (sources, counts),
         collect_failures() as failures,
     ):
         samples = read_samples(sources, [source, *stages], handler=handler, seed=options.seed)
         report = write_samples(samples, target, options, counts)
+    warn_of_lacking([(source.count, source.lacking)])
     return replace(report, samples_in=source.count, failed=tuple(failures))
 
 
 def _shard_by_shard(
-    stages: Sequence[Stage], urls: Sequence[str], target: PerShard, options: Options, job: str
+    stages: Sequence[Stage], urls: Sequence[str], target: PerShard, options: Options, job: str, named: tuple[str, ...]
 ) -> Report:
     if options.count or options.size or options.shards:
         raise SpecError(
@@ -68,7 +78,7 @@ def _shard_by_shard(
         )
     return run_tasks(
         list(zip(urls, target.names(urls), strict=True)),
-        lambda url, name: ShardTask(stages, url, name, options.index, options.seed),
+        lambda url, name: ShardTask(stages, url, name, options.index, options.seed, named),
         options,
         job=job,
         pattern=target.text,

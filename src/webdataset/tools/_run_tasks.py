@@ -26,6 +26,7 @@ from webdataset.redact import redacted
 from ._engines import Engine, open_engine
 from ._ledger import Ledger
 from ._output_target import existing, refuse_description, refuse_existing, store_description
+from ._read_inputs import warn_of_lacking
 from ._report import ERRORS, Failure, Report
 from ._shard_task import ShardResult
 from ._stored_versions import MISSING, Version, by_folder, versions_of
@@ -112,6 +113,7 @@ def _report(urls: Sequence[str], book: Ledger, run: _Run) -> Report:
     failed = run.failed + [Failure(url, book.quarantined[url]) for url in urls if url in book.quarantined]
     failed += [Failure(f"{redacted(one.input)}: {key}", error) for one in run.done for key, error in one.failed]
     finished = [book.finished[url] for url in urls if url in book.finished]
+    warn_of_lacking((result.samples_in, result.lacking) for result in finished)
     return Report(
         samples_in=sum(result.samples_in for result in run.done),
         samples_out=sum(result.samples_out for result in run.done),

@@ -102,7 +102,8 @@ def select(
         raise SpecError("nothing says which samples to select", hint="give --where, --keys, --field or --share")
     wanted = None if keys is None else _keys(keys)
     criteria = Criteria(wanted, tuple(fields), where, share, options.seed, invert)
-    report = transform([criteria], inputs, output, options, job=f"select {criteria.words()}")
+    job = f"select {criteria.words()}"
+    report = transform([criteria], inputs, output, options, job=job, named=criteria.fields)
     if report.samples_in and not report.samples_out and not report.failed:
         what = f"none of {counted(report.samples_in, 'sample')} fits: check the names of fields; `wds ls` lists them"
         report = replace(report, notes=(*report.notes, what))

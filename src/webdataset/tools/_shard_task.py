@@ -30,6 +30,7 @@ class ShardResult(NamedTuple):
     md5sum: str
     input_version: Sequence[Any] = Version()
     failed: Sequence[tuple[str, str]] = ()  # samples that were left out or kept unchanged, and why
+    lacking: Sequence[str] = ()  # fields that the user named and no sample has
 
 
 @hides_secrets
@@ -48,12 +49,13 @@ class ShardTask:
     output: str
     index: bool = True
     seed: int = 0
+    named: tuple[str, ...] = ()
 
     def run(self) -> ShardResult:
         """Do it. The output appears when it is complete and on its disk, or not at all."""
         make_folder(self.output)
         version = version_of(self.input)  # before it is read: a shard that is replaced meanwhile will be done again
-        counter = CountStage()
+        counter = CountStage(self.named)
         record, written = Record(), 0
         with (
             collect_failures() as failures,
@@ -76,4 +78,5 @@ class ShardTask:
             entry.md5sum,
             version,
             [(failure.item, failure.error) for failure in failures],
+            counter.lacking,
         )

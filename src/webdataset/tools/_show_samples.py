@@ -15,7 +15,7 @@ from webdataset.samples import OWN_FIELDS
 
 from ._expression import READABLE, decode_plain
 from ._get_field import find_samples
-from ._read_inputs import Inputs, Sample, expand_inputs, read_samples, where_of
+from ._read_inputs import Inputs, Sample, expand_inputs, looking_for, read_samples, where_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def show_samples(
         width: pictures are at most so many pixels wide.
     """
     samples = find_samples(inputs, keys) if keys else islice(read_samples(expand_inputs(inputs)), count)
-    for sample in samples:
+    for sample in looking_for(fields or (), samples):
         yield _shown(sample, fields, width)
 
 

@@ -100,7 +100,10 @@ def sort(
     Expression(by)  # what cannot be compiled fails here
     require_choice("missing", missing, ("error", "first", "last"))
     stage = partial(sort_samples, by=by, reverse=reverse, missing=missing, memory=memory, folder=folder)
-    return transform([stage], inputs, output, options, job=f"sort {by} {reverse} {missing}")
+    parts = by.split(".")  # of `json.size.width`, which may be a field or a value in one
+    field = ",".join(".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    named = [field] if all(map(str.isidentifier, parts)) and by not in {"key", "shard"} else []
+    return transform([stage], inputs, output, options, job=f"sort {by} {reverse} {missing}", named=named)
 
 
 def shuffle(
