@@ -123,7 +123,7 @@ MERGES = b"".join(b"a%d: &a%d {<<: [*a%d, *a%d]}\n" % (n + 1, n + 1, n, n) for n
 
 
 @pytest.mark.parametrize("text", [
-    b"a0: &a0 [x]\n" + LAUGHS, b"a0: &a0 {x: 1}\n" + MERGES, b"datasets: &a [*a]", b"[" * 10_000, b"\xff", b"a: [", b"a: b: c", b"1",
+    b"a0: &a0 [x]\n" + LAUGHS, b"a0: &a0 {x: 1}\n" + MERGES, b"datasets: &a [*a]", b"[" * 1000, b"\xff", b"a: [", b"a: b: c", b"1",
     b"prefix: 1", b"datasets: [1]", b"datasets: [{shards: 1}]", b"datasets: [{shards: [a.tar], choose: x}]", b"datasets: [{shards: [[a]]}]",
 ], ids=range(13))  # fmt: skip
 def test_a_yaml_file_of_a_stranger(text, tmp_path):
