@@ -136,6 +136,18 @@ def test_a_video_is_refused_before_a_frame_is_decoded(monkeypatch):
         decode_field("mp4", data, "video")
 
 
+@pytest.mark.parametrize("field", ["jp2", "j2k"])
+def test_the_tiles_of_a_jpeg_2000_are_limited(field, monkeypatch):
+    """Some kilobytes of memory are needed for each, 750 MB for all that there may be, out of a hundred bytes."""
+    data = bytearray(encode_field(field, np.zeros((255, 257), "u1")))
+    at = data.index(b"\xff\x4f\xff\x51")
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e7")
+    decode_field(field, bytes(data), "l8")
+    data[at + 24 : at + 32] = struct.pack(">2I", 1, 1)
+    with pytest.raises(DecodingError, match="raise WDS_DECOMPRESS_LIMIT"):
+        decode_field(field, bytes(data), "l8")
+
+
 def without_end(codec):
     """An array of 10¹⁸ rows, none of which has an item."""
     shape = (10**18, 0)

@@ -4,13 +4,16 @@ import gzip
 import io
 import json
 import struct
+import tracemalloc
 import zipfile
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from webdataset.errors import FormatError, UnsafeContent, WebDatasetError
 from webdataset.interop import read
+from webdataset.interop._litdata import _json
 from webdataset.interop._tfrecord_frames import crc32c_function, masked
 from webdataset.tools import create
 
@@ -127,6 +130,66 @@ def test_hdf5_rows_stop_at_the_limit(here):
         file.create_dataset("z", (2, LIMIT), "f8", chunks=(1, LIMIT), compression="gzip")
     with pytest.raises(FormatError, match="raise WDS_DECOMPRESS_LIMIT"):
         list(read("sparse.h5", mapping=False))
+
+
+def test_hdf5_texts_that_all_rows_share_stop_at_the_limit(here):
+    """The text is stored once."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File("texts.h5", "w") as file:
+        file.create_dataset("t", (1000,), h5py.string_dtype(), fillvalue="x" * (LIMIT // 4))
+    tracemalloc.start()
+    try:
+        assert [len(row["t"]) for row in islice(read("texts.h5", mapping=False), 20)] == [LIMIT // 4] * 20
+        assert tracemalloc.get_traced_memory()[1] < 8 * LIMIT
+    finally:
+        tracemalloc.stop()
+
+
+def test_hdf5_chunks_stop_at_the_limit(here):
+    """A chunk is unpacked as a whole, however small the row that is read."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File("chunks.h5", "w") as file:
+        file.create_dataset("z", (LIMIT, 2), "f8", chunks=(LIMIT, 2), compression="gzip")
+    with pytest.raises(FormatError, match="raise WDS_DECOMPRESS_LIMIT"):
+        list(read("chunks.h5", mapping=False))
+
+
+def test_lists_of_litdata_without_keys_are_no_more_than_their_bytes():
+    with pytest.raises(FormatError, match="1,000,000 rows are more than"):
+        _json(struct.pack("<BII", 6, 10**6, 0))
+
+
+def test_an_idx_file_whose_items_have_no_bytes(here):
+    (here / "images-idx3-ubyte").write_bytes(struct.pack(">HBB3I", 0, 8, 3, 2**32 - 1, 0, 28))
+    with pytest.raises(FormatError, match=r"items of shape \[0, 28\] have no bytes"):
+        list(read("images-idx3-ubyte", "mnist", mapping=False))
+
+
+def test_offsets_of_an_arrow_file_are_checked_before_they_are_followed(here):
+    """pyarrow would read text from anywhere in memory."""
+    pa = pytest.importorskip("pyarrow")
+    out = io.BytesIO()
+    table = pa.table({"txt": ["ab", "cd", "ef"]})
+    with pa.ipc.new_file(out, table.schema) as sink:
+        sink.write_table(table)
+    offsets = struct.pack("<4i", 0, 2, 4, 6)
+    assert offsets in out.getvalue()
+    (here / "a.arrow").write_bytes(out.getvalue().replace(offsets, struct.pack("<4i", 0, 2, 2**31 - 1, 6)))
+    with pytest.raises(FormatError, match="a.arrow"):
+        list(read("a.arrow", mapping=False))
+
+
+def test_a_parquet_file_that_has_other_rows_than_it_says(here):
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    out = io.BytesIO()
+    pq.write_table(pa.table({"x": [1, 2, 3]}), out)
+    rows = b"\x16\x06"  # three, of the file and of its row group
+    footer = out.getvalue().rindex(b"x\x15")
+    changed = out.getvalue()[:footer] + out.getvalue()[footer:].replace(rows, b"\x16\x08")
+    (here / "a.parquet").write_bytes(changed)
+    with pytest.raises(FormatError, match="expected 4 rows, got 3 – a.parquet"):
+        list(read("a.parquet", mapping=False))
 
 
 @pytest.mark.parametrize("compression", ["snappy", "gzip", "zstd", "brotli", "lz4"])

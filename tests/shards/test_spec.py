@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from webdataset.errors import SpecError
-from webdataset.shards import envsubst, expand, expand_source, expand_urls, is_shard_name
+from webdataset.errors import FormatError, SpecError
+from webdataset.shards import envsubst, expand, expand_source, expand_urls, is_shard_name, load_yaml, parse_spec
+
+from webdataset.tools import read_mix_sources
 
 
 def test_braces_and_parts_in_order():
@@ -114,3 +116,26 @@ def test_number_ranges_keep_their_width(low, more, width):
 def test_an_empty_address_is_refused(spec):
     with pytest.raises(SpecError, match="is empty"):
         expand(spec)
+
+
+LAUGHS = b"".join(b"a%d: &a%d [%s]\n" % (n + 1, n + 1, b", ".join([b"*a%d" % n] * 9)) for n in range(30))
+MERGES = b"".join(b"a%d: &a%d {<<: [*a%d, *a%d]}\n" % (n + 1, n + 1, n, n) for n in range(60))
+
+
+@pytest.mark.parametrize("text", [
+    b"a0: &a0 [x]\n" + LAUGHS, b"a0: &a0 {x: 1}\n" + MERGES, b"datasets: &a [*a]", b"[" * 1000, b"\xff", b"a: [", b"a: b: c", b"1",
+    b"prefix: 1", b"datasets: [1]", b"datasets: [{shards: 1}]", b"datasets: [{shards: [a.tar], choose: x}]", b"datasets: [{shards: [[a]]}]",
+], ids=range(13))  # fmt: skip
+def test_a_yaml_file_of_a_stranger(text, tmp_path):
+    """Aliases of aliases would be written out into the message of an error, and merged ones into a mapping."""
+    spec = tmp_path / "spec.yaml"
+    spec.write_bytes(text)
+    with pytest.raises(SpecError):
+        list(parse_spec(spec))
+    with pytest.raises(FormatError):
+        read_mix_sources(str(spec))
+
+
+def test_a_yaml_file_with_aliases_is_read():
+    text = b"base: &base {choose: 2}\ndatasets:\n- {<<: *base, shards: [a.tar]}\n- {<<: *base, shards: [b.tar]}\n"
+    assert load_yaml(text, "")["datasets"] == [{"choose": 2, "shards": ["a.tar"]}, {"choose": 2, "shards": ["b.tar"]}]

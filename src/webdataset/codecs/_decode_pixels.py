@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,8 @@ _PLAIN_PPM = re.compile(rb"P6\s+([1-9]\d{0,5})\s+([1-9]\d{0,5})\s+255\s")
 _JPEG = b"\xff\xd8"
 _ICO, _ICNS = b"\0\0\1\0", b"icns"
 _RGBA = 4
+_JP2, _J2K = b"\0\0\0\x0c", b"\xff\x4f\xff\x51"
+_TILE = 1 << 14  # bytes that OpenJPEG needs for the description of a tile
 # Pillow's plugins that run a program (EPS starts Ghostscript), only hand over to another library, or are no still
 # images: never tried, whatever the bytes look like.
 _UNWANTED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG", "FLI"}
@@ -50,6 +53,7 @@ def open_image(data: bytes) -> Image:
     if data[:2] == _JPEG:
         check_scans(data)
     _check_icon(data)
+    _check_tiles(data)
     own = [name for name in images.ID if name not in _WANTED and name not in _UNWANTED]  # plugins of the user's
     try:
         image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])
@@ -57,6 +61,17 @@ def open_image(data: bytes) -> Image:
         raise images.UnidentifiedImageError("cannot identify image file") from None
     check_size(image.width * image.height * max(3, len(image.getbands())))  # palettes become colours
     return image
+
+
+def _check_tiles(data: bytes) -> None:
+    """Raise an error for a JPEG 2000 of too many tiles: each takes memory, however few pixels it has."""
+    if data[:4] not in (_JP2, _J2K, _ICNS):
+        return
+    for found in re.finditer(_J2K, data):  # JP2 has boxes before it, of any size and content
+        size = bytes(data[found.start() + 8 : found.start() + 40]).ljust(32, b"\0")
+        right, bottom, _, _, width, height, left, top = struct.unpack(">8I", size)
+        if width and height:
+            check_size(-(-(right - left) // width) * -(-(bottom - top) // height) * _TILE)
 
 
 def _check_icon(data: bytes) -> None:

@@ -102,9 +102,7 @@ class _HDF5File(RecordFile):
         places = [math.prod(data.shape[1:]) for data in self._datasets.values() if data.dtype.hasobject]
         if not places:
             return _MOST_ROWS
-        limit: int = config.read("WDS_DECOMPRESS_LIMIT")
-        per_row: int = sum(places) * self._size
-        return limit // max(1, per_row)
+        return int(config.read("WDS_DECOMPRESS_LIMIT") // max(1, sum(places) * self._size))
 
     def _rows(self, name: str, first: int, count: int) -> list[Any]:
         data = self._datasets[name].asstr() if name in self._text else self._datasets[name]

@@ -94,6 +94,7 @@ class _ParquetFile(RecordFile):
                 if before + rows.num_rows > start:
                     yield from self._group(group, rows, before, max(0, start - before))
                 before += rows.num_rows
+            self._expect(len(self), before)
 
     def _group(self, group: int, rows: Any, before: int, skip: int) -> Iterator[Record]:
         with located(shard=self._url):
@@ -114,12 +115,18 @@ class _ParquetFile(RecordFile):
                 offset = rows.column(0).file_offset or rows.column(0).data_page_offset
                 raise bad_record(f"{error}", self._url, before + number, offset, hint="copy the file again") from error
             if batch is None:
+                self._expect(rows.num_rows, number)
                 return
             with located(shard=self._url):
                 check_unpacked(packed, batch.nbytes, "a row group")  # equal values are stored once
             if number + batch.num_rows > skip:
                 yield from rows_of(batch, max(0, skip - number))
             number += batch.num_rows
+
+    def _expect(self, rows: int, found: int) -> None:
+        """Refuse a file that has more or fewer rows than it says."""
+        if rows != found:
+            raise bad_record(f"expected {rows} rows, got {found}", self._url, hint="copy the file again")
 
     def close(self) -> None:
         self._file.close(force=True)

@@ -135,8 +135,11 @@ class ArrayBatches(Source):
     def recall(self, origin: Json) -> Array:
         """The batch of these positions of an epoch."""
         spans, epoch, _ = origin
+        order = self._order(epoch)
+        if not all(0 <= start <= stop <= len(order) for start, stop in spans):
+            raise ValueError(f"{spans!r:.60} are not spans of {len(order)} positions")
         positions = np.concatenate([np.arange(*span) for span in spans])
-        return self._batch(self._numbers(self._order(epoch), positions))
+        return self._batch(self._numbers(order, positions))
 
     def close(self) -> None:
         """Let go of open shards."""

@@ -41,7 +41,7 @@ from ._splitters import (
     split_by_worker,
 )
 from ._user_splitters import SplitShards, are_ours
-from ._yaml_spec import MSSource, MultiShardSample, parse_spec, shardspec
+from ._yaml_spec import MSSource, MultiShardSample, load_yaml, parse_spec, shardspec
 
 __all__ = [
     "DirectoryShardList",
@@ -73,6 +73,7 @@ __all__ = [
     "glob_with_braces",
     "is_shard_name",
     "kept",
+    "load_yaml",
     "make_seed",
     "no_samples",
     "non_empty",

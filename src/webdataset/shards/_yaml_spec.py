@@ -11,6 +11,7 @@ import os
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from ._expand import expand_urls
 from ._shard_list import SimpleShardList
 from ._shard_source import ShardSource, Taken, describe
 
-_MOST_KEYS = 100
+_MOST_CHARACTERS = 10_000_000
 _TOP_KEYS = frozenset({"prefix", "datasets", "buckets"})
 _DATASET_KEYS = frozenset({"buckets", "name", "shards", "resample", "choose"})
 
@@ -120,7 +121,7 @@ def parse_spec(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Iterator[MSS
         yield from _sources(spec)
         return
     try:
-        for source in _sources(_read(spec), in_code=False):
+        for source in _sources(load_yaml(Path(spec).read_bytes(), f"to read {os.fspath(spec)!r}"), in_code=False):
             source.urls = in_use(_from_file(url, os.fspath(spec)) for url in source.urls)
             yield source
     except (WebDatasetError, OSError):
@@ -168,16 +169,38 @@ def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bo
     return MSSource(name=name, perepoch=max(resample, choose), resample=resample >= 0, urls=urls)
 
 
-def _read(name: str | os.PathLike[str]) -> Any:
-    yaml = require("yaml", extra="formats", why=f"to read {os.fspath(name)!r}")
+def load_yaml(text: bytes, why: str) -> Any:
+    r"""The content of a YAML file that anybody may have written: plain values, no larger than allowed when written out.
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc,name-defined]  # loaded late
-        def flatten_mapping(self, node: Any) -> None:
-            super().flatten_mapping(node)
-            if len(node.value) > _MOST_KEYS:  # merges of merges double with each line
-                raise SpecError(f"a mapping of the spec has more than {_MOST_KEYS} keys")
+    An alias costs three bytes, and stands for a list of aliases, each of which stands for a list of aliases.
 
-    return yaml.load(Path(name).read_bytes(), Loader)
+    >>> load_yaml(b"a: &a [x, y]\nb: *a", "for this example")
+    {'a': ['x', 'y'], 'b': ['x', 'y']}
+
+    Args:
+        text: the bytes of the file.
+        why: what YAML is needed for, for the error if its package is not installed.
+    """
+    yaml = require("yaml", extra="formats", why=why)
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is not None and _written_out(node, {}) > _MOST_CHARACTERS:
+            raise SpecError(f"with its aliases written out, it has more than {_MOST_CHARACTERS:,} characters")
+        return None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _written_out(node: Any, known: dict[int, int]) -> int:
+    """About how many characters a part of a YAML file has if its aliases are replaced by what they stand for."""
+    size = known.get(id(node))
+    if size is None:
+        known[id(node)] = _MOST_CHARACTERS + 1  # inside of itself it has no end
+        value = node.value
+        parts = [] if isinstance(value, str) else chain.from_iterable(value) if node.id == "mapping" else value
+        size = known[id(node)] = len(value) + 1 + sum(_written_out(part, known) for part in parts)
+    return size
 
 
 def _check_keys(content: Any, allowed: frozenset[str], what: str) -> None:

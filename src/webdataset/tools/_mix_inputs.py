@@ -11,13 +11,12 @@ from typing import Any
 
 from webdataset import stores
 from webdataset.arguments import require_choice
-from webdataset.errors import FormatError, SpecError, Where
-from webdataset.optional import require
+from webdataset.errors import FormatError, MissingDependency, SpecError, Where
 from webdataset.pipeline import DataPipeline, RandomMix
 from webdataset.pipeline import mix as mix_by_shares
 from webdataset.redact import hides_secrets
 from webdataset.samples import ReadSamples
-from webdataset.shards import SimpleShardList
+from webdataset.shards import SimpleShardList, load_yaml
 
 from ._cat import numbered_keys
 from ._output_target import parse_stream
@@ -59,12 +58,13 @@ def read_mix_sources(url: str) -> list[MixSource]:
     >>> read_mix_sources("memory://doc-mix/spec")
     [MixSource(inputs='a.tar', weight=2.0)]
     """
-    yaml = require("yaml", extra="formats", why="to read a YAML file")
     data = stores.read_bytes(url)
     try:
-        spec = yaml.safe_load(data)
+        spec = load_yaml(data, "to read a YAML file")
         return [MixSource(str(source["shards"]), float(source.get("weight", 1))) for source in spec["sources"]]
-    except (yaml.YAMLError, TypeError, KeyError, ValueError, AttributeError) as error:
+    except MissingDependency:
+        raise
+    except Exception as error:  # of YAML, and of values of any type in it
         raise FormatError(
             "the file does not list datasets", Where(shard=url), hint="sources: [{shards: a.tar, weight: 2}]"
         ) from error
