@@ -26,6 +26,7 @@ from ._address import origin, refuse_malformed, scheme_of
 from ._auth import secrets_for
 from ._connection_pool import manager
 from ._resuming_stream import PastTheEnd, retryable
+from ._store import read_document
 from ._trust import check
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def request_list(
         body: the body of the request.
     """
     with explained(), request("GET", wanted, body=body) as response:
-        data, headers = response.read(), response.headers
+        data, headers = read_document(response, wanted.url), response.headers
     try:
         return read(json.loads(data), headers)
     except ValueError as error:
