@@ -504,6 +504,47 @@ def test_headers_that_cannot_be_read_are_not_shown(monkeypatch, value):
     assert_clean(shown(caught.value))
 
 
+@pytest.mark.parametrize("sign", ["/", "#", "?", "[", "]", "\\", " ", "\u20ac", ":", "//", "%"])
+def test_passwords_that_are_not_escaped(sign):
+    """Parsers of addresses show in their errors what they took for a host or a port."""
+    for scheme in ("http", "https", "ftp", "sftp", "file"):
+        for password in (f"{SECRET}{sign}x", f"x{sign}{SECRET}"):
+            url = f"{scheme}://me:{password}@127.0.0.1:1/a.tar"
+            for act in (read_all, stores.stat, shards.expand, stores.list_urls):
+                try:
+                    act(url if act is not stores.list_urls else url.replace("a.tar", "*.tar"))
+                except Exception as error:
+                    assert_clean(shown(error))
+
+
+ENVIRONMENTS = {
+    "header": {"WDS_HTTP_HEADERS": json.dumps({"http://127.0.0.1:1/": {"X-Own": f"{SECRET}\n"}})},
+    "header in Greek": {"WDS_HTTP_HEADERS": json.dumps({"http://127.0.0.1:1/": {"X-Own": f"{SECRET}\u03b1"}})},
+    "name of a header": {"WDS_HTTP_HEADERS": json.dumps({"http://127.0.0.1:1/": {f"X {SECRET}": "x"}})},
+    "token of the hub": {"HF_TOKEN": f"a\n{SECRET}", "HF_ENDPOINT": "http://127.0.0.1:1"},
+    "token of AIStore": {"AIS_AUTHN_TOKEN": f"{SECRET}\n", "AIS_ENDPOINT": "http://127.0.0.1:1"},
+    "token of AWS": {"AWS_SESSION_TOKEN": f"{SECRET}\n", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SKIP_SIGNATURE": "0"},
+    "proxy": {"http_proxy": f"http://me:{SECRET}@127.0.0.1:1", "no_proxy": ""},
+    "proxy, not escaped": {"http_proxy": f"http://me:{SECRET}/x@127.0.0.1:1", "no_proxy": ""},
+    "address of AIStore": {"AIS_ENDPOINT": f"http://me:{SECRET}/x@127.0.0.1:1"},
+    "address of the hub": {"HF_ENDPOINT": f"http://me:{SECRET}/x@127.0.0.1:1"},
+}  # fmt: skip
+
+
+@pytest.mark.leaks_allowed  # obstore keeps its threads
+@pytest.mark.parametrize("environment", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_secrets_of_the_environment(environment, listening, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    for url in ("http://127.0.0.1:1/a.tar", "hf://datasets/me/x/a.tar", "ais://b/a.tar", "s3://bucket/a.tar"):
+        try:
+            read_all(url)
+        except WebDatasetError as error:
+            assert_clean(shown(error))
+    stores.close_connections()
+    assert_clean(listening())
+
+
 def test_the_sources_know_one_redactor():
     """No second list of secret words anywhere: the boundary is one file."""
     source = Path(wds.__file__).parent
