@@ -21,6 +21,9 @@ from weakref import WeakValueDictionary
 
 from webdataset.redact import redacted
 
+# Ten times the largest public dataset. "{0..999999999}" would otherwise fill the memory without an error.
+MAX_SHARDS = 10_000_000
+
 
 class Birth(Enum):
     """Where an address was read."""

@@ -74,9 +74,9 @@ def _mask_fragment(found: re.Match[str]) -> str:
 
 # What to replace, and by what. Every pattern takes linear time: the text may be hostile.
 _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
-    # Up to the last "@" of the authority, because a password may contain "@"; then a password that contains a slash.
+    # Up to the last "@" of the authority, because a password may contain "@"; then one that contains a slash or blank.
     (r"(?<=://)[^/?#\s\"|]+@", f"{MASK}@"),
-    (r"(?<=://)[^/?#@\s'\"|]{0,256}:(?!\d*(?:[/?#\s'\"|]|$))[^@\s'\"|]{0,256}@", f"{MASK}@"),
+    (r"(?<=://)[^/?#@\s'\"|]{0,256}:(?!\d*(?:[/?#\s'\"|]|$))[^@\t\n\r'\"|]{0,256}@", f"{MASK}@"),
     # An address without its scheme, or with one slash only; a proxy without "http://".
     (r"((?<![^\s'\"=(,])//|\bhttps?:/(?!/))[^/?#\s\"|]+@", rf"\1{MASK}@"),
     (

@@ -21,12 +21,14 @@ from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from webdataset import stores
-from webdataset.address import Address, Birth
+from webdataset.address import MAX_SHARDS, Address, Birth
 from webdataset.errors import FormatError, SpecError, StaleIndex, UnsafeContent, Where
 from webdataset.redact import hides_secrets
 
 KIND = "wids-shard-index-v1"
 _MOST = 2**53  # what JSON keeps in every language, and more than there is
+# Each part may be a request.
+_MOST_PARTS = 10_000
 _MD5 = re.compile("[0-9a-fA-F]{32}")
 
 
@@ -224,7 +226,8 @@ def _as_folder(base: str) -> str:
 
 
 def _load(name: str) -> Any:
-    data = stores.read_bytes(name)
+    with stores.open_read(name) as stream:
+        data = stores.read_document(stream, name)
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -239,8 +242,10 @@ def _parse(content: Any, document: _Document, *, nested: bool = False) -> Descri
     if not isinstance(content, Mapping) or content.get("wids_version", 1 if nested else None) != 1:
         raise _malformed("this is not a dataset description of version 1", document.name, '"wids_version": 1')
     shards = [_shard(entry, document) for entry in _list_of(content, "shardlist", document)]
-    for part in _list_of(content, "datasets", document):
+    for number, part in enumerate(_list_of(content, "datasets", document), 1):
         shards += _component(part, document, nested=nested)
+        if len(shards) > MAX_SHARDS or number > _MOST_PARTS:  # the same description may be named again and again
+            raise _malformed("the description has too many parts or shards", document.name, "divide the dataset")
     known = {"__kind__", "wids_version", "name", "info", "base", "shardlist", "datasets"}
     return Description(
         shards,

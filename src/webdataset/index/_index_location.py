@@ -112,7 +112,7 @@ def _read_stored(url: str, location: str | None, size: int = -1) -> tuple[bytes,
     """The stored index of a shard, or its first bytes, and the address of the index."""
     for name in _candidates(url, location):
         with suppress(ShardNotFound), stores.open_read(name) as stream:
-            return stream.read(size), name
+            return (stream.read(size) if size >= 0 else stores.read_document(stream, name)), name
     return None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from braceexpand import braceexpand
 
 from webdataset import config, stores
-from webdataset.address import Address, in_use
+from webdataset.address import MAX_SHARDS, Address, in_use
 from webdataset.errors import SpecError
 
 SHARD_SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar.tgz")
@@ -22,8 +22,6 @@ SHARD_SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 # A variable may contain other variables; deeper than this, it refers to itself.
 _MAX_ROUNDS = 10
-# Ten times the largest public dataset. "{0..999999999}" would otherwise fill the memory without an error.
-MAX_SHARDS = 10_000_000
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 
 

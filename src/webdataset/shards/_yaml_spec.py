@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset import config, stores
-from webdataset.address import Address, Birth, in_use
+from webdataset.address import MAX_SHARDS, Address, Birth, in_use
 from webdataset.errors import ObsoleteException, SpecError, WebDatasetError, Where
 from webdataset.flow import Drawn, Pass, digest
 from webdataset.optional import require
@@ -162,6 +162,11 @@ def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bo
     if not urls:
         raise SpecError(f"the dataset {name!r} of the spec has no shards", hint="write shards: [a-{000..009}.tar]")
     resample, choose = dataset.get("resample", -1), dataset.get("choose", -1)
+    if not isinstance(resample, int) or not isinstance(choose, int) or resample > MAX_SHARDS:
+        raise SpecError(
+            f"the dataset {name!r} has resample {resample!r} and choose {choose!r}",
+            hint=f"write whole numbers up to {MAX_SHARDS:,}",
+        )
     if resample >= 0 and choose >= 0:
         raise SpecError(f"the dataset {name!r} has both resample and choose", hint="give one of them")
     if choose > len(urls):

@@ -65,7 +65,7 @@ from ._resuming_stream import Backoff, Patience, abandonable, pause
 from ._rewrite import rewrite_url
 from ._same_object import BytesRead, is_strong
 from ._standard_streams import StandardStore
-from ._store import Stat, Store, read_fully, skip
+from ._store import Stat, Store, read_document, read_fully, skip
 from ._upload import SpooledUpload, Upload, close_or_abort
 
 __all__ = [
@@ -108,6 +108,7 @@ __all__ = [
     "process_lives",
     "rates",
     "read_bytes",
+    "read_document",
     "read_fully",
     "read_range",
     "redacted",

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from webdataset import config
+from webdataset.errors import SpecError
 
 from ._broker import close_brokers
 
@@ -52,7 +53,13 @@ def _new(proxy: str | None) -> urllib3.PoolManager:
     options: dict[str, Any] = {"num_pools": 32, "maxsize": _KEPT, "retries": False}
     if proxy is None:
         return with_timely_headers(urllib3.PoolManager(**options))
-    parsed = urllib3.util.parse_url(proxy)
+    try:
+        parsed = urllib3.util.parse_url(proxy)
+    except urllib3.exceptions.LocationParseError:
+        parsed = None
+    if parsed is None:  # outside of the handler: the message of urllib3 may have a part of the password
+        hint = "check HTTPS_PROXY and HTTP_PROXY; write %2F for a slash in a password"
+        raise SpecError("the address of the proxy in the environment cannot be parsed", hint=hint)
     headers = urllib3.make_headers(proxy_basic_auth=parsed.auth) if parsed.auth else None
     return with_timely_headers(urllib3.ProxyManager(parsed._replace(auth=None).url, proxy_headers=headers, **options))
 

@@ -15,7 +15,7 @@ from ._globs import prefix_of
 from ._request import Request, request, urllib3_errors
 from ._resuming_stream import Body, Patience, ResumingStream, persist
 from ._same_object import is_strong
-from ._store import PIECE, Stat, Store, checked_range, read_fully
+from ._store import PIECE, Stat, Store, checked_range, read_document, read_fully
 from ._upload import SpooledUpload
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class HttpStore(Store):
 
         folder = prefix[: prefix.rindex("/") + 1]
         with self.open_read(folder) as stream:
-            page = stream.read()
+            page = read_document(stream, folder)
         found = (urljoin(folder, link) for link in links(page.decode("utf-8", "replace")))
         for url in dict.fromkeys(found):  # `a.tar` and `./a.tar` are one
             if url.startswith(prefix) and not url.endswith("/"):

@@ -252,9 +252,12 @@ def obstore_errors(url: str, offset: int | None = None) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise ShardNotFound(_first(error), Where(shard=url), hint="check bucket and name") from error
-    except Exception as error:
+    except BaseException as error:
         from obstore import exceptions as theirs
 
+        if type(error).__name__ == "PanicException":  # of pyo3, which is no Exception
+            hint = "check the credentials in the environment: a line end at the end of a token does this"
+            raise StoreError(f"the library for object stores failed: {error}", Where(shard=url), hint=hint) from error
         if not isinstance(error, theirs.BaseError | OSError | ValueError):
             raise
         raise _meaning(error, theirs, url, offset) from error

@@ -14,6 +14,7 @@ from webdataset.errors import SpecError, Where
 _RESOLVED = re.compile(r"(^|/)\.{1,2}(/|$)")
 # The namespace and the name of a repository of the Hugging Face hub.
 _REPOSITORY = re.compile(r"hf://(?:models/)?((?:(?:datasets|spaces|buckets)/)?[^/@]+/[^/@]+)")
+_WITH_PORT = {"http", "https", "ftp", "ftps", "sftp", "ssh", "hdfs", "webhdfs", "smb", "webdav"}
 # A single letter is a Windows drive, not a scheme.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 
@@ -69,9 +70,7 @@ def local_path(url: str) -> str:
     if path.startswith("//"):
         host, slash, rest = path[2:].partition("/")
         if host not in {"", "localhost"}:
-            raise SpecError(
-                f"file: URLs name files of this machine, got the host {host!r}", hint=f"write file:///{host}/{rest}"
-            )
+            raise SpecError("file: URLs name files of this machine, and no host", hint="write file:///folder/name")
         path = slash + rest
     # file:///C:/data.tar
     return path[1:] if re.match(r"/[A-Za-z]:[/\\]", path) else path
@@ -124,12 +123,22 @@ def refuse_malformed(url: str, scheme: str) -> None:
 
     >>> refuse_malformed("http://[::1/a.tar", "http")
     Traceback (most recent call last):
-    webdataset.errors.SpecError: this is not an address: Invalid IPv6 URL – http://[::1/a.tar – check host and port
+    webdataset.errors.SpecError: the host or port of this address cannot be parsed – http://[::1/a.tar – write %2F, ...
     """
     if "\0" in url:
         raise SpecError("an address has no null character", Where(shard=url), hint="remove it")
-    if scheme in {"http", "https"}:
-        try:
-            urlsplit(url).port  # noqa: B018 - reading it parses it
-        except ValueError as error:
-            raise SpecError(f"this is not an address: {error}", Where(shard=url), hint="check host and port") from error
+    if scheme in _WITH_PORT and not _has_valid_port(url):
+        raise SpecError(
+            "the host or port of this address cannot be parsed",
+            Where(shard=url),
+            hint="write %2F, %23 and %3F for / # and ? in a password",
+        )
+
+
+def _has_valid_port(url: str) -> bool:
+    """Without the exception: its text may be a part of the password."""
+    try:
+        urlsplit(url).port  # noqa: B018 - reading it parses it
+    except ValueError:
+        return False
+    return True

@@ -26,6 +26,7 @@ from ._auth import secrets_for
 from ._connection_pool import manager
 from ._parse_address import origin, refuse_malformed, scheme_of
 from ._resuming_stream import PastTheEnd, retryable
+from ._store import read_document
 from ._trust import check
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _PAGES = 10_000  # of 1,000 names each, as servers send them
 _MOVED = {301, 302, 303, 307, 308}
 _MOVED_WITH_BODY = {307, 308}  # the others may turn a PUT into a GET
 _ALWAYS_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
+_HEADER_NAME = re.compile(r"[!#-9;-~]+")
+_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\u0100-\U0010ffff]*")
 # The body of a redirect that is read to keep its connection.
 _SMALL = 64 << 10
 # Temporary: too early, too many requests, timeout, and errors of the server itself.
@@ -103,7 +106,7 @@ def request_list(
         body: the body of the request.
     """
     with urllib3_errors(), request("GET", wanted, body=body) as response:
-        data, headers = response.read(), response.headers
+        data, headers = read_document(response, wanted.url), response.headers
     try:
         return read(json.loads(data), headers)
     except ValueError as error:
@@ -153,6 +156,8 @@ def _ask(method: str, wanted: Request, body: IO[bytes] | bytes | None) -> urllib
     patience = config.read("WDS_TIMEOUT")
     # Bytes as they are stored: an encoding added on the way could not be resumed in the middle.
     headers = {"Accept-Encoding": "identity", "User-Agent": "webdataset", **wanted.headers}
+    _refuse_malformed_headers(headers)
+    refuse_malformed(wanted.url, "http")  # an endpoint from the environment has not been looked at
     with urllib3_errors():
         return manager(wanted.url).request(
             method,
@@ -165,6 +170,17 @@ def _ask(method: str, wanted: Request, body: IO[bytes] | bytes | None) -> urllib
             retries=False,
             timeout=urllib3.Timeout(connect=min(patience, 30), read=patience),
         )
+
+
+def _refuse_malformed_headers(headers: Mapping[str, str]) -> None:
+    """Here, because the error of Python's own library would show the value."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            shown = repr(name) if _HEADER_NAME.fullmatch(name) else "of another name"
+            raise SpecError(
+                f"the header {shown} has a line end or another character that no header can have",
+                hint="check WDS_HTTP_HEADERS, HF_TOKEN and AIS_AUTHN_TOKEN",
+            )
 
 
 @cache

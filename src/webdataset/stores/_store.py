@@ -17,6 +17,8 @@ from ._same_object import BytesRead
 
 # Large enough that calls cost little, small enough for a core's cache.
 PIECE = 1 << 20
+# The largest description, index or list of objects: a server could send one without an end.
+LARGEST_DOCUMENT = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,26 @@ def read_fully(stream: Any, length: int) -> bytes:
         pieces.append(piece)
         missing -= len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def read_document(stream: Any, url: str) -> bytes:
+    """Everything in a stream, which has to fit into the memory.
+
+    >>> import io
+    >>> read_document(io.BytesIO(b"abc"), "a.json")
+    b'abc'
+    """
+    pieces, size = [], 0
+    while piece := stream.read(PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_DOCUMENT:
+            raise StoreError(
+                f"a description, index or list of more than {LARGEST_DOCUMENT:,} bytes is not read",
+                Where(shard=url),
+                hint="check the address; divide the dataset if it is right",
+            )
+    return b"".join(pieces)
 
 
 def skip(stream: Any, count: int, url: str) -> None:
