@@ -9,17 +9,22 @@ from typing import Any
 from webdataset.errors import SpecError
 
 
-def require_callable(stage: str, **arguments: Any) -> None:
+def require_callable(stage: str, /, **arguments: Any) -> None:
     """Refuse anything that cannot be called.
 
     >>> require_callable("map", f=3)
     Traceback (most recent call last):
-    webdataset.errors.SpecError: map(f=3): f is not callable – give a function of one sample
+    webdataset.errors.SpecError: map(f=3): expected a function
     """
     for name, value in arguments.items():
         if not callable(value):
-            hint = "give a function of the exception" if name == "handler" else "give a function of one sample"
-            raise SpecError(f"{stage}({name}={value!r}): {name} is not callable", hint=hint)
+            example = ", for example wds.warn_and_continue" if name == "handler" else ""
+            raise SpecError(f"{stage}({name}={value!r}): expected a function{example}")
+
+
+def require_callable_or_none(stage: str, /, **arguments: Any) -> None:
+    """The same, where None means the default."""
+    require_callable(stage, **{name: value for name, value in arguments.items() if value is not None})
 
 
 def require_count(what: str, name: str, value: Any, *, least: int | None = None) -> int:

@@ -10,6 +10,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+from webdataset.arguments import require_callable
 from webdataset.codecs import IMAGE_EXTENSIONS, Decoder, gunzip, open_image
 from webdataset.errors import DecodingError, MissingDependency, SpecError
 
@@ -72,8 +73,7 @@ def find_transformations(wanted: Any) -> list[Transformation]:
         return [decode_all_gz, decode_basic, named[wanted.lower()]]
     listed = [wanted] if callable(wanted) else list(wanted)
     for each in listed:
-        if not callable(each):
-            raise SpecError(f"the transformation {each!r} is not a function", hint="give functions of a sample")
+        require_callable("transformations", function=each)
     return listed
 
 

@@ -287,7 +287,7 @@ def test_a_batch_is_not_kept_when_the_program_let_it_go(streams):
 
 @pytest.mark.parametrize("device", ["gpu", "", "cuda:-1", "cpu:x"])
 def test_a_wrong_name_is_refused_with_what_there_is(device):
-    with pytest.raises(SpecError, match=r"device='.* – there is cpu, meta"):
+    with pytest.raises(SpecError, match=r"device='.* – choose one of cpu, meta"):
         load(batches(), "threads", 1, device)
 
 

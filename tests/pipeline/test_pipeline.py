@@ -55,7 +55,7 @@ def test_D43_with_epoch_repeat_and_with_length_copy():
 
 @pytest.mark.parametrize("size", [0, -1, -5])
 def test_D43_an_epoch_of_nothing_is_an_error(size):
-    with pytest.raises(SpecError, match="say how many"):
+    with pytest.raises(SpecError, match="at least 1 item"):
         DataPipeline([1]).with_epoch(size)
 
 

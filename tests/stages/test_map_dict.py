@@ -3,7 +3,8 @@ import pytest
 from tests.stages.contract import assert_contract, samples
 from webdataset.errors import SpecError
 from webdataset.handlers import ignore_and_continue
-from webdataset.stages import map_dict
+from webdataset.pipeline import WebDataset
+from webdataset.stages import map_dict, rename
 
 
 def test_changes_the_sample_itself():
@@ -21,7 +22,7 @@ def test_a_failure_leaves_the_sample_as_it_was():
 def test_D49_no_fields_fail_at_once():
     with pytest.raises(SpecError, match="no fields"):
         map_dict()
-    with pytest.raises(SpecError, match="not callable"):
+    with pytest.raises(SpecError, match="expected a function"):
         map_dict(jpg="decode")
 
 
@@ -34,3 +35,10 @@ def test_contract():
 def test_an_error_of_the_function_stays():
     with pytest.raises(KeyError, match="'inner'"):
         list(map_dict(json={}.__getitem__)([{"json": "inner"}]))
+
+
+@pytest.mark.parametrize("field", ["self", "stage", "kw"])
+def test_a_field_may_be_called_like_a_parameter_of_ours(field):
+    assert list(map_dict(**{field: str})([{field: 1}])) == [{field: "1"}]
+    assert list(rename(**{field: "a"})([{"a": 1}])) == [{field: 1}]
+    assert WebDataset("a.tar").map_dict(**{field: str}).rename(**{field: "a"})

@@ -24,7 +24,7 @@ def test_contract():
 
 
 def test_what_cannot_be_called_fails_at_once():
-    with pytest.raises(SpecError, match="not callable"):
+    with pytest.raises(SpecError, match="expected a function"):
         map_tuple(str, "upper")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 from webdataset import config
-from webdataset.arguments import require_choice
+from webdataset.arguments import require_callable, require_callable_or_none, require_choice
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import hides_secrets
 from webdataset.stores import Stream, counters, open_read, redacted
@@ -71,10 +71,10 @@ class ShardCache:
     )  # by process
 
     def __post_init__(self) -> None:
-        if not callable(self.url_to_name) or not (self.validator is None or callable(self.validator)):
-            raise SpecError("url_to_name and validator must be functions", hint="leave them out for the defaults")
+        require_callable("ShardCache", url_to_name=self.url_to_name)
+        require_callable_or_none("ShardCache", validator=self.validator)
         if not isinstance(self.limit, int | float):
-            raise SpecError(f"the cache size {self.limit!r} is not a number", hint="give bytes, or -1 for no limit")
+            raise SpecError(f"ShardCache(limit={self.limit!r}): expected a number of bytes, or -1 for no limit")
         require_choice("revalidate", self.revalidate, (None, *POLICIES))
         self.folder = os.path.abspath(os.path.expanduser(os.fspath(self.folder)))
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from webdataset.arguments import require_callable
 from webdataset.errors import FormatError, SpecError, StaleIndex, Where, located
 from webdataset.order import starts_of
 from webdataset.redact import hides_secrets, redacted
@@ -147,8 +148,7 @@ class IndexedShards(Sequence[Any]):
 
     def map(self, function: Callable[[Any], Any]) -> Self:
         """The same samples after one more function."""
-        if not callable(function):
-            raise SpecError(f"{function!r} is not a function", hint="give a function of a sample")
+        require_callable("map", function=function)
         mapped = copy(self)
         mapped._functions = (*self._functions, function)
         return mapped

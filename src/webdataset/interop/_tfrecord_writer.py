@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from webdataset import stores
+from webdataset.arguments import require_choice
 from webdataset.codecs import encode_field
-from webdataset.errors import EncodingError, SpecError, Where, located
+from webdataset.errors import EncodingError, Where, located
 
 from ._field_mapping import extension_of
 from ._record_format import Record, RecordSink
@@ -24,8 +25,7 @@ class TFRecordSink(RecordSink):
     """One TFRecord file, published when it is closed."""
 
     def __init__(self, url: str, compression: str | None = None) -> None:
-        if compression is not None and compression not in _WINDOW:
-            raise SpecError(f"the compression {compression!r} is not known", hint="gzip and zlib are")
+        require_choice("compression", compression, (None, *_WINDOW))
         self._url = url
         self._crc = crc32c_function()
         self._packer = zlib.compressobj(6, zlib.DEFLATED, _WINDOW[compression]) if compression else None

@@ -124,7 +124,7 @@ class FluidInterface:
         stage = stages.decode(*args, pre=pre, post=post, only=only, partial=partial, handler=handler, **image)
         return self.compose(stage)
 
-    def map_dict(self, handler: Handler = reraise_exception, **kw: Callable[[Any], Any]) -> Self:
+    def map_dict(self, /, handler: Handler = reraise_exception, **kw: Callable[[Any], Any]) -> Self:
         """Apply functions to fields."""
         return self.compose(stages.map_dict(handler=handler, **kw))
 
@@ -155,7 +155,7 @@ class FluidInterface:
         """Keep a range of the stream, as `itertools.islice` does."""
         return self.compose(stages.slice(*args))
 
-    def rename(self, **kw: Any) -> Self:
+    def rename(self, /, **kw: Any) -> Self:
         """Rename fields."""
         return self.compose(stages.rename(**kw))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from webdataset import config, shards, stores
-from webdataset.arguments import require_count
+from webdataset.arguments import require_callable_or_none, require_count
 from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
@@ -283,8 +283,7 @@ def _check_cache(directory: Any, size: Any, url_to_name: Any) -> None:
         raise SpecError(f"cache_dir={directory!r}: expected the path of a directory")
     if isinstance(size, bool) or not isinstance(size, int | float):
         raise SpecError(f"cache_size={size!r}: expected a number of bytes, or -1 for no limit")
-    if url_to_name is not None and not callable(url_to_name):
-        raise SpecError(f"url_to_name={url_to_name!r} is not callable", hint="give a function from URLs to file names")
+    require_callable_or_none("WebDataset", url_to_name=url_to_name)
 
 
 @dataclass(frozen=True)

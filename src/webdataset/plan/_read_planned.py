@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from webdataset import stores
+from webdataset.arguments import require_callable
 from webdataset.describe import call
-from webdataset.errors import SpecError
 from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Source, ask_handler, digest
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import IndexedShards
@@ -77,10 +77,7 @@ class ReadPlanned(Source):
     failed: str | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.handler):
-            raise SpecError(
-                f"ReadPlanned(handler={self.handler!r}) is not a function", hint="for example wds.warn_and_continue"
-            )
+        require_callable("ReadPlanned", handler=self.handler)
 
     def __repr__(self) -> str:
         shards = len(self.dataset.urls)

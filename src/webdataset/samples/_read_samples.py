@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any
 
 from webdataset import config, stores
+from webdataset.arguments import require_callable, require_callable_or_none
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source, ask_handler, count_in, url_from_json
 from webdataset.handlers import Handler, reraise_exception
@@ -78,11 +79,8 @@ class ReadSamples(Source):
 
     def __post_init__(self) -> None:
         as_predicate(self.select_files)
-        for name in ("handler", "keys", "opener", "rename_files"):
-            value = getattr(self, name)
-            if not callable(value) and not (name == "rename_files" and value is None):
-                hint = "for example wds.warn_and_continue" if name == "handler" else None
-                raise SpecError(f"ReadSamples({name}={value!r}) is not a function", hint=hint)
+        require_callable("ReadSamples", handler=self.handler, keys=self.keys, opener=self.opener)
+        require_callable_or_none("ReadSamples", rename_files=self.rename_files)
         if isinstance(self.suffixes, str) or not isinstance(self.suffixes, Collection | None):
             raise SpecError(f"ReadSamples(suffixes={self.suffixes!r}) is not a list", hint='for example ["jpg", "cls"]')
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webdataset import config
-from webdataset.arguments import require_count
-from webdataset.errors import SpecError
+from webdataset.arguments import require_callable_or_none, require_count
 from webdataset.flow import Drawn, Json, Pass, Recall, Resumable, digest
 
 from ._count_progress import Collected
@@ -69,10 +68,7 @@ class ResampledShards(ShardSource):
     epoch: int = -1
 
     def __post_init__(self) -> None:
-        if self.worker_seed is not None and not callable(self.worker_seed):
-            raise SpecError(
-                f"worker_seed={self.worker_seed!r} cannot be called", hint="give a function without arguments"
-            )
+        require_callable_or_none("ResampledShards", worker_seed=self.worker_seed)
         require_count("ResampledShards", "nshards", self.nshards, least=0)
         require_count("ResampledShards", "seed", self.seed)
         self.urls = expand_source(self.urls, self.max_urls)

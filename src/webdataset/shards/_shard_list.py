@@ -43,7 +43,7 @@ class SimpleShardList(ShardSource):
 
     def __post_init__(self) -> None:
         if self.seed is not None and not isinstance(self.seed, int):
-            raise SpecError(f"seed={self.seed!r} is not a seed", hint="give None, True or a number")
+            raise SpecError(f"seed={self.seed!r}: expected None, True or an integer")
         self.urls = expand(self.urls)
 
     def __len__(self) -> int:

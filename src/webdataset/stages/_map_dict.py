@@ -32,7 +32,7 @@ class MapDict(Described, PerItem):
     functions: dict[str, Callable[[Any], Any]]
     handler: Handler = reraise_exception
 
-    def __init__(self, handler: Handler = reraise_exception, **kw: Callable[[Any], Any]) -> None:
+    def __init__(self, /, handler: Handler = reraise_exception, **kw: Callable[[Any], Any]) -> None:
         if not kw:
             raise SpecError("map_dict() was given no fields", hint="name them: map_dict(jpg=f)")
         require_callable("map_dict", handler=handler, **kw)

@@ -34,7 +34,7 @@ class Rename(Described, PerItem):
     handler: Handler = reraise_exception
     keep: bool = True
 
-    def __init__(self, handler: Handler = reraise_exception, keep: bool = True, **kw: str) -> None:
+    def __init__(self, /, handler: Handler = reraise_exception, keep: bool = True, **kw: str) -> None:
         require_callable("rename", handler=handler)
         for old in kw.values():
             alternatives(old)

@@ -141,10 +141,7 @@ def _encode_path(name: str) -> bytes:
 def _find_dialect(path: bytes, size: int, owner: _Owner, format: str | int | None) -> str:  # noqa: A002 - as above
     wanted = _NUMBERED.get(format, format) if isinstance(format, int) else format
     if wanted not in (None, *_NUMBERED.values()):
-        raise SpecError(
-            f"format={format!r} is not a tar format",
-            hint="use 'ustar', 'gnu', 'pax', tarfile's number for one of them, or None for the plainest that fits",
-        )
+        raise SpecError(f"format={format!r}: expected 'ustar', 'gnu', 'pax', tarfile's number for one of them, or None")
     _check(owner)
     short = _has_short_names(owner)
     plain = short and size <= _MAX_OCTAL and max(owner.uid, owner.gid) <= _MAX_ID and _split_path(path) is not None

@@ -170,7 +170,7 @@ def _engine(executor: Any, workers: int, address: str | None) -> Engine:
         return _ray(workers, address)
     if callable(getattr(executor, "submit", None)):
         return Engine(executor)
-    raise SpecError(f"{executor!r} is not an engine", hint=f"take {', '.join(ENGINES)}, or an object with submit()")
+    raise SpecError(f"engine={executor!r}: expected {', '.join(ENGINES)}, or an object with submit()")
 
 
 def _dask(workers: int, address: str | None) -> Engine:

@@ -42,9 +42,7 @@ def find_compression(target: Any, compress: bool | str | None) -> str | None:
     if compress in _KINDS:
         return str(compress)
     if compress is not None:
-        raise SpecError(
-            f"compress={compress!r} is not supported", hint=f"use one of {', '.join(_KINDS)}, or False for none"
-        )
+        raise SpecError(f"compress={compress!r}: expected {', '.join(_KINDS)}, or False for none")
     name = target if isinstance(target, str) else ""
     return next((kind for kind in _KINDS if name.endswith(kind)), None)
 

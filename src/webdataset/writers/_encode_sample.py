@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from webdataset.arguments import require_callable
 from webdataset.codecs import encode_field
 from webdataset.errors import SpecError, WebDatasetError, add_where
 
@@ -63,8 +64,7 @@ def _by_extension(options: dict[str, Mapping[str, Any]]) -> Callable[[Sample], S
 
 def _by_table(table: Mapping[str, Callable[[Any], Any]]) -> Callable[[Sample], Sample]:
     for name, function in table.items():
-        if not callable(function):
-            raise SpecError(f"encoder[{name!r}]={function!r} is not callable")
+        require_callable("encoder", **{name: function})
 
     return _each_field(lambda field, value: encode_field(field, value, table))
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Self
 
-from webdataset.arguments import require_count
+from webdataset.arguments import require_callable_or_none, require_count
 from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
@@ -217,6 +217,4 @@ def _check_arguments(*, maxcount: Any, maxsize: Any, start_shard: Any, post: Any
         if not isinstance(value, int | float) or not value > 0:
             raise SpecError(f"{name}={value!r}: expected a number above 0")
     require_count("ShardWriter", "start_shard", start_shard, least=0)
-    for name, value in (("post", post), ("opener", opener)):
-        if value is not None and not callable(value):
-            raise SpecError(f"{name}={value!r} is not callable", hint="it is called with the name of a shard")
+    require_callable_or_none("ShardWriter", post=post, opener=opener)
