@@ -239,7 +239,9 @@ def local(paths):
     return min((consume(dataset) for _ in range(3)), key=lambda result: result["seconds"])
 
 
-PARTS = {function.__name__: function for function in (ours, views, plain, bare, ahead, cached, local, streamed, planned)}
+PARTS = {
+    function.__name__: function for function in (ours, views, plain, bare, ahead, cached, local, streamed, planned)
+}
 
 
 def measure(name, urls, python=sys.executable):
