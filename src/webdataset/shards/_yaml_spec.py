@@ -127,8 +127,8 @@ def parse_spec(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Iterator[MSS
     except (WebDatasetError, OSError):
         raise
     except Exception as error:  # of YAML, and of values of any type in it
-        where = Where(shard=os.fspath(spec))
-        raise SpecError(f"the spec is damaged: {error}", where, hint="correct the file") from error
+        hint = "datasets: [{shards: [a-{000..009}.tar]}, …]"
+        raise SpecError(f"the spec is damaged: {error}", Where(shard=os.fspath(spec)), hint=hint) from error
 
 
 def _sources(content: Any, *, in_code: bool = True) -> Iterator[MSSource]:
@@ -192,7 +192,7 @@ def load_yaml(text: bytes, why: str) -> Any:
     try:
         node = loader.get_single_node()
         if node is not None and _written_out(node, {}) > _MOST_CHARACTERS:
-            what = f"with its aliases written out, it has more than {_MOST_CHARACTERS:,} characters"
+            what = f"with its aliases written out, the file has more than {_MOST_CHARACTERS:,} characters"
             raise SpecError(what, hint="use fewer aliases")
         return None if node is None else loader.construct_document(node)
     finally:
