@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from webdataset.errors import SpecError
@@ -19,7 +19,9 @@ def require_callable(stage: str, /, **arguments: Any) -> None:
     for name, value in arguments.items():
         if not callable(value):
             example = ", for example wds.warn_and_continue" if name == "handler" else ""
-            raise SpecError(f"{stage}({name}={value!r}): expected a function{example}")
+            # A function that makes a stage was passed to a pipeline, which called it with the items.
+            hint = "write its parentheses, as in wds.tarfile_to_samples()" if isinstance(value, Iterator) else None
+            raise SpecError(f"{stage}({name}={value!r}): expected a function{example}", hint=hint)
 
 
 def require_callable_or_none(stage: str, /, **arguments: Any) -> None:

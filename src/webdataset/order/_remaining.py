@@ -44,7 +44,7 @@ def read_reader(saved: Iterable[Any]) -> Reader:
 
     >>> read_reader([0, 1, 0, 0, 8, 3])
     Traceback (most recent call last):
-    webdataset.errors.StateError: Reader(rank=0, ranks=1, worker=0, workers=0, batch=8, taken=3) is not possible – ...
+    webdataset.errors.StateError: malformed checkpoint: Reader(rank=0, ranks=1, worker=0, workers=0, ...
     """
     reader = Reader(*map(int, saved))
     rank, ranks, worker, workers, batch, taken = reader
