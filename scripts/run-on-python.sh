@@ -16,7 +16,7 @@ case $version in
     *) echo "no Debian suite is known for Python $version: expected 3.13 or 3.14" >&2; exit 2 ;;
 esac
 [ "${IN_OWN_NAMESPACE:-}" ] || IN_OWN_NAMESPACE=1 exec unshare --mount --propagation private "$0" "$version" "$@"
-mirror=${MIRROR:-http://deb.debian.org/debian}
+mirror=${MIRROR:-}  # none: the one that debootstrap knows
 root=${CHROOT:-/var/tmp/webdataset-python-$version}
 source=$(cd "$(dirname "$0")/.." && pwd)
 

@@ -220,9 +220,9 @@ def test_progress_of_what_is_not_measured_shows_the_rate(loader):
 
 
 def test_what_cannot_be_measured_is_refused():
-    with pytest.raises(SpecError, match="not a pipeline"):
+    with pytest.raises(SpecError, match="not a DataPipeline"):
         WebLoader(Letters(), batch_size=None).stats()
-    with pytest.raises(SpecError, match="not a pipeline"):
+    with pytest.raises(SpecError, match="not a DataPipeline"):
         profile(WebLoader(Letters(), batch_size=None))
     with pytest.raises(SpecError, match="seconds"):
         profile(DataPipeline(range(3)), seconds=0)

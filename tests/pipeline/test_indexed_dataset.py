@@ -60,7 +60,7 @@ def test_map_and_decode_add_up_and_leave_the_original_alone(data):
 def test_what_is_wrong_is_refused_at_once(data):
     with pytest.raises(SpecError, match="fields"):
         wds.IndexedDataset(data / "dataset.json", fields="cls")
-    with pytest.raises(SpecError, match="not a function"):
+    with pytest.raises(SpecError, match="expected a function"):
         wds.IndexedDataset(data / "dataset.json").map(3)
     with pytest.raises(SpecError, match="lazy"):
         wds.IndexedDataset(data / "dataset.json", lazy=True).decode()

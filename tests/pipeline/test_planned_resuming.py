@@ -57,6 +57,7 @@ def test_any_topology_goes_on_from_any_stop_point_with_the_same_sequence():
                 sequence[worker::workers, rank] = numbers.reshape(-1, BATCH)
             flat = sequence.ravel()
             assert np.array_equal(rest.positions(flat[flat < len(rest)]), expected)
+            assert np.array_equal(rest.positions(flat), (position + flat) % N), "padding begins the epoch again"
 
 
 def check_resume(shards, before, stop, after, **options):
@@ -97,6 +98,17 @@ def test_every_topology_goes_on_from_every_position(shards, after):
     for number, state in enumerate(states, 1):
         assert samples_of(play(dataset.compose, *after, state=state)) == expected[number * BATCH :]
     dataset.close()
+
+
+@pytest.mark.parametrize("topology", [(6, 1), (8, 2), (8, 3)], ids=str)
+def test_on_the_same_topology_padding_is_the_same_too(shards, topology):
+    whole = play(lambda: batches(shards), *topology)
+    assert any(pads != [False] * BATCH for (_, pads), _ in whole[-1]), "this topology needs no padding"
+    for stop in (1, len(whole) // 2, len(whole) - 1):
+        rest = play(lambda: batches(shards), *topology, state=whole[stop - 1][0][1])
+        assert [[batch for batch, _ in step] for step in rest] == [
+            [batch for batch, _ in step] for step in whole[stop:]
+        ]
 
 
 def test_resuming_twice_on_three_topologies(shards):

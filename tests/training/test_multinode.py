@@ -114,7 +114,7 @@ def test_single_node_only_names_the_remedy(two_ranks):
         ("other_epoch", "disagree on the epoch: rank 0 has 0; rank 1 has 1"),
         ("other_position", "disagree on the position: rank 0 has {'samples': 103, 'position': 16, 'also': []}; rank 1"),
         ("other_world", "the ranks differ in their numbers of processes: rank 0 has 2, rank 1 has 0"),
-        ("larger_world", "counted in processes: rank 0 in 1, rank 1 in 1, rank 2 in 0, rank 3 in 0"),
+        ("larger_world", "numbers of processes: rank 0 has 1, rank 1 has 1, rank 2 has 0, rank 3 has 0"),
     ],
 )
 def test_ranks_that_disagree_are_told_so_on_every_rank(two_ranks, case, message):

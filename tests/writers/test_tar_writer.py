@@ -217,7 +217,7 @@ class TestRefusals:
             ({"__key__": "", "txt": "b"}, "empty"),
             ({"__key__": "a", "": "b"}, "empty"),
             ({"__key__": "a", "TXT": "b"}, "'txt'"),
-            ({"__key__": "a", 3: "b"}, "field name"),
+            ({"__key__": "a", 3: "b"}, "for a field, got int 3"),
             ({"__key__": "a"}, "no fields"),
             ({"__key__": "a", "__url__": "b"}, "no fields"),
             ({"__key__": "a\0", "txt": "b"}, "name"),

@@ -89,11 +89,19 @@ class Remaining:
         return self.samples - self.position - sum(stop - start for start, stop in self.also)
 
     def positions(self, numbers: Any) -> Ints:
-        """The positions of the rest with these numbers, counted from its beginning."""
+        """The positions of the rest with these numbers, counted from its beginning; the epoch begins again after its end.
+
+        So the padding of a last step does not depend on where the epoch was resumed.
+
+        >>> Remaining(10, position=8).positions([0, 1, 2, 3])
+        array([8, 9, 0, 1])
+        """
         numbers = np.asarray(numbers, np.int64)
         starts, before = self._segments
-        segment = np.searchsorted(before, numbers, side="right") - 1 if self.also else 0
-        result: Ints = starts[segment] + numbers - before[segment]
+        left = numbers % max(1, len(self))
+        segment = np.searchsorted(before, left, side="right") - 1 if self.also else 0
+        after_end = (numbers - len(self)) % max(1, self.samples)
+        result: Ints = np.where(numbers < len(self), starts[segment] + left - before[segment], after_end)
         return result
 
     def without(self, start: int, stop: int) -> Remaining:

@@ -64,8 +64,8 @@ class PlanProgress(Progress):
         return numbers[numbers < len(self.remaining)] if self.during.world.ranks == 1 else numbers
 
     def positions(self, first: int, stop: int) -> Ints:
-        """The positions of these of my turns; padding begins again with what remains."""
-        return self.remaining.positions(self.numbers(first, stop) % max(1, len(self.remaining)))
+        """The positions of these of my turns; padding begins the epoch again."""
+        return self.remaining.positions(self.numbers(first, stop))
 
     def state(self, holding: Iterable[Holding], yielded: int, *, drops: bool) -> PlanState:
         """Where this reader is, without what was not yielded, which will be read again.

@@ -96,7 +96,7 @@ class StepMaker:
         padding = numbers >= rest
         if request.ranks == 1:
             numbers, padding = numbers[~padding], padding[~padding]
-        return request.remaining.positions(numbers % max(1, rest)).tobytes() + padding.tobytes()
+        return request.remaining.positions(numbers).tobytes() + padding.tobytes()
 
     def close(self) -> None:
         """Close open shards."""
