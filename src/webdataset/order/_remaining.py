@@ -89,7 +89,7 @@ class Remaining:
         return self.samples - self.position - sum(stop - start for start, stop in self.also)
 
     def positions(self, numbers: Any) -> Ints:
-        """The positions of the rest with these numbers, counted from its beginning; the epoch begins again after its end.
+        """The positions of the rest with these numbers; after its end the epoch begins again.
 
         So the padding of a last step does not depend on where the epoch was resumed.
 
