@@ -160,7 +160,8 @@ def test_workers_end_with_their_driver(tmp_path, expected):
     assert alive == []
 
 
-@pytest.mark.parametrize("engine", ["dask", "ray"])
+# Starting Ray takes longer than most tests of this file together.
+@pytest.mark.parametrize("engine", ["dask", pytest.param("ray", marks=pytest.mark.long)])
 def test_engines_give_the_same_bytes(tmp_path, expected, engine):
     pytest.importorskip({"dask": "distributed", "ray": "ray"}[engine], reason=f"{engine} is not installed")
     report = finish(run(tmp_path, workers=2, engine=engine, start_new_session=True))

@@ -44,7 +44,7 @@ for round in range(int(rounds)):
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("rounds", [40, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [20, pytest.param(1000, marks=pytest.mark.long)])
 def test_killed_writers_leave_only_complete_shards(tmp_path, is_complete, rounds):
     subprocess.run([sys.executable, "-c", KILLER, str(tmp_path), str(rounds)], check=True, timeout=1000)
     leftovers = 0
