@@ -42,7 +42,7 @@ _MOVED = {301, 302, 303, 307, 308}
 _MOVED_WITH_BODY = {307, 308}  # the others may turn a PUT into a GET
 _ALWAYS_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
 _HEADER_NAME = re.compile(r"[!#-9;-~]+")
-_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\u0100-\U0010ffff]*")
+_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 # The body of a redirect that is read to keep its connection.
 _SMALL = 64 << 10
 # Temporary: too early, too many requests, timeout, and errors of the server itself.
