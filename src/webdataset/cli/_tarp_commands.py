@@ -45,9 +45,9 @@ def create(recipe: str, output: str) -> None:
 def cat(inputs: tuple[str, ...], output: str, *, rekey: str | None, load: bool, **options: Any) -> None:
     """Concatenate shards: `wds cat`."""
     from webdataset.tools import cat as run
-    from webdataset.tools import read_list
+    from webdataset.tools import read_shard_list
 
-    urls = [url for name in inputs for url in read_list(name)] if load else inputs
+    urls = [url for name in inputs for url in read_shard_list(name)] if load else inputs
     _options.run_and_show(run, {**options, "rekey": "{:09d}" if rekey else None}, urls, output)
 
 

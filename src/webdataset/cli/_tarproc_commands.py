@@ -28,9 +28,9 @@ def tarcats(
     inputs: tuple[str, ...], output: str, filelist: str | None, skip: int, count: int | None, shuffle: int, **_: Any
 ) -> None:
     """Concatenate shards: `wds cat`."""
-    from webdataset.tools import cat, read_list
+    from webdataset.tools import cat, read_shard_list
 
-    urls = [*inputs, *(read_list(filelist) if filelist else ())] or ["-"]
+    urls = [*inputs, *(read_shard_list(filelist) if filelist else ())] or ["-"]
     stretch = f"{skip}:{'' if count is None else count}" if skip or count is not None else None
     _options.run_and_show(cat, {"shuffle": shuffle, "slice": stretch}, urls, output)
 

@@ -30,7 +30,7 @@ def reader_args(urls: Any, index: str | os.PathLike[str] | None = None) -> Reade
         urls: shards, as `WebDataset` takes them. DALI reads local files and `s3://`.
         index: a local directory for the indexes; None puts them beside local shards.
     """
-    place = None if index is None else os.fspath(index)
+    place = None if index is None else stores.as_address(index)
     if place is not None:
         if stores.is_local(place) is None:
             raise SpecError(f"{place} is not a local directory", hint="DALI reads indexes from the local disk only")
