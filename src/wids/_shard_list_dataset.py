@@ -145,6 +145,7 @@ class ShardListDataset:
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
+            self._seen.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -165,6 +166,7 @@ class ShardListDataset:
 
     def _forget_open(self) -> None:
         self._open: OrderedDict[int, ShardReader] = OrderedDict()
+        self._seen: dict[str, Any] = {}  # of all shards, also of those that were let go of
         self._lock = threading.Lock()
         self._accesses = self._misses = 0
         self._begun: set[int] = set()
@@ -189,7 +191,9 @@ class ShardListDataset:
                 self._begun.add(shard)
                 self._warn_about_misses()
                 address = self._locations.find(self.shards[shard])
-                reader = self._open[shard] = ShardReader(address, self._index(shard, address))
+                reader = self._open[shard] = ShardReader(
+                    address, self._index(shard, address), seen=self._seen if address == self.shards[shard].url else None
+                )
                 if len(self._open) > self.lru_size:
                     self._open.popitem(last=False)  # not closed: another thread may be reading from it
             self._open.move_to_end(shard)

@@ -291,6 +291,7 @@ class _Shards:
         self._storing = StoreIndexes(location) if store_index else None
         self._indexes = RecentIndexes()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+        self._seen: dict[str, Any] = {}  # of all shards, also of those whose readers are gone
         self._lock = threading.Lock()
         if isinstance(shards, Description):
             self.urls = shards.urls
@@ -363,7 +364,7 @@ class _Shards:
             if reader is not None:
                 self._readers.move_to_end(shard)
                 return reader
-        reader = ShardReader(self.urls[shard], self.index(shard), self._fetch, copy=self._copy)
+        reader = ShardReader(self.urls[shard], self.index(shard), self._fetch, copy=self._copy, seen=self._seen)
         with self._lock:
             reader = self._readers.setdefault(shard, reader)
             if len(self._readers) > _OPEN_SHARDS:
@@ -375,6 +376,7 @@ class _Shards:
         with self._lock:
             while self._readers:
                 self._readers.popitem()[1].close()
+            self._seen.clear()
 
     def _count(self, shard: int) -> int:
         count = load_count(self.urls[shard], self._location)
