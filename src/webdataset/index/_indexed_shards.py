@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from webdataset.arguments import require_callable
 from webdataset.errors import FormatError, SpecError, StaleIndex, Where, located
 from webdataset.order import starts_of
-from webdataset.redact import hides_secrets, redacted
+from webdataset.redact import hides_secrets, redacted, warn
 
 from ._build_index import build_index
 from ._check_index import stale
@@ -341,7 +340,7 @@ class _Shards:
         found = {name.lower() for name in self.index(first).fields}
         missing = [name for name in fields if name.lower() not in found and not name.startswith("__")]
         if missing:
-            warnings.warn(
+            warn(
                 f"fields={list(fields)}: no sample of {redacted(self.urls[first])} has {', '.join(missing)}; "
                 f"its fields are {', '.join(sorted(found))}",
                 stacklevel=4,

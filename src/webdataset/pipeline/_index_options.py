@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -17,6 +16,7 @@ from webdataset.arguments import require_choice
 from webdataset.decompress import is_packed
 from webdataset.errors import FormatError, SpecError, StoreError
 from webdataset.index import Description, IndexedShards, StoreIndexes, has_index, index_url, read_description
+from webdataset.redact import warn
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ def indexed(
     except FormatError as error:
         if wishes.insist is not None:
             raise
-        warnings.warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
+        warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
         return None
     # An index changes the order of the samples, so it must be seen that there is one.
     _log.info("%d shards are read by their indexes: %d samples in one order for all ranks", len(found.urls), len(found))
