@@ -238,7 +238,7 @@ def _joins(urls: Any, *, copy: bool) -> list[Any]:
     """The stages that add the fields of other shards, where a description names some."""
     if not is_description(urls):
         return []
-    return described_joins(read_description(urls), str(urls).rpartition("/")[0], copy=copy)
+    return described_joins(read_description(urls), copy=copy)
 
 
 def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
