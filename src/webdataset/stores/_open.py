@@ -14,11 +14,11 @@ from webdataset.errors import SpecError, StoreError
 from webdataset.redact import redacted
 
 from ._globs import is_pattern
-from ._local_files import system_errors
 from ._parse_address import local_file, local_path, refuse_malformed, text
 from ._registry import scheme, store_for
 from ._rewrite import rewrite_url
 from ._store import Stat, Store
+from ._system_errors import system_errors
 from ._trust import check, check_rewritten, refuse_local
 from ._user_opener import HandlerStore
 
