@@ -24,7 +24,7 @@ from ._store import Stat, Store
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
-# Blocks are gathered up to so many bytes, or so many blocks, and written by one system call without a copy.
+# Up to so many bytes, or so many blocks, are collected and written by one system call without a copy.
 _GATHERED_BYTES = 1 << 20
 _GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
 _HINTS = {
@@ -91,7 +91,7 @@ class LocalStore(Store):
 
 
 class _LocalFile(io.FileIO):
-    """A file whose read errors are ours."""
+    """A file whose read errors are typed errors."""
 
     def readinto(self, buffer: Any, /) -> int:
         try:
@@ -224,7 +224,7 @@ def _temporary_name(path: str) -> str:
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
-    """Remove what writers of these files of a folder left behind when they were killed, if the system lets us.
+    """Remove the temporary files that killed writers of these files left in a folder, if that is permitted.
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
@@ -247,7 +247,7 @@ def process_lives(process: object) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # not a possible process id: the file is not ours
+    except (ProcessLookupError, OverflowError):  # OverflowError: not a possible process id
         return False
     except PermissionError:  # it belongs to another user
         pass
@@ -273,7 +273,7 @@ def _sync_directory(path: str) -> None:
 
 @contextmanager
 def system_errors(path: str) -> Iterator[None]:
-    """Turn errors of the operating system inside the block into ours; those that a library derived stay what they are.
+    """Turn errors of the operating system inside the block into typed errors; subclasses of libraries pass unchanged.
 
     >>> with system_errors("a.tar"):
     ...     open("/no/such/file")
@@ -285,10 +285,10 @@ def system_errors(path: str) -> Iterator[None]:
     except OSError as error:
         if type(error).__module__ != "builtins":
             raise
-        raise _meaning(error, Where(shard=path)) from error
+        raise _typed_error(error, Where(shard=path)) from error
 
 
-def _meaning(error: OSError, where: Where) -> StoreError:
+def _typed_error(error: OSError, where: Where) -> StoreError:
     if isinstance(error, FileNotFoundError):
         return ShardNotFound("file not found", where, hint="check the name and the directory")
     if isinstance(error, PermissionError):

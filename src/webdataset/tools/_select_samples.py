@@ -99,7 +99,7 @@ def select(
         allow_missing: keys of the list that no sample has are no error.
     """
     if where is None and keys is None and not fields and share is None:
-        raise SpecError("no condition is given", hint="give --where, --keys, --field or --share")
+        raise SpecError("no condition is given for the samples", hint="give --where, --keys, --field or --share")
     wanted = None if keys is None else _keys(keys)
     criteria = Criteria(wanted, tuple(fields), where, share, options.seed, invert)
     job = f"select {criteria.words()}"
