@@ -1,4 +1,4 @@
-"""From one format to another: one loop for all of them."""
+"""Convert from one format to another: the same code for all formats."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def convert(
     (2, ('memory://docs/out-000.tar',), 'label:cls')
 
     With `%06d` in the target, several input files become as many output files, by number, `options.workers` at a time
-    or on another engine. The result does not depend on that. Finished files are noted down in a ledger, so that the
-    same call goes on where an earlier one was stopped or killed. An input file without records gives no output file.
+    or on another engine. The result does not depend on that. Finished files are recorded in a ledger, so that the same
+    call continues where an earlier one was stopped or killed. An input file without records gives no output file.
 
     With `options.count` or `options.size`, or with one input file, samples go into files of that size, one after
     another. Without `%06d` there is one output file or directory. Such a conversion begins again when it was stopped.

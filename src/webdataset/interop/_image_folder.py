@@ -91,7 +91,7 @@ def _key(file: str) -> str:
 
 
 def _local_folders(root: str) -> list[str]:
-    """The folders of a local tree, empty ones too; a store tells only of files."""
+    """The folders of a local tree, including empty ones; a store lists files only."""
     path = stores.is_local(root)
     if path is None:
         return []
@@ -102,7 +102,7 @@ def _local_folders(root: str) -> list[str]:
 
 
 class _FolderSink(RecordSink):
-    """A tree beside its place, and renamed when it is complete."""
+    """Writes a tree into a temporary folder, which is renamed when it is complete."""
 
     def __init__(self, root: str) -> None:
         path = stores.is_local(root)

@@ -24,7 +24,7 @@ from ._system_errors import system_errors
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
-# Blocks are gathered up to so many bytes, or so many blocks, and written by one system call without a copy.
+# Up to so many bytes, or so many blocks, are collected and written by one system call without a copy.
 _GATHERED_BYTES = 1 << 20
 _GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
 
@@ -86,7 +86,7 @@ class LocalStore(Store):
 
 
 class _LocalFile(io.FileIO):
-    """A file whose read errors are ours."""
+    """A file whose read errors are typed errors."""
 
     def readinto(self, buffer: Any, /) -> int:
         try:
@@ -221,7 +221,7 @@ def _temporary_name(path: str) -> str:
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
-    """Remove what writers of these files of a folder left behind when they were killed, if the system lets us.
+    """Remove the temporary files that killed writers of these files left in a folder, if that is permitted.
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
@@ -244,7 +244,7 @@ def process_lives(process: object) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # not a possible process id: the file is not ours
+    except (ProcessLookupError, OverflowError):  # OverflowError: not a possible process id
         return False
     except PermissionError:  # it belongs to another user
         pass

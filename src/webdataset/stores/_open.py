@@ -125,7 +125,7 @@ def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:
 
 
 def size_of(url: str | os.PathLike[str]) -> int | None:
-    """How many bytes are stored at `url`; None where nothing is, or where that is not known: commands, some servers."""
+    """The size of what is stored at `url`; None if nothing is, or if the size is not known (commands, some servers)."""
     try:
         return stat(url).size
     except StoreError:
@@ -148,7 +148,7 @@ def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
     marked as read from data, and opened on that server alone.
     """
     name, store = _resolve(pattern)
-    # Without a trailing slash it may still be a directory; only the store can tell.
+    # Without a trailing slash it may still be a directory: the store of local files checks.
     is_file = scheme(name) in {"", "file"}
     if not is_file and not is_pattern(name):
         return [name]
@@ -203,7 +203,7 @@ def gopen(url: str | os.PathLike[str], mode: str = "rb", bufsize: int = 8192, **
 
 @cache
 def _compares_sizes(kind: type[Store]) -> bool:
-    """Whether `read_range` takes a size; that of version 2.0.0 did not, and stores of users may have that one."""
+    """Whether `read_range` takes a size; in version 2.0.0 it did not, and stores of users may have that signature."""
     return "size" in inspect.signature(kind.read_range).parameters
 
 

@@ -128,7 +128,7 @@ def store_description(description: Description, address: str) -> None:
 
 
 def parse_stream(text: str | os.PathLike[str]) -> Stream:
-    """The same where one stream of samples is written, so there is no input to name an output after.
+    """The kind of output for one stream of samples; `PerShard` is an error: there is no input to name an output after.
 
     >>> parse_stream("folder/")
     Traceback (most recent call last):
@@ -155,7 +155,7 @@ def refuse_outputs(target: Stream, options: Options) -> None:
 
 
 def existing(urls: Iterable[str | None]) -> list[str]:
-    """Those of some addresses at which something is stored.
+    """The addresses at which something is stored.
 
     >>> existing(["/nowhere/a.tar", None])
     []
@@ -175,7 +175,7 @@ def series_members(pattern: str) -> list[str]:
         found = stores.list_urls(_NUMBER.sub("*", pattern).replace("%%", "%"))
     except ShardNotFound:
         return []
-    except StoreError:  # a place that cannot list its objects can at least be asked for the first one
+    except StoreError:  # the store cannot list its objects: test for the first one
         return [pattern % 0] if exists(pattern % 0) else []
     before, _, after = _NUMBER.sub("\0", pattern).replace("%%", "%").partition("\0")
     named = re.compile(f"{re.escape(before)}(\\d+){re.escape(after)}")
@@ -184,7 +184,7 @@ def series_members(pattern: str) -> list[str]:
 
 
 def exists(url: str) -> bool:
-    """Whether something is stored at an address; False for what cannot be asked.
+    """Whether something is stored at an address; False for streams, and for stores that cannot tell.
 
     >>> exists("/nowhere/a.tar"), exists("-")
     (False, False)
