@@ -70,7 +70,7 @@ def _parsed(*, fields: str | None, decode: bool, in_order: bool, index: str | No
 
 
 def _all_repaired(report: CheckReport, repairs: list[Repair]) -> bool:
-    """Whether nothing is left that is wrong: every finding was in a shard that is good now."""
+    """Whether every finding was in a shard that is now repaired."""
     good = {repair.shard for repair in repairs if repair.output is not None and not repair.remaining}
     return all(finding.severity == "note" or finding.shard in good for finding in report.findings)
 

@@ -25,7 +25,7 @@ def command(inputs: tuple[str, ...], fields: str | None, where: str | None, outp
 def write_first(
     inputs: tuple[str, ...], fields: str | None, where: str | None, output: str, *, force: bool = False
 ) -> None:
-    """The same, for more commands than one."""
+    """Write the bytes of a field of the first sample that has it; also used by `tarfirst`."""
     from webdataset.tools import PICTURES, first_field
 
     wanted = PICTURES if fields is None else tuple(fields.replace(";", " ").replace(",", " ").split())

@@ -1,4 +1,4 @@
-"""Options that several verbs have, and how a report reads."""
+"""Options that several verbs have, and the text of a report."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _all(*decorators: Decorator) -> Decorator:
 
 
 def order(text: str) -> str | int:
-    """What `WebDataset(order=...)` takes: a word, which the dataset may refuse, or how many shards are mixed at a time.
+    """A value for `WebDataset(order=...)`: a word, which the dataset checks, or how many shards are mixed at a time.
 
     >>> order("8"), order("random")
     (8, 'random')
@@ -83,7 +83,7 @@ seed: Decorator = click.option("--seed", type=int, default=0, show_default=True,
 
 
 def pairs(_ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
-    """Words such as NAME=VALUE as a table; a callback for options."""
+    """Parse words such as NAME=VALUE to a dict; a callback for options."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -154,7 +154,7 @@ def run(tool: Callable[..., Any], given: dict[str, Any], *arguments: Any, unit: 
 
 
 def run_and_show(tool: Callable[..., Report], given: dict[str, Any], inputs: Any, output: str) -> None:
-    """The same for a tool from inputs to an output; prints its report."""
+    """Run a tool with inputs and an output under a progress bar, and print its report."""
     per_shard = output.endswith("/") or "{name}" in output or "{stem}" in output
     show_report(
         run(tool, given, inputs, output, unit="shards" if per_shard else "samples"), dry_run=given.get("dry_run")

@@ -67,7 +67,7 @@ def print_samples(
     draw: bool = False,
     width: int = 60,
 ) -> None:
-    """Samples for people, or as JSON if that was asked for."""
+    """Print samples in readable form, or as JSON with `--json`."""
     from webdataset.tools import show_samples
 
     for shown in show_samples(inputs, count=count, keys=keys, fields=fields, width=width):
@@ -87,7 +87,7 @@ def print_table(
     header: bool,
     key: bool = True,
 ) -> None:
-    """A row for each sample, as TSV, as lines of JSON, or as one list in JSON."""
+    """Print a row for each sample, as TSV, as lines of JSON, or as one list in JSON."""
     from webdataset.tools import field_rows
 
     writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")

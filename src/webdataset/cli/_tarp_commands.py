@@ -1,4 +1,4 @@
-"""`tarp`: its five commands, with the flags that mean the same here."""
+"""`tarp`: its five commands, with the flags that this package supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `tarproc`, with the flags that mean the same here: first those that write shards."""
+"""The commands of `tarproc`, with the flags that this package supports: first those that write shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dataset consists of, in counts: fields, shards, sizes from the indexes; labels and resolutions of some."""
+"""Counts over a dataset: fields, shards and sizes from the indexes; labels and resolutions of some samples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LABEL_KEYS = ("label", "class", "category", "cls")
 
 
 def count_facets(catalog: Catalog, job: Job) -> dict[str, Any]:
-    """What a dataset consists of; the work of a job.
+    """Count fields, sizes, labels and resolutions; the work of a job.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-facets/a.tar", [{"__key__": f"{n}", "cls": n % 2} for n in range(5)])
@@ -94,7 +94,7 @@ def _count_members(view: ShardView, sizes: Distribution, fields: dict[str, list[
 
 
 def _count_columns(view: IndexedShard, sizes: Distribution, fields: dict[str, list[int]]) -> None:
-    """The same from the columns of an index: a step per field, not per sample."""
+    """The same from the columns of an index: one step per field, not per sample."""
     import numpy as np
 
     index = view.index
@@ -122,7 +122,7 @@ def _look(catalog: Catalog, count: int, job: Job) -> tuple[dict[str, Counter[str
             for member in found.view.members(found.inside):
                 _look_at(found.view, found.inside, member, labels, shapes)
         except (WebDatasetError, ValueError):
-            continue  # the cell of the sample shows why
+            continue  # the cell of the sample shows the error
     return labels, shapes
 
 

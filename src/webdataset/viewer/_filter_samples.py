@@ -30,7 +30,7 @@ class Matches:
     Attributes:
         numbers: sorted.
         failed: samples for which the expression could not be computed.
-        reason: why not, for the first of them.
+        reason: the error for the first of them.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Matches:
         self.reason = ""
 
     def fail(self, error: Exception, samples: int = 1) -> None:
-        """The expression could not be computed for so many samples."""
+        """Note that the expression could not be computed for so many samples."""
         self.failed += samples
         self.reason = self.reason or str(error)
 
@@ -55,7 +55,7 @@ class _Sized:
 
 
 def filter_samples(catalog: Catalog, where: Expression, job: Job) -> Matches:
-    """The samples for which an expression is true, the work of a job; its `partial` grows.
+    """Find the samples for which an expression is true; the work of a job, whose `partial` grows.
 
     >>> from webdataset.testing import make_shard
     >>> from webdataset.tools import Expression
@@ -97,7 +97,7 @@ def _match(
 
 
 def _samples(view: ShardView, numbers: range, words: set[str]) -> list[dict[str, Any]]:
-    """Samples as an expression sees them: bytes of the plain fields that it names, sizes of the others."""
+    """Samples for an expression: bytes of the plain fields that it names, sizes of the others."""
     members = [view.members(number) for number in numbers]
     read = {
         each.field
@@ -116,12 +116,12 @@ def _samples(view: ShardView, numbers: range, words: set[str]) -> list[dict[str,
 
 
 def _has_large(members: Sequence[Member], read: set[str]) -> bool:
-    """Whether a field that others of the same name are read of is too large to be read here."""
+    """Whether a sample has a field that is read from other samples and is too large to be read here."""
     return any(each.field in read and each.size > _MOST_PLAIN for each in members)
 
 
-def ask_sql(catalog: Catalog, sql: str, index: str | None, job: Job) -> dict[str, Any]:
-    """The answer to a query in SQL, the work of a job. It sees the table of samples and no file and no network."""
+def run_sql(catalog: Catalog, sql: str, index: str | None, job: Job) -> dict[str, Any]:
+    """Run a query in SQL; the work of a job. It can access the table of samples, but no files and no network."""
     from webdataset.tools import query
 
     job.advance(0, len(catalog.urls))

@@ -1,4 +1,4 @@
-"""What is wrong with a dataset: the findings of `wds check`, near-duplicate images, differences of two versions."""
+"""Problems of a dataset: the findings of `wds check`, near-duplicate images, differences of two versions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_dataset(catalog: Catalog, index: str | None, job: Job) -> dict[str, An
 
 
 def find_duplicates(catalog: Catalog, job: Job) -> dict[str, Any]:
-    """Images that look alike, by a perceptual hash of the first image of each sample; the work of a job."""
+    """Find similar images, by a perceptual hash of the first image of each sample; the work of a job."""
     catalog.wait(lambda: job.advance(0))
     count = min(_MOST_HASHED, len(catalog))
     job.advance(0, count)
@@ -68,8 +68,8 @@ def find_duplicates(catalog: Catalog, job: Job) -> dict[str, Any]:
         if found is not None:
             hashes[number] = found
     pairs = [
-        {"first": one, "second": two, "distance": distance}
-        for one, two, distance in near_pairs(hashes.items(), _MOST_PAIRS)
+        {"first": first, "second": second, "distance": distance}
+        for first, second, distance in near_pairs(hashes.items(), _MOST_PAIRS)
     ]
     return {"looked_at": count, "images": len(hashes), "failed": failed, "pairs": pairs}
 
@@ -84,7 +84,7 @@ def _hash_of(catalog: Catalog, number: int) -> int | None:
 
 
 def difference_hash(data: bytes) -> int:
-    """64 bits of an image: whether each of 8 x 8 places is brighter than its neighbour. Alike images, alike bits."""
+    """A hash of 64 bits that is close for similar images: whether each of 8 x 8 pixels is brighter than the next."""
     import io
 
     from PIL import Image
@@ -112,16 +112,16 @@ def near_pairs(hashes: Iterable[tuple[int, int]], most: int) -> list[tuple[int, 
     found: dict[tuple[int, int], int] = {}
     for entries in bands.values():
         # Many plain images share a band; only the first of them are compared.
-        for (one, left), (two, right) in combinations(entries[:_LARGEST_BAND], 2):
+        for (first, left), (second, right) in combinations(entries[:_LARGEST_BAND], 2):
             distance = (left ^ right).bit_count()
             if distance <= _DISTANCE:
-                found[one, two] = distance
-    pairs = [(one, two, distance) for (one, two), distance in found.items()]
+                found[first, second] = distance
+    pairs = [(first, second, distance) for (first, second), distance in found.items()]
     return sorted(pairs, key=lambda pair: (pair[2], pair[0], pair[1]))[:most]
 
 
 def compare(left: Catalog, right: Catalog, job: Job) -> dict[str, Any]:
-    """The differences of two datasets, compared by key; the work of a job."""
+    """Find the differences of two datasets, compared by key; the work of a job."""
     from webdataset.tools import diff
 
     left.wait(lambda: job.advance(0))
