@@ -1,7 +1,7 @@
 """The command `wds`. In: arguments. Each verb parses them, calls its function in `tools`, and prints the result.
 
-Only this package prints. Modules of verbs import `webdataset.tools` inside their functions, so that `wds --help` is
-quick.
+Only this package prints. `webdataset.tools` loads each function when it is used; other packages that a verb needs are
+imported inside its function, so that `wds --help` is quick.
 
     _main             the group of verbs, loaded when they are used
     _output           results, progress bars, errors and exit codes of all verbs

@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 
 from ._output import as_jsonable, console
-
-if TYPE_CHECKING:
-    from webdataset.tools import Report
 
 Decorator = Callable[[Any], Any]
 
@@ -136,24 +134,21 @@ engine: Decorator = _all(
 def write_bytes(data: bytes, output: str, *, force: bool) -> None:
     """Store bytes at an address, as the whole result of a verb."""
     from webdataset import stores
-    from webdataset.tools import existing, refuse_existing
 
-    refuse_existing(existing([output]), force=force)
+    tools.refuse_existing(tools.existing([output]), force=force)
     stores.write_bytes(output, data)
 
 
 def run(tool: Callable[..., Any], given: dict[str, Any], *arguments: Any, unit: str = "samples") -> Any:
     """Call a tool with the options that a user gave, under a progress bar."""
-    from webdataset.tools import Options
-
-    names = {field.name for field in dataclasses.fields(Options)}
+    names = {field.name for field in dataclasses.fields(tools.Options)}
     shared = {name: given[name] for name in given if name in names}
     rest = {name: value for name, value in given.items() if name not in names}
     with console().progress(unit) as advance:
-        return tool(*arguments, Options(advance=advance, **shared), **rest)
+        return tool(*arguments, tools.Options(advance=advance, **shared), **rest)
 
 
-def run_and_show(tool: Callable[..., Report], given: dict[str, Any], inputs: Any, output: str) -> None:
+def run_and_show(tool: Callable[..., tools.Report], given: dict[str, Any], inputs: Any, output: str) -> None:
     """Run a tool with inputs and an output under a progress bar, and print its report."""
     per_shard = output.endswith("/") or "{name}" in output or "{stem}" in output
     show_report(
@@ -161,7 +156,7 @@ def run_and_show(tool: Callable[..., Report], given: dict[str, Any], inputs: Any
     )
 
 
-def show_report(report: Report, *, dry_run: bool | None = False, **more: Any) -> None:
+def show_report(report: tools.Report, *, dry_run: bool | None = False, **more: Any) -> None:
     """Print what was written, as JSON with `more` beside it; the exit code is 1 if something failed."""
     value = {**as_jsonable(report), **more}
     if dry_run:

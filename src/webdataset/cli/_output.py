@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from webdataset.errors import WebDatasetError
 from webdataset.redact import printable, redacted
 
 INTERRUPTED = 130
@@ -222,8 +223,6 @@ def sentence(error: BaseException) -> str:
     >>> sentence(ValueError("expected 3\ngot 4")), sentence(KeyError("a"))
     ('expected 3 got 4', "KeyError: 'a'")
     """
-    from webdataset.errors import WebDatasetError
-
     text = " ".join(str(error).split()) or type(error).__name__
     plain = isinstance(error, WebDatasetError) or type(error) in {ValueError, RuntimeError, OSError}
     return text if plain else f"{type(error).__name__}: {text}"

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from webdataset import stores
+from webdataset import stores, tools
 from webdataset.errors import MissingDependency, ShardNotFound, SpecError, StoreError, WebDatasetError
 
 from ._background_jobs import Job, Jobs, error_words
@@ -194,12 +194,10 @@ class Endpoints:
         return self._start(asked).words()
 
     def _start(self, asked: Mapping[str, Any]) -> Job:
-        from webdataset.tools import Expression  # here, and not before the first page is shown
-
         name, text = str(asked.get("name")), str(asked.get("text", ""))
         catalog = self._catalogs[0]
         if name == "filter":
-            work = partial(filter_samples, catalog, Expression(text))
+            work = partial(filter_samples, catalog, tools.Expression(text))
             return self._jobs.start(name, (name, text, len(catalog)), work)
         if name == "sql":
             return self._jobs.start(name, (name, text), partial(run_sql, catalog, text, self._index))

@@ -6,17 +6,15 @@ import re
 from array import array
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from webdataset import tools
 from webdataset.errors import SpecError, WebDatasetError
 
 from ._background_jobs import Job
 from ._catalog import Catalog
 from ._field_kind import FieldKind, field_kind
 from ._shard_view import Member, ShardView
-
-if TYPE_CHECKING:
-    from webdataset.tools import Expression
 
 _AT_A_TIME = 500
 _MOST_ROWS = 1000
@@ -54,7 +52,7 @@ class _Sized:
         return self._size
 
 
-def filter_samples(catalog: Catalog, where: Expression, job: Job) -> Matches:
+def filter_samples(catalog: Catalog, where: tools.Expression, job: Job) -> Matches:
     """Find the samples for which an expression is true; the work of a job, whose `partial` grows.
 
     >>> from webdataset.testing import make_shard
@@ -81,7 +79,7 @@ def filter_samples(catalog: Catalog, where: Expression, job: Job) -> Matches:
 
 
 def _match(
-    view: ShardView, start: int, numbers: range, words: set[str], expression: Expression, matches: Matches
+    view: ShardView, start: int, numbers: range, words: set[str], expression: tools.Expression, matches: Matches
 ) -> None:
     try:
         samples = _samples(view, numbers, words)
@@ -122,11 +120,9 @@ def _has_large(members: Sequence[Member], read: set[str]) -> bool:
 
 def run_sql(catalog: Catalog, sql: str, index: str | None, job: Job) -> dict[str, Any]:
     """Run a query in SQL; the work of a job. It can access the table of samples, but no files and no network."""
-    from webdataset.tools import query
-
     job.advance(0, len(catalog.urls))
     locked = f"set enable_external_access=false; set lock_configuration=true; {sql}"
-    with query(locked, catalog.urls, index=index, advance=job.advance) as answer:
+    with tools.query(locked, catalog.urls, index=index, advance=job.advance) as answer:
         first = islice(answer.rows(), _MOST_ROWS)
         rows = [[None if value is None else str(value) for value in row] for row in first]
         return {"columns": list(answer.columns), "rows": rows, "most": _MOST_ROWS}

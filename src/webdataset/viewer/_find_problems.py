@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
-from webdataset import stores
+from webdataset import stores, tools
 from webdataset.errors import WebDatasetError
 
 from ._background_jobs import Job
@@ -29,10 +29,8 @@ _LARGEST_BAND = 200
 
 def check_dataset(catalog: Catalog, index: str | None, job: Job) -> dict[str, Any]:
     """The findings of `wds check`, decoding included; the work of a job."""
-    from webdataset.tools import CheckOptions, check
-
     job.advance(0, len(catalog.urls))
-    report = check(catalog.urls, CheckOptions(index=index), on_shard=lambda _report: job.advance())
+    report = tools.check(catalog.urls, tools.CheckOptions(index=index), on_shard=lambda _report: job.advance())
     findings = [
         {
             "kind": finding.kind.value,
@@ -122,14 +120,12 @@ def near_pairs(hashes: Iterable[tuple[int, int]], most: int) -> list[tuple[int, 
 
 def compare(left: Catalog, right: Catalog, job: Job) -> dict[str, Any]:
     """Find the differences of two datasets, compared by key; the work of a job."""
-    from webdataset.tools import diff
-
     left.wait(lambda: job.advance(0))
     right.wait(lambda: job.advance(0))
     job.advance(0, len(left) + len(right))
     rows: list[dict[str, str | None]] = []
     count = 0
-    for difference in diff(left.urls, right.urls, advance=job.advance):
+    for difference in tools.diff(left.urls, right.urls, advance=job.advance):
         count += 1
         if len(rows) < _MOST_DIFFERENCES:
             field = None if difference.field is None else shown_text(difference.field)
