@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from webdataset.arguments import require_choice
-from webdataset.codecs import check_dtype, encode_field
+from webdataset.codecs import check_dtype, encode_field, imagehandler
 from webdataset.errors import EncodingError, FormatError
 
 
@@ -171,11 +171,8 @@ class ImageOptions:
 
 def _pixels(value: Any) -> np.ndarray[Any, Any]:
     """The pixels of an image, as an array of height, width and three channels."""
-    from webdataset.codecs import imagehandler
-
     if isinstance(value, bytes):
-        decoded = imagehandler("rgb8")(".jpg", value)
-        value = decoded
+        value = imagehandler("rgb8")(".jpg", value)
     if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim not in {2, 3}:
         raise EncodingError(f"expected an image, got {type(value).__name__}")
     pixels = np.repeat(value[:, :, None], 3, axis=2) if value.ndim == 2 else value

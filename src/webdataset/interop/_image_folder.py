@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from webdataset import stores
-from webdataset.codecs import IMAGE_EXTENSIONS
+from webdataset.codecs import IMAGE_EXTENSIONS, encode_field
 from webdataset.errors import EncodingError, FormatError, SpecError, Where
 
 from ._field_mapping import KEY, extension_of
@@ -125,11 +125,7 @@ class _FolderSink(RecordSink):
             raise EncodingError(f"there is a {target.name} in {folder} already", Where(key=key))
         target.parent.mkdir(exist_ok=True)
         data = sample[image]
-        if not isinstance(data, bytes):
-            from webdataset.codecs import encode_field
-
-            data = encode_field(image, data)
-        return target.write_bytes(data)
+        return target.write_bytes(data if isinstance(data, bytes) else encode_field(image, data))
 
     def close(self) -> None:
         self._staged.publish()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from webdataset.codecs import unpickle_loads
+from webdataset.codecs import unpickle_loads, unzstd
 from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges, RangeFile, read_offsets
@@ -139,8 +139,6 @@ class _Blocks:
             (n, row) for n, row in enumerate(self._table) if row[0] <= number < row[0] + row[1]
         )
         if self._open is None or self._open[0] != index:
-            from webdataset.codecs import unzstd
-
             self._open = index, unzstd(self._data.read(start, size))
         before = self.offsets[first]
         return self._open[1][self.offsets[number] - before : self.offsets[number + 1] - before]

@@ -20,6 +20,7 @@ from typing import Any, Self
 from webdataset.arguments import require_count
 from webdataset.errors import FormatError, SpecError, StoreError, WebDatasetError
 from webdataset.pipeline import DataPipeline
+from webdataset.redact import redacted
 
 from ._curve_keys import Keys, answer_zap, as_keys, as_worker, check_address
 from ._item_cache import Made, MadeItems
@@ -275,8 +276,6 @@ class Worker:
 
 def _error_as_json(error: Exception) -> dict[str, str]:
     """An error for the trainer: its class and its message."""
-    from webdataset.redact import redacted
-
     known = isinstance(error, WebDatasetError)
     return {
         "class": type(error).__name__,
