@@ -1,4 +1,4 @@
-"""Arguments, checked where they are written: a wrong one fails in the constructor and says what would be right."""
+"""Checks of arguments: a wrong argument is an error in the constructor, which says what was expected."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def require_callable(stage: str, /, **arguments: Any) -> None:
 
 
 def require_callable_or_none(stage: str, /, **arguments: Any) -> None:
-    """The same, where None means the default."""
+    """Refuse anything that cannot be called, except None for the default."""
     require_callable(stage, **{name: value for name, value in arguments.items() if value is not None})
 
 
 def require_count(what: str, name: str, value: Any, *, least: int | None = None) -> int:
-    """An integer, also when it came as `1e4` or as a NumPy integer.
+    """Return an argument as an integer; it may be given as `1e4` or as a NumPy integer.
 
     >>> require_count("batched", "batchsize", 1e2, least=1)
     100
@@ -53,7 +53,7 @@ def require_count(what: str, name: str, value: Any, *, least: int | None = None)
 
 
 def require_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    """Refuse a value that is none of those that there are.
+    """Refuse a value that is none of the choices.
 
     >>> require_choice("missing", "ignore", ("error", "skip"))
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""What a dataset can do when it starts with a plan: know its length, go to any step, tell what a step holds."""
+"""What a dataset that starts with a plan can do: give its length, go to any step, list the samples of a step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ._pipeline import DataPipeline
 
 
 class Plannable(DataPipeline):
-    """A pipeline whose first stage may be a plan; what needs one says so where there is none."""
+    """A pipeline whose first stage may be a plan; methods that need a plan raise an error if there is none."""
 
     @property
     def plan(self) -> ReadPlanned | None:
@@ -39,7 +39,7 @@ class Plannable(DataPipeline):
         return first if isinstance(first, ReadPlanned) else None
 
     def append(self, stage: Any) -> None:
-        """Add a stage to this very pipeline; the first `batched` decides what a step of the plan is."""
+        """Add a stage to this pipeline in place; the first `batched` decides how many samples a step has."""
         super().append(stage)
         if self.plan is not None:
             self.pipeline[0] = replace(self.plan, batch=step_size(self.pipeline[1:]))
@@ -52,13 +52,13 @@ class Plannable(DataPipeline):
     def shuffle(self, size: int, *, buffer: bool = False, **kw: Unpack[stages.ShuffleOptions]) -> Self:
         """Shuffle; below 1 the order stays as it is.
 
-        Right behind indexed shards no buffer is needed: so many shards are mixed at a time that at least `size` samples
-        are, and all shards if they have no more. `buffer=True`, or a generator or seed of its own, insists on a buffer.
+        Right after indexed shards no buffer is needed: as many shards are mixed at a time as have at least `size`
+        samples together, or all shards. `buffer=True`, or a generator or seed of its own, uses a buffer nevertheless.
 
         Args:
             size: how many samples are mixed.
-            buffer: mix what was read, not the plan.
-            kw: what `wds.shuffle` takes.
+            buffer: shuffle the samples in a buffer, instead of changing the plan.
+            kw: arguments of `wds.shuffle`.
         """
         stage = stages.shuffle(size, **kw)
         if stage.bufsize < 1:
@@ -73,7 +73,7 @@ class Plannable(DataPipeline):
         return result
 
     def _source_items(self) -> int | None:
-        """How many samples of an epoch are this rank's, padding included."""
+        """Return how many samples this rank has in an epoch, padding included."""
         plan, ranks = self.plan, world.current().ranks
         if plan is None:
             return super()._source_items()
@@ -103,11 +103,11 @@ class Plannable(DataPipeline):
         self._run = None
 
     def cursor_without(self, steps: int | range, cursor: Cursor) -> Cursor:
-        """Where an epoch goes on without these steps.
+        """Return the cursor of an epoch without these steps.
 
         Args:
-            steps: one, or a range without gaps.
-            cursor: where the epoch would go on.
+            steps: one step, or a range without gaps.
+            cursor: where the epoch would go on otherwise.
         """
         plan = self._planned_steps()
         steps = range(steps, steps + 1) if isinstance(steps, int) else steps
@@ -143,7 +143,7 @@ class Plannable(DataPipeline):
         return [plan.dataset.where(int(number)) for number in starts[which] + numbers]
 
     def shuffle_report(self, *, buffer: int = 1000, plot: str | None = None) -> ShuffleReport:
-        """How well this dataset's order mixes, beside a shuffle buffer; `print` it.
+        """Return how well this dataset's order mixes, compared with a shuffle buffer; `print` the result.
 
         Args:
             buffer: the size of the buffer to compare with.

@@ -1,9 +1,8 @@
-"""Shards: from a spec to the shards of this epoch, in their order, and my part of them.
+"""Shards: from a spec to the shards of this epoch, in their order, and this process's part of them.
 
-Comes in: what the user wrote (a string with braces, a path, a list, a directory, a YAML spec), the (seed, epoch) of a
-pass, the world of this process. Goes out: items `dict(url=…)`, one per shard, and the arithmetic of orders, parts and
-mixes. This package does not know what a tar is, how a shard is opened, or what a sample holds; for indexed datasets it
-knows how many samples each shard has, and no more.
+In: the user's spec (a string with braces, a path, a list, a directory, a YAML spec), the (seed, epoch) of a pass, the
+world of this process. Out: items `dict(url=…)`, one per shard, and the arithmetic of orders, parts and mixes. This
+package does not know what a tar archive is, how a shard is opened, or what a sample contains.
 
 * `_expand`              text → addresses: braces, `::`, `${NAME}`, lists, globs, directories
 * `_glob_with_braces`    globs with braces on local files
@@ -14,10 +13,10 @@ knows how many samples each shard has, and no more.
 * `_non_empty`           refuses a stream without items
 * `_directory_shards`    the shards of a directory; claiming on request
 * `_yaml_spec`           YAML specs of several datasets
-* `_splitters`           who reads which shard, also where shards are fewer than readers
+* `_splitters`           which process reads which shard, also if there are fewer shards than readers
 * `_user_splitters`      the same for splitters that a user wrote
-* `_mix_streams`         several streams into one: in turn or by chance
-* `_seed`                seeds out of anything
+* `_mix_streams`         several streams as one: in turn or at random
+* `_seed`                seeds made of any values
 """
 
 from __future__ import annotations

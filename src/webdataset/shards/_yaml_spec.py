@@ -147,7 +147,7 @@ def _sources(content: Any, *, in_code: bool = True) -> Iterator[MSSource]:
 
 
 def _from_file(url: str, spec: str) -> Address:
-    """An address out of a spec file, if it may be opened. A relative path is relative to the current directory."""
+    """Return an address from a spec file, if it may be opened. A relative path is relative to the current directory."""
     is_relative = stores.scheme_of(url) == "" and not Path(url).is_absolute()
     address = Address(url, Birth.SPEC, "." if is_relative else str(Path(spec).parent))
     stores.permitted(address)
@@ -176,7 +176,7 @@ def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bo
 
 
 def load_yaml(text: bytes, why: str) -> Any:
-    r"""The content of a YAML file that anybody may have written: plain values, no larger than allowed when written out.
+    r"""Return the content of a YAML file from an untrusted source: plain values, with a limit for expanded aliases.
 
     An alias costs three bytes, and stands for a list of aliases, each of which stands for a list of aliases.
 
@@ -200,10 +200,10 @@ def load_yaml(text: bytes, why: str) -> Any:
 
 
 def _written_out(node: Any, known: dict[int, int]) -> int:
-    """About how many characters a part of a YAML file has if its aliases are replaced by what they stand for."""
+    """Return about how many characters a part of a YAML file has when its aliases are expanded."""
     size = known.get(id(node))
     if size is None:
-        known[id(node)] = _MOST_CHARACTERS + 1  # inside of itself it has no end
+        known[id(node)] = _MOST_CHARACTERS + 1  # if it contains itself it is infinite
         value = node.value
         parts = [] if isinstance(value, str) else chain.from_iterable(value) if node.id == "mapping" else value
         size = known[id(node)] = len(value) + 1 + sum(_written_out(part, known) for part in parts)
