@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from webdataset.arguments import is_integer, is_number
 from webdataset.errors import SpecError
 from webdataset.optional import require
 
@@ -86,8 +87,10 @@ class DecodeImage:
             object.__setattr__(self, "extensions", tuple(extensions))
         _check(self)
         object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in self.extensions))
-        if not isinstance(self.size, int):
-            object.__setattr__(self, "size", tuple(self.size))  # a list, as settings files have it, equals no shape
+        # A list, as settings files have it, equals no shape.
+        object.__setattr__(
+            self, "size", tuple(map(int, self.size)) if hasattr(self.size, "__iter__") else int(self.size)
+        )
 
     def bind(self, rng: Callable[..., random.Random]) -> DecodeImage:
         """The same decoder with `rng(sample, salt)` as its random generator."""
@@ -223,7 +226,9 @@ def _check(wanted: DecodeImage) -> None:
         ),
         "size is a side or (height, width), in pixels": lambda: len(sides) != 2 or not all(map(_is_side, sides)),
         "crop is 'random', 'window', 'center' or None": lambda: wanted.crop not in ("random", "window", "center", None),
-        "flip is a probability": lambda: not _is_number(wanted.flip) or not 0 <= wanted.flip <= 1,
+        "flip is a probability": lambda: (
+            not isinstance(wanted.flip, bool) and not (is_number(wanted.flip) and 0 <= wanted.flip <= 1)
+        ),
         "scale is a share of the area, 0 < low ≤ high ≤ 1": lambda: not _is_range(wanted.scale) or wanted.scale[1] > 1,
         "ratio is width to height, 0 < low ≤ high": lambda: not _is_range(wanted.ratio),
         "resize is a side for crop='center', not smaller than the crop": lambda: (
@@ -237,7 +242,7 @@ def _check(wanted: DecodeImage) -> None:
             wanted.normalize is not None and not _is_normalization(wanted.normalize, len(mode))
         ),
         "oversample is at least 1, or None": lambda: (
-            wanted.oversample is not None and not (_is_number(wanted.oversample) and wanted.oversample >= 1)
+            wanted.oversample is not None and not (is_number(wanted.oversample) and wanted.oversample >= 1)
         ),
         "extensions are names such as 'jpg'": lambda: (
             not isinstance(wanted.extensions, tuple) or not all(isinstance(each, str) for each in wanted.extensions)
@@ -249,15 +254,11 @@ def _check(wanted: DecodeImage) -> None:
 
 
 def _is_side(value: Any) -> bool:
-    return type(value) is int and value > 0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
+    return is_integer(value) and bool(value > 0)
 
 
 def _is_range(pair: Any) -> bool:
-    pairs = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_number, pair))
+    pairs = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(is_number, pair))
     return pairs and 0 < pair[0] <= pair[1] < math.inf
 
 

@@ -210,7 +210,7 @@ class RandomMix(Mix):
         weights = check_weights([1.0] * len(datasets) if probs is None else probs, len(datasets))
         super().__init__(datasets, partial(_at_random, weights), "drop" if longest else "stop")
         if seed is not None:
-            self.seed = seed
+            self.seed = require_count("RandomMix", "seed", seed)
 
 
 class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
@@ -253,7 +253,7 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
         ):
             raise SpecError(f"mix({sources!r:.100}): expected pairs of a dataset and its weight")
         require_choice("exhausted", exhausted, _EXHAUSTED)
-        require_count("mix", "per_batch", per_batch, least=1)
+        per_batch = require_count("mix", "per_batch", per_batch, least=1)
         if any(not isinstance(change, Sequence) or len(change) != 2 for change in schedule):
             raise SpecError(f"schedule={schedule!r:.100}: expected pairs of a draw and the weights from there on")
         datasets, weights = zip(*sources, strict=True)

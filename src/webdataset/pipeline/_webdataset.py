@@ -6,11 +6,12 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
 from webdataset import config, shards, stores
-from webdataset.arguments import require_callable_or_none, require_count
+from webdataset.arguments import require_callable_or_none, require_count, require_number
 from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, Resumable
@@ -130,7 +131,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
     ) -> None:
         super().__init__()
         if seed is not None:
-            self.seed = _checked_seed(seed)
+            self.seed = require_count("WebDataset", "seed", seed)
         resampled = resampled or mode == "resampled"
         older = _renamed(older)
         workersplitter = older.pop("workersplitter", workersplitter)
@@ -281,8 +282,7 @@ def cache_opener(
 def _check_cache(directory: Any, size: Any, url_to_name: Any) -> None:
     if not isinstance(directory, str | os.PathLike | None):
         raise SpecError(f"cache_dir={directory!r}: expected the path of a directory")
-    if isinstance(size, bool) or not isinstance(size, int | float):
-        raise SpecError(f"cache_size={size!r}: expected a number of bytes, or -1 for no limit")
+    require_number("WebDataset", "cache_size", size, least=-1, expected="a number of bytes, or -1 for no limit")
     require_callable_or_none("WebDataset", url_to_name=url_to_name)
 
 
@@ -342,15 +342,9 @@ def _is_source(urls: Any) -> bool:
 
 
 def _wants_shuffle(shardshuffle: Any) -> bool:
-    if shardshuffle is not None and (not isinstance(shardshuffle, (bool, int, float)) or shardshuffle < 0):
+    if shardshuffle is not None and (not isinstance(shardshuffle, Real) or shardshuffle < 0):
         raise SpecError(f"shardshuffle={shardshuffle!r}: expected True, False, or a number of at least 0")
     return bool(shardshuffle)
-
-
-def _checked_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise SpecError(f"seed={seed!r}: expected an integer, the same on every rank")
-    return seed
 
 
 def _renamed(older: dict[str, Any]) -> dict[str, Any]:
