@@ -14,7 +14,7 @@ from webdataset import config, shards, stores
 from webdataset.arguments import require_callable_or_none, require_count, require_number
 from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Pass
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.index import VerifyShards, read_description
 from webdataset.plan import ReadPlanned, described_joins
@@ -25,8 +25,7 @@ from ._fluid import FluidInterface
 from ._index_options import Wishes, indexed, is_description
 from ._indexed_api import Plannable
 from ._pipeline import DataPipeline
-from ._stage_kinds import PipelineStage
-from ._torch_iterable import is_iterable_dataset
+from ._stage_kinds import is_stage
 
 # Where a request takes a while to be answered, so that the next one should be under way: 4 connections of 40 MB/s
 # behind 50 ms were used to 96 % (benchmarks/transport.py).
@@ -204,7 +203,7 @@ def _hindrance(urls: Any, **reasons: Any) -> str | None:
     if isinstance(urls, shards.SimpleShardList):
         named = urls.seed is None
     else:
-        named = not isinstance(urls, dict) and not _is_source(urls)
+        named = not isinstance(urls, dict) and not is_stage(urls)
     if not named or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
         return f"the shards are not listed but made by {type(urls).__name__}"
     return next((f"{name}= was given" for name, reason in reasons.items() if reason), None)
@@ -246,7 +245,7 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
     """The first stage for whatever a user may write for `urls`."""
     if isinstance(urls, dict) or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
         return shards.MultiShardSample(urls)
-    if _is_source(urls):
+    if is_stage(urls):
         return urls
     if isinstance(urls, (str, Path, Iterable)):
         return (
@@ -324,7 +323,7 @@ def _splitting(
     ours, readers that outnumber the shards share them.
     """
     defaults = nodesplitter is shards.split_by_node and workersplitter is shards.split_by_worker
-    if resampled or (defaults and _is_source(urls)):
+    if resampled or (defaults and is_stage(urls)):
         return None, None
     if shards.are_ours(nodesplitter, workersplitter):
         return (
@@ -332,13 +331,6 @@ def _splitting(
             shards.ShareShards("worker") if workersplitter is shards.split_by_worker else workersplitter,
         )
     return shards.SplitShards(nodesplitter, workersplitter, may_be_empty), None
-
-
-def _is_source(urls: Any) -> bool:
-    """Whether this is a source of shards, not names of them."""
-    if isinstance(urls, (str, Path)):
-        return False
-    return isinstance(urls, (Resumable, PipelineStage)) or is_iterable_dataset(urls) or callable(urls)
 
 
 def _wants_shuffle(shardshuffle: Any) -> bool:
