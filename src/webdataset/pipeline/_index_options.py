@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from webdataset import shards, stores
-from webdataset.arguments import require_choice
+from webdataset.arguments import is_integer, require_choice
 from webdataset.decompress import is_packed
 from webdataset.errors import FormatError, SpecError, StoreError
 from webdataset.index import Description, IndexedShards, StoreIndexes, has_index, index_url, read_description
@@ -59,7 +59,7 @@ class IndexRequests:
                 raise SpecError(f"{name}={value!r}: expected a directory or URL, True (next to the shards) or False")
         require_choice("uneven", self.uneven, (None, "pad", "drop"))
         require_choice("failed", self.failed, (None, "replace"))
-        mixed = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order >= 0
+        mixed = is_integer(self.order) and self.order >= 0
         if not mixed and self.order not in (None, *_ORDERS):
             choices = ", ".join(_ORDERS)
             raise SpecError(f"order={self.order!r}: expected {choices}, or how many shards are mixed at a time")
@@ -89,7 +89,7 @@ class IndexRequests:
         """Return the order as a window and a chunk, for `ReadPlanned`."""
         if isinstance(self.order, str):
             return {"sequential": (0, None), "random": (None, None), "quasi-random": (0, _CHUNK)}[self.order]
-        return (int(shuffled) if self.order is None else self.order), None
+        return (int(shuffled) if self.order is None else int(self.order)), None
 
 
 def is_description(urls: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from webdataset import stages, world
+from webdataset.arguments import is_integer
 from webdataset.describe import shown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
@@ -110,10 +111,13 @@ class Plannable(DataPipeline):
             cursor: where the epoch would go on otherwise.
         """
         plan = self._planned_steps()
-        steps = range(steps, steps + 1) if isinstance(steps, int) else steps
+        steps = range(int(steps), int(steps) + 1) if is_integer(steps) else steps
         samples, per_step = len(plan.dataset), plan.batch * world.current().ranks
-        if steps.step != 1 or not 0 <= steps.start <= steps.stop <= -(-samples // per_step):
-            raise SpecError(f"expected steps from 0 to {-(-samples // per_step)} without gaps, got {steps}")
+        last = -(-samples // per_step)
+        if not isinstance(steps, range) or steps.step != 1 or not 0 <= steps.start <= steps.stop <= last:
+            raise SpecError(
+                f"expected steps from 0 to {last} without gaps, got {steps}", hint="range(40, 43) are three steps"
+            )
         state = (cursor.plan or PlanState(Remaining(samples))).as_remaining()
         if state.readers:
             raise SpecError(

@@ -28,7 +28,7 @@ from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
 from ._source_choice import Shares
 from ._spawn_pickling import SpawnPickling
-from ._stage_kinds import check_stage
+from ._stage_kinds import check_stage, is_stage
 from ._torch_iterable import TorchIterable
 
 
@@ -41,7 +41,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
     [[0, 1], [4, 9], [16, 25]]
 
     torch's `DataLoader` takes it as an iterable dataset; it can also be iterated directly, without torch. A stage that
-    is None is left out, and a list after the first stage is replaced by the stages in it.
+    is None is left out, and a list of stages is replaced by the stages in it.
     """
 
     shares: Shares | None = None  # the weights of a mix
@@ -53,8 +53,8 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         self.size = None
         self._recalls: RunningPass | None = None  # a pass whose items were made again
         for stage in stages:
-            # A list as the first stage is data; later it is a group of stages, as in the public library.
-            for part in stage if isinstance(stage, list) and self.pipeline else [stage]:
+            # A list is a group of stages, as in the public library; as the first stage it may also be data.
+            for part in stage if isinstance(stage, list) and (self.pipeline or any(map(is_stage, stage))) else [stage]:
                 if part is not None:
                     self.append(part)
         self.repetitions = 1
