@@ -18,13 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from webdataset import plan
 from webdataset.address import Address, as_checkpoint, own_addresses
 from webdataset.describe import shown
 from webdataset.errors import StateError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, Source, fuse, well_formed
-from webdataset.plan import PlanProgress, Replacements, in_slots, is_even_chain, may_drop, never_drops, replaces
 from webdataset.stages import Batched, Listed
 from webdataset.world import World
 
@@ -32,6 +32,9 @@ from ._column_batches import ColumnBatches
 from ._cursor import Beginning, InPlan, InStages, Where, beginning
 from ._fused import Loop
 from ._stage_kinds import invoke, is_opaque
+
+if TYPE_CHECKING:
+    from webdataset.plan import PlanProgress, Replacements
 
 Fused = Callable[[Sequence[Callable[[Any], Any]]], Resumable]
 
@@ -91,8 +94,8 @@ class RunningPass:
         self._steps: list[Any] = []  # what an item goes through after the source: functions, and stages that regroup
         self._streams: list[Any] = []  # of the stages, to be closed
         self._exact = not any(is_opaque(stage) for stage in stages)
-        self.by_plan = is_even_chain(stages)
-        self._replaces = replaces(stages)
+        self.by_plan = plan.is_even_chain(stages)
+        self._replaces = plan.replaces(stages)
         self._plan: tuple[PlanProgress, list[Any], bool] | None = None
         self.yielded = 0
         self.interrupted = False
@@ -147,12 +150,12 @@ class RunningPass:
 
     def _plan_state(self) -> Any:
         if self._plan is None:  # a loader asks at every item, so what does not change is looked up once
-            plan, *others = self._progress
-            assert isinstance(plan, PlanProgress)
+            reader: Any
+            reader, *others = self._progress
             # Between two items nothing is held; in the middle of a batch, after a failure or Ctrl-C, something is.
-            self._plan = plan, [at for at in others if hasattr(at, "origins")], may_drop(self._stages)
-        plan, holding, drops = self._plan
-        return plan.state(holding, self.yielded, drops=drops)
+            self._plan = reader, [at for at in others if hasattr(at, "origins")], plan.may_drop(self._stages)
+        reader, holding, drops = self._plan
+        return reader.state(holding, self.yielded, drops=drops)
 
     def _saved(self, where: Where | None) -> Iterator[Json]:
         """What each progress is to load, in their order."""
@@ -193,9 +196,9 @@ class RunningPass:
             if isinstance(stage, PerItem) and items is not None:
                 function = timer.function(name, stage.function(during))
                 of_one.append(stage)
-                functions.append(
-                    function if not self._replaces else in_slots(function) if slots else never_drops(function)
-                )
+                if self._replaces:
+                    function = plan.in_slots(function) if slots else plan.never_drops(function)
+                functions.append(function)
                 continue
             columns = None if self._replaces else ColumnBatches.of(of_one, stage, items)
             if functions:
@@ -220,7 +223,7 @@ class RunningPass:
         """Makes samples again for empty slots: with all steps so far, and these functions."""
         recall, apply = self._recall(len(self._steps)), fuse(functions) if functions else None
         made = recall if apply is None else lambda origin: apply(recall(origin))
-        return Replacements(len(self._stages[0].dataset), made)
+        return plan.Replacements(len(self._stages[0].dataset), made)
 
     def _pass_of(self, number: int, stage: Any) -> Pass:
         """This pass as a stage sees it: random choices before a split must be the same in all processes."""
