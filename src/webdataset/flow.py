@@ -393,7 +393,12 @@ class Resumable(ABC):
 
 
 class Source(Resumable):
-    """A resumable stage whose items have origins that it can read again."""
+    """A resumable stage whose items have origins that it can read again.
+
+    One that reads this process's part of a computed order says of what: `planned` is "samples" or "batches".
+    """
+
+    planned: ClassVar[str | None] = None
 
     @abstractmethod
     def recall(self, origin: Json) -> Any:

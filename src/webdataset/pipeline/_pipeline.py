@@ -7,7 +7,7 @@ import importlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset import config, world
 from webdataset.arguments import require_count
@@ -26,10 +26,12 @@ from ._rank_agreement import check_ranks
 from ._require_json import require_json
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
-from ._source_choice import Shares
 from ._spawn_pickling import SpawnPickling
 from ._stage_kinds import check_stage, is_stage
 from ._torch_iterable import TorchIterable
+
+if TYPE_CHECKING:
+    from ._source_choice import Shares
 
 
 class DataPipeline(KnownLength, SpawnPickling, TorchIterable):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset import config, shards, stores
 from webdataset.arguments import require_callable_or_none, require_count, require_number
@@ -16,8 +16,6 @@ from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.index import VerifyShards, read_description
-from webdataset.plan import ReadPlanned, described_joins
 from webdataset.samples import ReadSamples
 
 from ._epoch_length import ENDLESS
@@ -26,6 +24,9 @@ from ._index_options import IndexRequests, indexed, is_description
 from ._indexed_api import Plannable
 from ._pipeline import DataPipeline
 from ._stage_kinds import is_stage
+
+if TYPE_CHECKING:
+    from webdataset.index import VerifyShards
 
 # Stores with a latency, which further connections hide: 4 connections of 40 MB/s with a latency of 50 ms reached 96 %
 # of their bandwidth (benchmarks/transport.py).
@@ -153,6 +154,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         )
         found = _indexed(urls, requests, reason, getattr(opener, "fetch", None), copy=copy)
         if found is not None:
+            from webdataset.plan import ReadPlanned
+
             mixed, chunk = requests.window_and_chunk(shuffled=shuffled)
             plan = ReadPlanned(found, mixed, chunk, 1, uneven, fields, handler, strict, empty_check, opener, failed)
             self.append(plan)
@@ -230,6 +233,8 @@ def _described(urls: Any) -> tuple[Any, VerifyShards | None]:
     """Return the shards of a description, for reading without an index, and what verifies them; others unchanged."""
     if not is_description(urls):
         return urls, None
+    from webdataset.index import VerifyShards, read_description
+
     description = read_description(urls)
     return description.urls, VerifyShards(description.shards)
 
@@ -238,6 +243,9 @@ def _joins(urls: Any, *, copy: bool) -> list[Any]:
     """Return the stages that add the fields of other shards, if a description names some."""
     if not is_description(urls):
         return []
+    from webdataset.index import read_description
+    from webdataset.plan import described_joins
+
     return described_joins(read_description(urls), str(urls).rpartition("/")[0], copy=copy)
 
 

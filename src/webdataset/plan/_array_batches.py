@@ -54,6 +54,8 @@ class ArrayBatches(Source):
         index: where indexes are kept; by default beside the shards. A shard without one is read once.
     """
 
+    planned = "batches"
+
     shards: str | Sequence[str]
     field: str = "npy"
     batchsize: int = 256
