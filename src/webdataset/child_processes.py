@@ -217,8 +217,10 @@ def exit_on(number: int, status: int) -> None:
     """Raise `SystemExit` when this signal arrives, once, so that what is being written is removed on the way out.
 
     An exception that is raised while a finalizer or a weak reference's callback runs is dropped by Python, and the
-    process would go on: then the signal is sent again.
+    process would go on: then the signal is sent again. A signal that is ignored stays so, as SIGHUP under `nohup`.
     """
+    if signal.getsignal(number) is signal.SIG_IGN:
+        return
     earlier = sys.unraisablehook
 
     def stop(_number: int, _frame: Any) -> None:
@@ -226,7 +228,8 @@ def exit_on(number: int, status: int) -> None:
         raise SystemExit(status)
 
     def dropped(unraisable: sys.UnraisableHookArgs) -> None:
-        if isinstance(unraisable.exc_value, SystemExit):
+        arrived = signal.getsignal(number) is signal.SIG_IGN
+        if arrived and isinstance(unraisable.exc_value, SystemExit):
             signal.signal(number, stop)
             threading.Timer(_SOON, os.kill, (os.getpid(), number)).start()  # after the finalizer
         else:

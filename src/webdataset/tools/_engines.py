@@ -114,8 +114,9 @@ def _new_pool(workers: int) -> cf.ProcessPoolExecutor:
 
 
 def _begin_worker() -> None:
-    """Ctrl-C is the driver's business; a worker ends by SIGTERM, and when its driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ctrl-C and the terminal are the driver's business; a worker ends by SIGTERM, and when its driver is gone."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     exit_on(signal.SIGTERM, 1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
