@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import IO, Any
@@ -29,6 +30,8 @@ _GATHERED_BYTES = 1 << 20
 _GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
 # File systems allow 255 bytes, and our endings take up to 40.
 _LONGEST_NAME = 200
+# Seconds after which a file that was made is locked.
+_SOON_LOCKED = 60.0
 
 
 class LocalStore(Store):
@@ -149,7 +152,7 @@ class _LocalUpload(Upload):
         self._blocks: list[bytes | memoryview] = []
         self._gathered = 0
         self._incomplete = False
-        with suppress(OSError):  # a file system without locks: the sweep then relies on process ids alone
+        with suppress(OSError):  # a file system without locks: there no sweep removes it
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._finished = False
 
@@ -245,8 +248,8 @@ def sweep_folder(folder: str, names: Collection[str]) -> None:
     with suppress(OSError):
         for entry in os.listdir(folder or "."):
             found = ours.fullmatch(entry)
-            if found and found[1] in kept and not process_lives(int(found[2])):
-                _remove_unlocked(os.path.join(folder, entry))
+            if found and found[1] in kept:
+                _remove_abandoned(os.path.join(folder, entry), int(found[2]))
 
 
 def process_lives(process: object) -> bool:
@@ -266,9 +269,14 @@ def process_lives(process: object) -> bool:
     return True
 
 
-def _remove_unlocked(path: str) -> None:
-    # The process id may belong to another container with our host name; the lock decides.
+def _remove_abandoned(path: str, process: int) -> None:
+    """Remove a file that no process has locked: its number may be that of another process by now, as in a container.
+
+    Where there are no locks, nothing is removed.
+    """
     with suppress(OSError):
+        if process_lives(process) and time.time() - os.stat(path).st_mtime < _SOON_LOCKED:
+            return  # it may have been made just now, and not be locked yet
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.unlink(path)
