@@ -69,7 +69,7 @@ def test_nothing_goes_on(verb, ending, tmp_path):
     if ending in {signal.SIGTERM, signal.SIGHUP}:
         assert program.returncode == 128 + ending
     if ending != signal.SIGKILL:
-        assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(("wds-", ".")) and path.is_dir()]
+        assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".wds.")]
     _, alive = psutil.wait_procs(children, timeout=60)
     for process in alive:
         process.kill()

@@ -9,6 +9,7 @@ import io
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Collection, Iterator
@@ -222,7 +223,24 @@ def _host() -> str:
 
 def _temporary_name(path: str) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f"{hidden_name(name)}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
+    return os.path.join(folder, f"{temporary_prefix(name)}{secrets.token_hex(4)}.part")
+
+
+def temporary_prefix(name: str) -> str:
+    """How the names of temporary files and folders beside a file begin; eight letters and `.part` follow.
+
+    >>> temporary_prefix("a.tar").startswith(".a.tar.")
+    True
+    """
+    return f"{hidden_name(name)}.{_host()}-{os.getpid()}-"
+
+
+def lock_folder(path: str) -> int:
+    """Lock a temporary folder, so that no sweep removes it, until the descriptor is closed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    with suppress(OSError):  # a file system without locks: there no sweep removes it
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
 
 
 def hidden_name(name: str) -> str:
@@ -239,12 +257,12 @@ def hidden_name(name: str) -> str:
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
-    """Remove what writers of these files of a folder left behind when they were killed, if the system lets us.
+    """Remove what writers of these files and folders of a folder left when they were killed, if the system lets us.
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
     kept = {hidden_name(name) for name in names}
-    ours = re.compile(rf"(\..+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
+    ours = re.compile(rf"(\..+)\.{_host()}-(\d+)-\w{{8}}\.part", re.DOTALL)
     with suppress(OSError):
         for entry in os.listdir(folder or "."):
             found = ours.fullmatch(entry)
@@ -270,16 +288,22 @@ def process_lives(process: object) -> bool:
 
 
 def _remove_abandoned(path: str, process: int) -> None:
-    """Remove a file that no process has locked: its number may be that of another process by now, as in a container.
+    """Remove a file or folder that no process has locked: another process may have the number by now.
 
     Where there are no locks, nothing is removed.
     """
     with suppress(OSError):
         if process_lives(process) and time.time() - os.stat(path).st_mtime < _SOON_LOCKED:
             return  # it may have been made just now, and not be locked yet
-        with open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+        finally:
+            os.close(descriptor)
 
 
 def _sync_directory(path: str) -> None:
