@@ -13,7 +13,7 @@ from webdataset.stores import lock_folder, sweep_folder, temporary_prefix
 
 
 class StagedDirectory:
-    """A directory beside its place, renamed when it is complete.
+    """A temporary directory beside the target, renamed to it when it is complete.
 
     >>> place = Path(tempfile.mkdtemp()) / "data"
     >>> staged = StagedDirectory(str(place))
@@ -24,7 +24,7 @@ class StagedDirectory:
 
     Args:
         path: the directory to make.
-        replaceable: asked with the names in a directory that exists already whether it may be replaced.
+        replaceable: called with the names in a directory that exists already: whether it may be replaced.
     """
 
     def __init__(self, path: str, replaceable: Callable[[list[str]], bool] = lambda names: not names) -> None:
@@ -39,7 +39,7 @@ class StagedDirectory:
         self._lock = lock_folder(str(self.work))
 
     def publish(self) -> None:
-        """Put the directory in its place; what was there is removed."""
+        """Rename the directory to the target, whose former content is removed."""
         self.work.chmod(0o777 & ~_umask())
         if os.path.exists(self._target):
             aside = self.work.with_name(f"{self.work.name}.old")
@@ -51,7 +51,7 @@ class StagedDirectory:
         os.close(self._lock)
 
     def discard(self) -> None:
-        """Throw it away."""
+        """Remove the temporary directory."""
         os.close(self._lock)
         shutil.rmtree(self.work, ignore_errors=True)
 

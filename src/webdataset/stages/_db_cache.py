@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # A transaction waits for the disk (about 5 ms); every 500 samples that is 10 µs a sample.
 _CHUNK = 500
-# Workers take turns in writing; a turn takes milliseconds.
-_PATIENCE_S = 120
+# Seconds that a worker waits for the others to write, which takes milliseconds.
+_LONGEST_WAIT_S = 120
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS recorded (part TEXT, number INTEGER, sample BLOB, PRIMARY KEY (part, number));
@@ -119,7 +119,7 @@ class _InDatabase(Store):
 
         with self._errors():
             # A pass may be begun in one thread and ended in another; it is never in two at once.
-            self._connection = sqlite3.connect(self._path, timeout=_PATIENCE_S, check_same_thread=False)
+            self._connection = sqlite3.connect(self._path, timeout=_LONGEST_WAIT_S, check_same_thread=False)
             try:
                 self._connection.executescript(_TABLES)
             except BaseException:

@@ -16,8 +16,8 @@ from webdataset.optional import require
 
 from ._record_replay import OnDisk, Pickler, Played, RecordingLock, Store, play
 
-# Written with the last samples. The public library's marker is another one, so its stores, which are ordered by key and
-# not by number, are recorded anew and never misread.
+# Written with the last samples. The public library has another marker, so its stores, which are ordered by key and not
+# by number, are recorded anew and never misread.
 _COMPLETE = b"complete: samples by number"
 
 
@@ -68,7 +68,7 @@ class LMDBCached(OnDisk):
 
 
 class _Environments:
-    """Open stores: LMDB does not let a process open the same one twice, nor a forked child use its parent's."""
+    """Open stores: LMDB forbids a process to open a store twice, and a forked child to use those of its parent."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[Any]] = {}
@@ -142,13 +142,13 @@ class _InLmdb(Store):
             return False
         if taken:
             with self._transaction() as transaction:
-                there = transaction.get(_name(taken - 1)) is not None
+                has_last = transaction.get(_name(taken - 1)) is not None
         with self._transaction(write=True) as transaction:
             transaction.delete(_COMPLETE)
             if not taken:
                 transaction.drop(self._environment.open_db(txn=transaction), delete=False)
         self._count = taken
-        return not taken or there
+        return not taken or has_last
 
     def append(self, sample: Any) -> None:
         self._waiting.append((_name(self._count), self._pickler.dumps(sample)))
@@ -182,5 +182,5 @@ class _InLmdb(Store):
 
 
 def _name(number: int) -> bytes:
-    """Numbers as bytes that sort like the numbers."""
+    """Return a number as bytes, which sort like the numbers."""
     return number.to_bytes(8, "big")

@@ -58,7 +58,7 @@ from ._open import (
     stat,
     write_bytes,
 )
-from ._parse_address import local_file, scheme_of
+from ._parse_address import as_address, local_file, scheme_of
 from ._pipe import Pipe, PipeStore
 from ._read_ahead import ReadAhead
 from ._registry import schemes, store_for
@@ -92,6 +92,7 @@ __all__ = [
     "Stream",
     "Upload",
     "abandonable",
+    "as_address",
     "close_connections",
     "close_or_abort",
     "counters",

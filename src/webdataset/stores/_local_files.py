@@ -26,7 +26,7 @@ from ._system_errors import system_errors
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
-# Blocks are gathered up to so many bytes, or so many blocks, and written by one system call without a copy.
+# Up to so many bytes, or so many blocks, are collected and written by one system call without a copy.
 _GATHERED_BYTES = 1 << 20
 _GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
 # File systems allow 255 bytes, and our endings take up to 40.
@@ -92,7 +92,7 @@ class LocalStore(Store):
 
 
 class _LocalFile(io.FileIO):
-    """A file whose read errors are ours."""
+    """A file whose read errors are typed errors."""
 
     def readinto(self, buffer: Any, /) -> int:
         try:
@@ -257,7 +257,7 @@ def hidden_name(name: str) -> str:
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
-    """Remove what writers of these files and folders of a folder left when they were killed, if the system lets us.
+    """Remove the temporary files and folders that killed writers of these names left in a folder, if permitted.
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
@@ -280,7 +280,7 @@ def process_lives(process: object) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # not a possible process id: the file is not ours
+    except (ProcessLookupError, OverflowError):  # OverflowError: not a possible process id
         return False
     except PermissionError:  # it belongs to another user
         pass

@@ -39,7 +39,7 @@ class _Output(Upload):
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Errors as ours, but for a reader that went away: the programs before it in a shell's pipeline end in silence."""
+    """Turn errors into typed errors, except `BrokenPipeError`: programs in a shell's pipeline end silently by it."""
     try:
         yield
     except BrokenPipeError:

@@ -17,7 +17,7 @@ _HINTS = {
 
 @contextmanager
 def system_errors(path: str) -> Iterator[None]:
-    """Turn errors of the operating system inside the block into ours; those that a library derived stay what they are.
+    """Turn errors of the operating system inside the block into typed errors; subclasses of libraries pass unchanged.
 
     >>> with system_errors("a.tar"):
     ...     open("/no/such/file")
@@ -29,10 +29,10 @@ def system_errors(path: str) -> Iterator[None]:
     except OSError as error:
         if type(error).__module__ != "builtins":
             raise
-        raise _meaning(error, Where(shard=path)) from error
+        raise _typed_error(error, Where(shard=path)) from error
 
 
-def _meaning(error: OSError, where: Where) -> StoreError:
+def _typed_error(error: OSError, where: Where) -> StoreError:
     if isinstance(error, FileNotFoundError):
         return ShardNotFound("file not found", where, hint="check the name and the directory")
     if isinstance(error, PermissionError):

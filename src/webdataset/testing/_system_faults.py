@@ -1,7 +1,7 @@
-"""The n-th system call of this package fails: what a full disk, a broken disk or a limit of the system looks like.
+"""Let the n-th system call of this package fail, as with a full disk, a broken disk or a limit of the system.
 
-Python's functions for files are replaced for the time of a block, in all threads. Only calls that come from the package
-itself (or from a library that it calls) are counted and can fail.
+Python's functions for files are replaced inside a block, in all threads. Only calls from the package itself (or from a
+library that it calls) are counted and can fail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, Self
 
-# What the kernel may answer to nearly every call.
+# Errors that nearly every system call can return.
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.ENOMEM)
 _READING = ("open", "read", "readv", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat")
 _WRITING = ("write", "writev", "pwrite", "fsync", "rename", "replace", "unlink", "link", "mkdir", "utime", "truncate")
@@ -26,7 +26,7 @@ _OTHERS = ("dup", "dup2", "ftruncate", "readlink", "pipe", "fork", "memfd_create
 _NAMES = (*_READING, *_WRITING, *_OTHERS, "flock", "lockf", "socket", "spawn")
 _PACKAGES = ("webdataset.", "wids.")
 _TOOLS = ("webdataset.testing.", "importlib.", "threading")
-# How far from the system call a function of the package may be: filelock, pathlib and tempfile are in between.
+# How many frames above the system call a function of the package may be: filelock, pathlib, tempfile are in between.
 _DEPTH = 14
 
 

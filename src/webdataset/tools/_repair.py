@@ -1,4 +1,4 @@
-"""`wds check --fix`: write a damaged shard again, with everything that can be saved.
+"""`wds check --fix`: write a damaged shard again, with all complete samples.
 
 A repaired shard holds complete samples only. A sample that lost a field, or has one that cannot be decoded, goes to a
 second archive, `NAME.quarantine.tar`, together with files that belong to no sample. Everything that was done is listed.
@@ -33,7 +33,7 @@ from ._verb_options import Advance, advancing
 @hides_secrets
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What became of one shard.
+    """The result of repairing one shard.
 
     Attributes:
         shard: the damaged shard.
@@ -87,7 +87,7 @@ def repair(
 
 
 def quarantine_name(output: str) -> str:
-    """Where the samples go that are set aside.
+    """The address of the archive for samples that are set aside.
 
     >>> quarantine_name("out/a.tar.gz"), quarantine_name("out/a")
     ('out/a.quarantine.tar', 'out/a.quarantine.tar')
@@ -131,7 +131,7 @@ def _read(url: str, options: CheckOptions, payloads: IO[bytes]) -> Plan:
 def _write_samples(
     plan: Plan, payloads: IO[bytes], output: str, options: CheckOptions, *, indexed: bool
 ) -> tuple[int, list[tuple[Draft, str]]]:
-    """Write the good samples; how many those are, and the others, with the reasons. Without any, nothing is written."""
+    """Write the good samples, if there are any. Returns their number, and the other samples with the reasons."""
     decoder = field_decoder() if options.decode else None
     aside: list[tuple[Draft, str]] = []
     sink = TarWriter(output, encoder=False, keep_meta=True, index=indexed)
@@ -178,7 +178,7 @@ def _undecodable(fields: dict[str, bytes], decoder: Decoder | None) -> str | Non
 
 
 def _written(sink: TarWriter, key: str, fields: dict[str, bytes]) -> str | None:
-    """Write a sample; why it cannot be written, if so."""
+    """Write a sample; returns the reason if it cannot be written."""
     try:
         sink.write({"__key__": key, **fields})
     except EncodingError as error:

@@ -1,4 +1,4 @@
-"""Temporary files. What their disk refuses is an error that names the place, like any other."""
+"""Temporary files and folders. Errors of the operating system become typed errors that name the path."""
 
 from __future__ import annotations
 
