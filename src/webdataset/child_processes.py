@@ -217,8 +217,10 @@ def exit_on(number: int, status: int) -> None:
     """Raise `SystemExit` when this signal arrives, once, so that `finally` blocks remove unfinished files.
 
     Python drops an exception that is raised in a finalizer or in the callback of a weak reference, and the process
-    would go on: then the signal is sent again.
+    would go on: then the signal is sent again. A signal that is ignored stays so, as SIGHUP under `nohup`.
     """
+    if signal.getsignal(number) is signal.SIG_IGN:
+        return
     earlier = sys.unraisablehook
 
     def stop(_number: int, _frame: Any) -> None:
@@ -226,7 +228,8 @@ def exit_on(number: int, status: int) -> None:
         raise SystemExit(status)
 
     def dropped(unraisable: sys.UnraisableHookArgs) -> None:
-        if isinstance(unraisable.exc_value, SystemExit):
+        arrived = signal.getsignal(number) is signal.SIG_IGN
+        if arrived and isinstance(unraisable.exc_value, SystemExit):
             signal.signal(number, stop)
             threading.Timer(_SOON, os.kill, (os.getpid(), number)).start()  # after the finalizer
         else:
