@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from webdataset.errors import SpecError
@@ -61,3 +61,12 @@ def require_choice(name: str, value: Any, choices: Collection[Any]) -> None:
     """
     if value not in choices:
         raise SpecError(f"{name}={value!r}: expected one of {', '.join(map(str, choices))}")
+
+
+def in_order(values: Iterable[Any]) -> tuple[Any, ...]:
+    """The values as a tuple. Those of a set are sorted: it has another order in each process.
+
+    >>> in_order(["b", "a"]), in_order({"b", "a"})
+    (('b', 'a'), ('a', 'b'))
+    """
+    return tuple(sorted(values, key=str) if isinstance(values, set | frozenset) else values)

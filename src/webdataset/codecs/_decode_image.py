@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from webdataset.arguments import in_order
 from webdataset.errors import SpecError
 from webdataset.optional import require
 
@@ -84,7 +85,7 @@ class DecodeImage:
     def __post_init__(self) -> None:
         extensions = self.extensions.split() if isinstance(self.extensions, str) else self.extensions
         if hasattr(extensions, "__iter__"):
-            object.__setattr__(self, "extensions", tuple(extensions))
+            object.__setattr__(self, "extensions", in_order(extensions))
         _check(self)
         object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in self.extensions))
         if not isinstance(self.size, int):
