@@ -15,6 +15,7 @@ from webdataset.describe import as_html
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, PerItem, count_in, well_formed
 from webdataset.plan import count_items
+from webdataset.stages import JoinColumns
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
@@ -22,6 +23,7 @@ from ._epoch_counter import EpochCounter
 from ._epoch_length import ENDLESS, KnownLength
 from ._inner_datasets import check_owner_of_epoch, inner_seeds, is_repeatable, shares_of_mixes
 from ._nested import Nested
+from ._nested_join import Joined
 from ._rank_agreement import check_ranks
 from ._require_json import require_json
 from ._run import Definition, Run
@@ -261,6 +263,8 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
         stages = [Nested(stage) if isinstance(stage, DataPipeline) else stage for stage in self.pipeline]
+        if isinstance(stages[0], JoinColumns):
+            stages[0] = Joined(stages[0], DataPipeline)
         return Definition(
             stages, self.seed, self.repetitions, self.nsamples, shares_of_mixes(self), is_repeatable(self)
         )
