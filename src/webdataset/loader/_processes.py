@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from webdataset.child_processes import Parent
 from webdataset.flow import Json, Pass, Recall, Resumable
-from webdataset.pipeline import DataPipeline, EpochCounter
+from webdataset.pipeline import DataPipeline
 from webdataset.plan import is_even_chain
 
 from . import _shared_memory
@@ -55,9 +55,8 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         self.meter = Meter()
         self.watched = False
         self._blocks = 3 + (self.prefetch_factor or 0) if shared_memory and _shared_memory.available() else 0
-        self._engine: Any = None
-        self._told = EpochCounter()  # tells workers that live on the number of the pass
-        self._told_to_follow = EpochCounter()  # the pass that goes on from what the one before it came to, if it does
+        self._engine: Any = None  # of workers that live on; an iteration takes it, so that no other one uses it
+        self._iterations = 0  # that were begun
         self._together = GroupSize()
 
     def __repr__(self) -> str:
@@ -84,7 +83,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         """Yield the items of one epoch of the dataset, a worker at a time."""
         if at.outcome == "complete":  # when the state was saved
             return
-        messages = self._begin(at)
+        engine, messages = self._begin(at)
         self.meter.clear()
         at.outcome = "failed"
         try:
@@ -104,7 +103,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             raise
         finally:
             interrupted, at.interrupted = at.interrupted, True  # if Ctrl-C comes while the workers are ended
-            self._end(messages, at)
+            self._end(engine, messages, at)
             at.interrupted = interrupted
 
     def again(self, origin: Json, recall: Recall) -> Any:
@@ -146,32 +145,32 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         result.__dict__.update(dataset=self.dataset.compose(), meter=Meter(), watched=True, _engine=None)
         return result
 
-    def _begin(self, at: WorkerCursors) -> Any:
+    def _begin(self, at: WorkerCursors) -> tuple[Any, Any]:
         """Start the workers, or let those that live start again."""
+        self._iterations += 1
+        at.iteration = self._iterations
+        engine, self._engine = self._engine, None
+        if engine is None or (at.starts is not None and not at.workers_know):
+            settings = (at.starts, self._blocks, self.watched, at.origins, self._together)
+            worker = WorkerDataset(self.dataset, self.collate_fn, *settings)
+            engine = self._new_engine(worker) if self.num_workers else None
+        else:
+            worker = engine.dataset
         epoch = at.epoch if at.starts is None else at.starts[0].epoch
-        self._told.set(epoch)
-        self._told_to_follow.set(epoch if at.workers_know else 0)  # the first pass follows none
-        worker = WorkerDataset(
-            *(self.dataset, self.collate_fn, self._told, self._told_to_follow),
-            *(at.starts, self._blocks, self.watched, at.origins),
-            together=self._together,
-        )
-        if self.num_workers == 0:
-            return worker.messages(0)
-        if self._engine is None or (at.starts is not None and not at.workers_know):
-            self._engine = self._new_engine(worker)
+        worker.told.set(epoch)
+        worker.told_to_follow.set(epoch if at.workers_know else 0)  # the first pass follows none
         try:
-            return iter(self._engine)
+            return engine, worker.messages(0) if engine is None else iter(engine)
         except OSError as error:
-            self._engine = None
             raise not_started(error) from error
 
-    def _end(self, messages: Any, at: WorkerCursors) -> None:
-        """Keep the workers if they can go on."""
+    def _end(self, engine: Any, messages: Any, at: WorkerCursors) -> None:
+        """Keep the workers if they can go on, and no iteration was begun since: the next one follows that."""
         lives = at.outcome == "complete" or (at.outcome == "left" and not self.dataset.continues)
-        at.keeps_workers = self.persistent_workers and lives
-        if not at.keeps_workers:
-            self._engine = None
+        at.keeps_workers = self.persistent_workers and lives and at.iteration == self._iterations
+        if at.keeps_workers:
+            self._engine = engine
+        else:
             _stop(messages)
 
     def _new_engine(self, worker: WorkerDataset) -> Any:

@@ -91,24 +91,24 @@ class WorkerDataset(SpawnPickling, TorchIterable):
     Args:
         dataset: what is read.
         convert: what becomes of every item or batch.
-        told: the number of the next pass; written by the loader, read by the workers.
-        told_to_follow: the pass in which what is inside the dataset goes on from where the one before ended; 0 if none.
         start: where each worker begins the first epoch, if not at the beginning of a pass.
         blocks: how many blocks of shared memory a worker keeps for its batches; with none they travel through the pipe.
         watched: time every single stage.
         origins: send the origin of every item.
         together: how many messages travel together.
+        told: the number of the next pass; written by the loader, read by the workers.
+        told_to_follow: the pass in which what is inside the dataset goes on from where the one before ended; 0 if none.
     """
 
     dataset: DataPipeline
     convert: Callable[[Any], Any]
-    told: EpochCounter
-    told_to_follow: EpochCounter
     start: list[Cursor] | None = None
     blocks: int = 0
     watched: bool = False
     origins: bool = False
     together: GroupSize = field(default_factory=GroupSize)
+    told: EpochCounter = field(default_factory=EpochCounter)
+    told_to_follow: EpochCounter = field(default_factory=EpochCounter)
     _blocks: Blocks | None = field(default=None, repr=False)
     _run: Run | None = field(default=None, repr=False)
 

@@ -29,6 +29,7 @@ class WorkerCursors(Progress):
         self.nexts: list[Cursor | None] = [None] * workers  # where the workers that came to their end begin next
         self.last: tuple[int, Tagged | None] = 0, None  # the worker of the last item, and its tag before that
         self.outcome = "left"
+        self.iteration = 0  # which one of the loader
 
     def note(self, message: Message) -> None:
         """The item of this message is yielded next, with no call in between: Ctrl-C comes when a call ends."""
