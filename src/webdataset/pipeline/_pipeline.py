@@ -209,7 +209,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
             before.new_epoch()
             return before
         epoch = self._epochs.next()
-        follows = before is not None and before.pass_number + 1 == epoch
+        follows = before is not None and not before.is_closed and before.pass_number + 1 == epoch
         return self._new_run(Cursor(epoch), before if follows else None)
 
     def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
@@ -329,10 +329,10 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return Identity(self.seed, fingerprint(self.pipeline), tuple(inner_seeds(self)))
 
     def close(self) -> None:
-        """Close what an iteration holds open, then every stage that can be closed."""
+        """Close what an iteration holds open, then every stage that can be closed; `state_dict()` stays what it was."""
         if self._run is not None:
             self._run.close()
-        self._run = self._recalls = None
+        self._recalls = None
         for stage in self.pipeline:
             close = getattr(stage, "close", None)
             if close is not None:

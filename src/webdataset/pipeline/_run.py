@@ -75,7 +75,7 @@ class Run:
         self.begun = False  # an item was asked for
         self.ended = False  # the epoch, by its last item and not by an error
         self.over = False  # all passes, or by an error
-        self._closed = False  # its stages, which does not change where the next epoch begins
+        self.is_closed = False  # its stages, which does not change where the next epoch begins
         for shares, weights in zip(definition.shares, cursor.weights or repeat(None), strict=False):
             if self._skip:  # items are read again that may have been drawn with other weights
                 shares.replay(self, weights)
@@ -103,7 +103,7 @@ class Run:
                         yield (item, item := None)[0]  # no name keeps a batch alive which the user has forgotten
                     if self._position == size and not self._skip:
                         break
-                if not self._is_full and not self._closed:
+                if not self._is_full and not self.is_closed:
                     self._end_pass()
         except GeneratorExit:
             raise
@@ -119,7 +119,7 @@ class Run:
     @property
     def can_go_on(self) -> bool:
         """Whether this run has more items, in this epoch or in the next one."""
-        return not self.over and not self._closed
+        return not self.over and not self.is_closed
 
     @property
     def _is_full(self) -> bool:
@@ -211,7 +211,7 @@ class Run:
 
     def close(self) -> None:
         """Close what the current pass holds open."""
-        self._closed = True
+        self.is_closed = True
         self._pass.close()
 
 
