@@ -51,8 +51,8 @@ class ShardListDataset:
     >>> dataset.add_transform(lambda sample: sample[".cls"])[-1]
     7
 
-    A shard is mapped into memory where it is local. From other places the bytes of the wanted samples are fetched by
-    ranges; with `cache_dir`, `WIDS_CACHE` or `localname` the whole shard is fetched once, checked, and mapped.
+    A local shard is mapped into memory. From other stores, the bytes of the requested samples are fetched by ranges;
+    with `cache_dir`, `WIDS_CACHE` or `localname` the whole shard is fetched once, checked, and mapped.
 
     Args:
         shards: the address of a description, an open file with one, its content, its list of shards, or anything
@@ -106,7 +106,7 @@ class ShardListDataset:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indexes: Sequence[int]) -> list[Any]:
-        """Many samples, shard by shard, with few requests: what torch's loaders ask for."""
+        """Many samples, shard by shard, with few requests; torch's loaders call this."""
         return read_by_shard([self._locate(index) for index in indexes], self._read)
 
     def __iter__(self) -> Iterator[Any]:
@@ -118,7 +118,7 @@ class ShardListDataset:
         return self
 
     def get_stats(self) -> tuple[int, int]:
-        """(accesses, misses): how often a sample was asked for, and how often its shard was not open."""
+        """(accesses, misses): how often a sample was requested, and how often its shard was not open."""
         return self._accesses, self._misses
 
     @property
@@ -128,7 +128,7 @@ class ShardListDataset:
 
     @property
     def cache(self) -> LRUShards:
-        """Whole shards on the local disk, for programs that want their paths."""
+        """Whole shards on the local disk, for programs that need their paths."""
         if self._whole is None:
             self._whole = LRUShards(self.lru_size, localname=self._locations.localname)
         return self._whole

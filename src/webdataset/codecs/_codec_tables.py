@@ -1,6 +1,6 @@
 """The two tables, extension → codec. Both may be extended: `decoders["xyz"] = f`, `default_handlers["xyz"] = g`.
 
-Images, audio and video stay bytes until a pipeline asks for them (`decode("rgb8", "audio")`). Each extension has one
+Images, audio and video stay bytes unless a pipeline decodes them (`decode("rgb8", "audio")`). Each extension has one
 encoder.
 """
 

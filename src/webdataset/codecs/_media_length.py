@@ -13,7 +13,7 @@ from typing import Literal
 
 from webdataset.errors import FormatError
 
-_TO_A_PIPE = 0x7FFFF000  # sizes from here on are written by programs that cannot know: sox this one, FFmpeg 0xffffffff
+_TO_A_PIPE = 0x7FFFF000  # larger sizes mean that the size was unknown: sox writes this one, FFmpeg 0xffffffff
 _LAST_PAGE = 4
 _JPEG2000_END = b"\xff\xd9"
 _XING = re.compile(rb"(?:Xing|Info)...(.)", re.DOTALL)  # and the flags of what follows

@@ -37,7 +37,7 @@ def find_mapping(
     by_extension: bool,
     schema: Schema | None = None,
 ) -> FieldMapping:
-    """The mapping that was asked for, or a guess from the first records. `schema` is that of the first file."""
+    """The mapping of the user, or a guess from the first records. `schema` is that of the first file."""
     if mapping is not None:
         fields = FieldMapping.of(mapping)
     else:

@@ -1,4 +1,4 @@
-"""Make batches to send over streams of arrays, and look at received ones."""
+"""Make batches to send over streams of arrays, and describe received ones."""
 
 from __future__ import annotations
 

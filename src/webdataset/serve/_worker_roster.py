@@ -41,7 +41,7 @@ class FleetOptions:
         keys: this trainer's keys.
         insecure: connect without keys to addresses that are not loopback.
         patience: a worker that does not answer a ping for so many seconds is silent.
-        timeout: an error is raised after so many seconds without any answer; None waits for ever.
+        timeout: an error is raised after so many seconds without any answer; None for no limit.
         buffer: how many bytes of items may be requested or received and not yet returned.
     """
 

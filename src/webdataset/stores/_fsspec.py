@@ -172,7 +172,7 @@ def _place(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def fsspec_errors(url: str) -> Iterator[None]:
-    """Turn exceptions of file systems into ours."""
+    """Turn exceptions of file systems into typed errors."""
     try:
         yield
     except StoreError:
@@ -180,7 +180,7 @@ def fsspec_errors(url: str) -> Iterator[None]:
     except (OSError, EOFError, io.UnsupportedOperation) as error:
         raise _typed_error(error, url) from error
     except Exception as error:
-        # Each file system brings a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
+        # Each file system uses a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
         raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=url))) from error
 
 

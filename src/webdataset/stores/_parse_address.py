@@ -20,7 +20,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 
 
 def text(url: str | os.PathLike[str]) -> str:
-    """The address as a string; a path object is a local file, whatever its name looks like.
+    """The address as a string; a path object is always a local file.
 
     >>> from pathlib import PurePosixPath
     >>> text(PurePosixPath("data/a.tar"))

@@ -223,7 +223,7 @@ class ReadAhead:
     the next one is requested. Only the thread that iterates takes items from their iterator.
 
     Args:
-        items: Addresses, or whatever `opener` takes.
+        items: Addresses, or any values that `opener` takes.
         opener: Opens one item.
         budget_bytes: The limit of bytes in memory, over all streams.
         depth: How many streams are open at once, the one in use included.

@@ -69,7 +69,7 @@ class Patience:
 
 
 class Backoff:
-    """Waits longer after each failure in a row, and gives up at the limits of its `Patience`."""
+    """Waits longer after each failure in a row; at the limits of its `Patience` it raises the error."""
 
     def __init__(self, patience: Patience, url: str, kind: str = "store") -> None:
         self._patience, self._url, self._kind = patience, url, kind
@@ -373,7 +373,7 @@ def retryable(error: StoreError, retry_after: float | None = None) -> StoreError
     """
     error.retryable = True
     if retry_after is not None:
-        error.retry_after = retry_after  # type: ignore[attr-defined]  # set only where the server asked for it
+        error.retry_after = retry_after  # type: ignore[attr-defined]  # set only if the server sent it
     return error
 
 

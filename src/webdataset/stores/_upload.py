@@ -113,5 +113,5 @@ class SpooledUpload(Upload):
     def disown(self) -> None:
         super().disown()
         # Asking a spool in memory for its descriptor would write it to the disk.
-        if self._spool._rolled:  # type: ignore[attr-defined]  # no public name tells
+        if self._spool._rolled:  # type: ignore[attr-defined]  # there is no public attribute for it
             point_nowhere(self._spool.fileno())

@@ -98,7 +98,7 @@ def check(
     return dataset.finish()
 
 
-# Shards to check, and what a description says about each.
+# Shards to check, each with its entry in the description, if there is one.
 _Entries = dict[str, ShardEntry | None]
 
 

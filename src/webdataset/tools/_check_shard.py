@@ -93,7 +93,7 @@ class _ShardCheck:
             self._decoding.close()
 
     def compare_index(self) -> None:
-        """Compare the index that is stored with what was read."""
+        """Compare the stored index with the shard."""
         url = self.report.url
         if not self._opened or self._damaged or url in {"", "-"}:
             return
@@ -108,7 +108,7 @@ class _ShardCheck:
             self._findings.add(Kind.STALE_INDEX, what)
 
     def compare_entry(self, entry: ShardEntry) -> None:
-        """Compare what the description says with what was read."""
+        """Compare the entry in the description with the shard."""
         if not self._opened:
             return
         report, add = self.report, self._findings.add

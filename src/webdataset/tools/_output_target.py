@@ -78,7 +78,7 @@ Stream = OneArchive | Series
 
 
 def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
-    """The kind of output that a user's text asks for.
+    """The kind of output that a user's text means.
 
     >>> parse_target("-"), parse_target("out-%06d.tar"), parse_target("out/")
     (OneArchive(text='-'), Series(text='out-%06d.tar'), PerShard(text='out/{name}'))
@@ -164,7 +164,7 @@ def existing(urls: Iterable[str | None]) -> list[str]:
 
 
 def series_members(pattern: str) -> list[str]:
-    """The existing archives of a series, whatever their numbers.
+    """The existing archives of a series, with any numbers.
 
     >>> series_members("/nowhere/out-%06d.tar")
     []

@@ -33,7 +33,7 @@ from ._thumbnail import array_picture, check_fetch, checked_image, first_frame, 
 _MOST_CELLS = 200
 _MOST_BODY = 20_000
 _EDGES = range(16, 2049)
-# The security policy of fields: nothing in them can run, whatever type a browser assumes.
+# The security policy of fields: nothing in them can run, for any type that a browser assumes.
 _SANDBOX = "default-src 'none'; style-src 'none'; sandbox"
 
 Answer = Callable[[Request], Any]
