@@ -12,9 +12,10 @@ from typing import Any
 
 from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, stack_npy
 from ._audio import encode_audio
+from ._cbor_limits import cbor_loads
 from ._encode_image import IMAGE_FORMATS, imageencoder
 from ._json import decode_json, decode_json_column, decode_jsonl, encode_json, encode_jsonl
-from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
+from ._msgpack_cbor import cbor_dumps, mp_dumps, msgpack_loads
 from ._pickle import pickle_dumps, unpickle_loads
 from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_loads
 from ._text import decode_int, decode_text, encode_int, encode_text

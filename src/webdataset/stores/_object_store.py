@@ -24,7 +24,7 @@ from webdataset.optional import require
 
 from ._broker import BrokeredStore
 from ._parse_address import refuse_another_name
-from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, persist, retryable
+from ._resuming_stream import PASSING_STATUSES, Body, PastTheEnd, Patience, ResumingStream, persist, retryable
 from ._same_object import BytesRead, changed, is_strong
 from ._store import Stat, Store, checked_range, read_fully
 from ._upload import Upload
@@ -34,7 +34,7 @@ _CHUNK = 1 << 20
 _PART = 16 << 20
 # Keys that obstore refuses, or opens under another name, besides those with `..`.
 _CHANGED_BY_OBSTORE = re.compile(r"^/|//|/$|[\x00-\x1f\x7f]")
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
+
 
 # The process whose obstore runtime is running; its threads do not exist in a forked child, where calls would hang.
 _runtime: list[int] = []
@@ -286,7 +286,7 @@ def _typed_error(error: Exception, exceptions: Any, url: str, offset: int | None
     if "timed out" in str(error) or "timeout" in what:
         return StoreTimeout(what, where, hint="WDS_TIMEOUT sets the seconds to wait")
     final = StoreError(what, where, hint="check the endpoint, the bucket and the credentials in the environment")
-    return final if 400 <= status < 500 and status not in _PASSING else retryable(final)
+    return final if 400 <= status < 500 and status not in PASSING_STATUSES else retryable(final)
 
 
 def _first_line(error: Exception) -> str:

@@ -25,7 +25,7 @@ from webdataset.redact import redacted
 from ._auth import secrets_for
 from ._connection_pool import manager
 from ._parse_address import origin, refuse_malformed, scheme_of
-from ._resuming_stream import PastTheEnd, retryable
+from ._resuming_stream import PASSING_STATUSES, PastTheEnd, retryable
 from ._store import read_document
 from ._trust import check
 
@@ -45,8 +45,6 @@ _HEADER_NAME = re.compile(r"[!#-9;-~]+")
 _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 # The body of a redirect that is read to keep its connection.
 _SMALL = 64 << 10
-# Temporary: too early, too many requests, timeout, and errors of the server itself.
-_PASSING = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524, 529}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +250,7 @@ def _bad(response: urllib3.BaseHTTPResponse) -> StoreError:
     if isinstance(error, PastTheEnd):
         found = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", ""))
         error.size = int(found[1]) if found else None
-    if status in _PASSING:
+    if status in PASSING_STATUSES:
         retryable(error, _seconds(response.headers.get("Retry-After")))
     error.status = status  # type: ignore[attr-defined]  # read by stores that have a second way to request
     return error

@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 _jitter = random.Random()
 _thread_state = threading.local()
 
+# Status codes of temporary errors: too early, too many requests, timeout, and errors of the server itself.
+PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524, 529}
 # Counters are updated after this many bytes.
 _REPORTED = 8 << 20
 # Requests that check whether the object has ended: so many for a stream, and one more for each so many bytes.

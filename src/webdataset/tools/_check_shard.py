@@ -103,8 +103,7 @@ class _ShardCheck:
             if isinstance(error, FormatError):
                 self._findings.add(Kind.BAD_INDEX, f"the index cannot be read: {error.what}")
             return
-        built = self._index.finish() if stored is not None else None
-        if stored is not None and built is not None and (what := index_difference(stored, built)):
+        if stored is not None and (what := index_difference(stored, self._index.finish())):
             self._findings.add(Kind.STALE_INDEX, what)
 
     def compare_entry(self, entry: ShardEntry) -> None:

@@ -71,7 +71,7 @@ class PerShard:
                 f"{url!r} has no file name to name an output after", hint="write to one archive or to 'out-%06d.tar'"
             )
         output = self.text.replace("{name}", name)
-        return output.replace("{stem}", _SUFFIX.sub("", name)) if "{stem}" in self.text else output
+        return output.replace("{stem}", without_suffix(name)) if "{stem}" in self.text else output
 
 
 Stream = OneArchive | Series
@@ -94,6 +94,15 @@ def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
     if url.endswith("/") or (path is not None and os.path.isdir(path)):
         return PerShard(f"{url.rstrip('/')}/{{name}}")
     return OneArchive(url)
+
+
+def without_suffix(name: str) -> str:
+    """The name of a shard without its extension.
+
+    >>> without_suffix("out/a.tar.gz"), without_suffix("a.tgz"), without_suffix("a.b")
+    ('out/a', 'a', 'a.b')
+    """
+    return _SUFFIX.sub("", name)
 
 
 def is_stream(url: str) -> bool:
