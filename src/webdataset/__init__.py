@@ -1,8 +1,8 @@
 """Training data from plain tar shards: `import webdataset as wds`.
 
 Names are loaded when they are first used, so the import itself costs a few milliseconds and pulls in neither NumPy nor
-torch. The public project's module names (`webdataset.filters`, `webdataset.tariterators`, …) live in `legacy/`, which
-is put on this package's path.
+torch. The public project's module names (`webdataset.filters`, `webdataset.tariterators`, …) are in `legacy/`, which is
+added to the path of this package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 
-if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers understand; a test compares the two
+if TYPE_CHECKING:  # the table `_HOME` as imports, for editors and type checkers; a test compares the two
     from webdataset import cache as cache
     from webdataset import handlers as handlers
     from webdataset import interop as interop
@@ -177,7 +177,7 @@ __version__ = "2.0.0"
 
 __path__.append(str(Path(__file__).parent / "legacy"))
 
-# Where each public name lives.
+# The module of each public name.
 _HOME = {
     "webdataset.older": (
         "ChoppedDataset Composable Dataset FakeLength MultiDataset Processor PytorchShardList ResizedDataset "

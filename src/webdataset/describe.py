@@ -34,7 +34,7 @@ class Described:
 
 
 def call(name: str, /, *args: Any, **kwargs: Any) -> str:
-    """The text of a call.
+    """Return the text of a call.
 
     >>> call("map", len, handler=print)
     'map(len, handler=print)'
@@ -44,11 +44,13 @@ def call(name: str, /, *args: Any, **kwargs: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as written in a call: functions by their names, nothing with a memory address.
+    """Return a value as written in a call: functions by their names, and no memory addresses.
 
     >>> shown(functools.partial(int, base=2))
     'partial(int, base=2)'
     """
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()  # NumPy's scalars have another repr in each of its versions
     if isinstance(value, functools.partial):
         return call("partial", value.func, *value.args, **value.keywords)
     if type(value) in {list, tuple}:
@@ -74,7 +76,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
-    """What a message about unknown names adds: the names that are nearly the same.
+    """Return the end of a message about unknown names: the known names that are nearly the same.
 
     >>> did_you_mean(["shardshufle"], ["shardshuffle", "seed"]), did_you_mean(["xyz"], ["seed"])
     ('; did you mean shardshuffle?', '')
@@ -87,7 +89,7 @@ def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
 
 
 def refuse_unknown(what: str, given: Iterable[str], *takers: Callable[..., Any]) -> None:
-    """Refuse keywords that none of some functions takes, as Python does, and name those that are nearly the same.
+    """Refuse keywords that none of these functions takes, as Python does, and name those that are nearly the same.
 
     >>> refuse_unknown("print", ["ends"], print)
     Traceback (most recent call last):
@@ -99,7 +101,7 @@ def refuse_unknown(what: str, given: Iterable[str], *takers: Callable[..., Any])
 
 
 def without_addresses(text: str) -> str:
-    """A text in which functions and objects have no address: the same in every process.
+    """Return a text without the memory addresses of functions and objects, so that it is the same in every process.
 
     >>> without_addresses("Decoder(<function decode at 0x7f00>, <a.B object at 0x7f01>)")
     'Decoder(decode, <a.B object>)'

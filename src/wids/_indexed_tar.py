@@ -13,6 +13,7 @@ from urllib.parse import quote
 from webdataset import config, stores
 from webdataset.cache import url_to_hashed_name
 from webdataset.errors import SpecError, StaleIndex, Where
+from webdataset.redact import redacted
 
 from ._tar_members import TarMembers
 from .wids_dl import download_file
@@ -155,11 +156,13 @@ class LRUShards:
 def default_localname(dldir: str | None = None) -> Callable[[str], str]:
     """A function address → path: the quoted address, below `dldir` or the directory that WIDS_CACHE names.
 
+    An address with a secret gets a name without it, as `cache_localname` makes them.
+
     >>> default_localname("/tmp/x")("s3://b/a.tar")
     '/tmp/x/s3%3A%2F%2Fb%2Fa.tar'
     """
     folder = Path(dldir or config.read("WIDS_CACHE") or "/tmp/_wids_cache")  # noqa: S108 - wids' own place
-    return lambda url: str(folder / quote(url, safe="_+{}*,-"))
+    return lambda url: str(folder / (quote(url, safe="_+{}*,-") if redacted(url) == url else url_to_hashed_name(url)))
 
 
 def cache_localname(cachedir: str) -> Callable[[str], str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import threading
 import warnings
 from bisect import bisect_right
@@ -249,9 +248,8 @@ def find_description(source: Any, base: str | None = None) -> Description:
     """
     if isinstance(source, Description):
         return source
-    if hasattr(source, "read"):
-        source = json.load(source)
-    if isinstance(source, Mapping) or (isinstance(source, str | PathLike) and _is_json(fspath(source))):
+    is_named = isinstance(source, str | PathLike) and _is_json(fspath(source))
+    if is_named or isinstance(source, Mapping) or hasattr(source, "read"):
         return read_description(source, base)
     if isinstance(source, Sequence) and source and all(isinstance(entry, Mapping) for entry in source):
         return read_description({"wids_version": 1, "shardlist": list(source)}, base)

@@ -29,5 +29,5 @@ def command(inputs: tuple[str, ...], output: str, *, load: bool, **options: Any)
     options["shuffle"] = options["shuffle"] or 0
     if options["rekey"] == "#":
         options["rekey"] = "{:09d}"
-    listed = [url for name in inputs for url in tools.read_list(name)] if load else inputs
+    listed = [url for name in inputs for url in tools.read_shard_list(name)] if load else inputs
     _options.run_and_show(tools.cat, options, listed, output)

@@ -43,7 +43,7 @@ def create(recipe: str, output: str) -> None:
 @click.option("-l", "--load", is_flag=True, help="The input is a text file that lists inputs.")
 def cat(inputs: tuple[str, ...], output: str, *, rekey: str | None, load: bool, **options: Any) -> None:
     """Concatenate shards: `wds cat`."""
-    urls = [url for name in inputs for url in tools.read_list(name)] if load else inputs
+    urls = [url for name in inputs for url in tools.read_shard_list(name)] if load else inputs
     _options.run_and_show(tools.cat, {**options, "rekey": "{:09d}" if rekey else None}, urls, output)
 
 

@@ -30,7 +30,7 @@ def tarcats(
     inputs: tuple[str, ...], output: str, filelist: str | None, skip: int, count: int | None, shuffle: int, **_: Any
 ) -> None:
     """Concatenate shards: `wds cat`."""
-    urls = [*inputs, *(tools.read_list(filelist) if filelist else ())] or ["-"]
+    urls = [*inputs, *(tools.read_shard_list(filelist) if filelist else ())] or ["-"]
     stretch = f"{skip}:{'' if count is None else count}" if skip or count is not None else None
     _options.run_and_show(tools.cat, {"shuffle": shuffle, "slice": stretch}, urls, output)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.index import Description, ShardEntry
 from webdataset.tools import (
@@ -100,7 +101,7 @@ def convert(
             records. Fields that the mapping does not name are left out.
         key: the field of the records that becomes the key; by default their own `__key__`, else a counter.
     """
-    name = os.fspath(target)
+    name = stores.as_address(target)
     reader, writer = find_format(source_format, source), _writer(target_format, name, options)
     parts = listed_parts(reader, source)
     schema = schema_of(reader, parts[0])

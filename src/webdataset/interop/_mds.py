@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from webdataset import stores
+from webdataset.address import like
 from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges, RangeFile, read_offsets
@@ -72,8 +73,9 @@ class MDS(Format):
 
 def read_index(source: Any) -> tuple[str, dict[str, Any]]:
     """(directory, content) of a dataset's `index.json`."""
-    root = str(source).removesuffix("index.json").rstrip("/")
-    url = f"{root}/index.json"
+    name = stores.as_address(source)
+    root = like(name, name.removesuffix("index.json").rstrip("/"))
+    url = like(root, f"{root}/index.json")
     text = stores.read_bytes(url)
     with damage_of("the index", url):
         return root, dict(json.loads(text))
@@ -87,7 +89,7 @@ def inner_url(root: str, name: str) -> str:
     """
     if not name or name.startswith("/") or ":" in name or ".." in name.split("/"):
         raise FormatError(f"the index names {name!r}, which is not a file beside it", Where(shard=root))
-    return f"{root}/{name}"
+    return like(root, f"{root}/{name}")
 
 
 def _part(root: str, shard: dict[str, Any]) -> Part:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol, Self
 
 from webdataset import shards, stores
+from webdataset.address import like
 from webdataset.errors import FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
 from webdataset.redact import hides_secrets
 from webdataset.stores import close_or_abort
@@ -144,7 +145,7 @@ def training_parts(source: Any, is_part: Callable[[str], object], tests: str) ->
     """The files that are named, or those of a directory: without those that begin with `tests`, if there are others."""
     urls = shards.expand(source)
     if len(urls) == 1 and not is_part(urls[0]):
-        found = [url for url in stores.list_urls(f"{urls[0].rstrip('/')}/*") if is_part(url)]
+        found = [url for url in stores.list_urls(like(urls[0], f"{urls[0].rstrip('/')}/*")) if is_part(url)]
         urls = [url for url in found if not url.rpartition("/")[2].startswith(tests)] or found
     return [Part(url) for url in urls]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from webdataset import stores
+from webdataset.address import like
 from webdataset.errors import FormatError, ShardNotFound, StaleIndex, Where
 
 from ._tfrecord_frames import scan_tfrecord
@@ -26,7 +27,7 @@ def write_tfrecord_index(url: str, index: str | None = None) -> str:
     >>> stores.read_range(write_tfrecord_index("memory://docs/b.tfrecord"), 0, 11)
     b'0 30\n30 30\n'
     """
-    target = index if index is not None else _stem(url) + _SUFFIXES[0]
+    target = index if index is not None else like(url, _stem(url) + _SUFFIXES[0])
     stores.write_bytes(target, index_text(scan_tfrecord(url)))
     return target
 

@@ -30,7 +30,7 @@ def reader_args(urls: Any, index: str | os.PathLike[str] | None = None) -> Reade
         urls: shards, as `WebDataset` takes them. DALI reads local files and `s3://`.
         index: a local directory for the indexes; None puts them beside local shards.
     """
-    folder = None if index is None else os.fspath(index)
+    folder = None if index is None else stores.as_address(index)
     if folder is not None:
         if stores.is_local(folder) is None:
             raise SpecError(f"{folder} is not a local directory", hint="DALI reads indexes from the local disk only")

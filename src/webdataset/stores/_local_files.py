@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import glob
 import hashlib
@@ -12,26 +11,24 @@ import re
 import secrets
 import stat
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import IO, Any
 
 from webdataset import config
-from webdataset.errors import AccessDenied, ShardNotFound, StoreError, Where
+from webdataset.errors import ShardNotFound, StoreError, Where
 
 from ._globs import is_pattern
 from ._parse_address import local_path
 from ._store import Stat, Store
+from ._system_errors import system_errors
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
 # Up to so many bytes, or so many blocks, are collected and written by one system call without a copy.
 _GATHERED_BYTES = 1 << 20
 _GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
-_HINTS = {
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "the system has too many open files",
-    errno.EIO: "check the disk",
-}
+# File systems allow 255 bytes, and our endings take up to 40.
+_LONGEST_NAME = 200
 
 
 class LocalStore(Store):
@@ -190,12 +187,14 @@ class _LocalUpload(Upload):
             self._remove()
             raise
         finally:
-            os.close(self._descriptor)
+            with system_errors(self._path):
+                os.close(self._descriptor)
         _sync_directory(self._path)
 
     def discard(self) -> None:
         self._remove()
-        os.close(self._descriptor)
+        with suppress(OSError):
+            os.close(self._descriptor)
 
     def disown(self) -> None:
         if not self._finished:  # the descriptor of a finished one may be another file by now
@@ -203,7 +202,7 @@ class _LocalUpload(Upload):
             point_nowhere(self._descriptor)
 
     def _remove(self) -> None:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # of a disk that is gone: what failed before says so, and the next writer sweeps
             os.unlink(self._temporary)
 
 
@@ -220,7 +219,20 @@ def _host() -> str:
 
 def _temporary_name(path: str) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name[:180]}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
+    return os.path.join(folder, f"{hidden_name(name)}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+def hidden_name(name: str) -> str:
+    """How the hidden files beside a file begin: with its name, or with as much of it as leaves room for an ending.
+
+    >>> hidden_name("a.tar"), len(hidden_name("x" * 255))
+    ('.a.tar', 198)
+    """
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST_NAME:
+        return f".{name}"
+    beginning = data[: _LONGEST_NAME - 20].decode("utf-8", "ignore")
+    return f".{beginning}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
@@ -228,8 +240,8 @@ def sweep_folder(folder: str, names: Collection[str]) -> None:
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
-    kept = {name[:180] for name in names}
-    ours = re.compile(rf"\.(.+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
+    kept = {hidden_name(name) for name in names}
+    ours = re.compile(rf"(\..+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
     with suppress(OSError):
         for entry in os.listdir(folder or "."):
             found = ours.fullmatch(entry)
@@ -269,35 +281,3 @@ def _sync_directory(path: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-@contextmanager
-def system_errors(path: str) -> Iterator[None]:
-    """Turn errors of the operating system inside the block into typed errors; subclasses of libraries pass unchanged.
-
-    >>> with system_errors("a.tar"):
-    ...     open("/no/such/file")
-    Traceback (most recent call last):
-    webdataset.errors.ShardNotFound: file not found – a.tar – check the name and the directory
-    """
-    try:
-        yield
-    except OSError as error:
-        if type(error).__module__ != "builtins":
-            raise
-        raise _typed_error(error, Where(shard=path)) from error
-
-
-def _typed_error(error: OSError, where: Where) -> StoreError:
-    if isinstance(error, FileNotFoundError):
-        return ShardNotFound("file not found", where, hint="check the name and the directory")
-    if isinstance(error, PermissionError):
-        return AccessDenied("permission denied", where, hint="check the owner and mode of the file and its directory")
-    if isinstance(error, IsADirectoryError):
-        return StoreError("this is a directory", where, hint="add / at the end to name the files in it")
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StoreError("the disk is full", where, hint="free some space or write elsewhere")
-    if error.errno == errno.EROFS:
-        return AccessDenied("the file system is read-only", where, hint="write elsewhere")
-    what = f"the operating system reports: {error.strerror or error}"
-    return StoreError(what, where, hint=_HINTS.get(error.errno or 0, "check the name and the system's limits"))

@@ -19,12 +19,12 @@ _WITH_PORT = {"http", "https", "ftp", "ftps", "sftp", "ssh", "hdfs", "webhdfs", 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 
 
-def text(url: str | os.PathLike[str]) -> str:
-    """The address as a string; a path object is always a local file.
+def as_address(url: str | os.PathLike[str]) -> str:
+    """The address that a user gave; a path object is always a local file.
 
     >>> from pathlib import PurePosixPath
-    >>> text(PurePosixPath("data/a.tar"))
-    'data/a.tar'
+    >>> as_address("data/a.tar"), as_address(PurePosixPath("pipe:touch x"))
+    ('data/a.tar', './pipe:touch x')
     """
     if isinstance(url, str):
         return url
@@ -63,6 +63,11 @@ def local_path(url: str) -> str:
 
     >>> local_path("a#1?.tar"), local_path("file:///data/a%20b.tar"), local_path("file:a.tar")
     ('a#1?.tar', '/data/a b.tar', 'a.tar')
+
+    What was decoded is a path, and not parsed again.
+
+    >>> local_path("file:pipe%3Atouch%20x")
+    './pipe:touch x'
     """
     if scheme_of(url) != "file":
         return url
@@ -73,7 +78,7 @@ def local_path(url: str) -> str:
             raise SpecError("file: URLs name files of this machine, and no host", hint="write file:///folder/name")
         path = slash + rest
     # file:///C:/data.tar
-    return path[1:] if re.match(r"/[A-Za-z]:[/\\]", path) else path
+    return local_file(path[1:] if re.match(r"/[A-Za-z]:[/\\]", path) else path)
 
 
 def origin(url: str) -> tuple[str, str, int | None]:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ._byte_stream import Stream
-from ._local_files import system_errors
 from ._store import Store, skip
+from ._system_errors import system_errors
 from ._upload import Upload
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, Self
 
+from ._system_errors import system_errors
+
 # Shards up to this size are kept in memory until their upload, larger ones in a temporary file.
 _IN_MEMORY = 64 << 20
 
@@ -99,7 +101,8 @@ class SpooledUpload(Upload):
         self._spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed in publish and discard
 
     def write(self, data: Any, /) -> int:
-        return self._spool.write(data)
+        with system_errors(tempfile.gettempdir()):
+            return self._spool.write(data)
 
     def publish(self) -> None:
         with self._spool as spool:

@@ -44,12 +44,17 @@ class SystemFaults:
     Args:
         number: Which call fails, counted from 1; 0 lets none fail, and `calls` says how many there are.
         error: Its `errno`.
-        lasting: All later calls of the same name fail, too, as on a disk that stays full.
+        lasting: All later calls of the same name fail, too, as on a disk that stays full; or of these names.
         only: Count these calls only; "spawn" is the start of a process.
     """
 
     def __init__(
-        self, number: int, error: int = errno.EIO, *, lasting: bool = False, only: Collection[str] = _NAMES
+        self,
+        number: int,
+        error: int = errno.EIO,
+        *,
+        lasting: bool | Collection[str] = False,
+        only: Collection[str] = _NAMES,
     ) -> None:
         self.number, self.error, self.lasting, self.only = number, error, lasting, only
         # Shared with worker processes that are forked inside the block.
@@ -89,11 +94,17 @@ class SystemFaults:
             return
         with self._calls.get_lock():
             self._calls.value += 1
-            strikes = self.calls == self.number or (self.lasting and self.struck == name)
-            if strikes:
+            strikes = self.calls == self.number or (self.struck is not None and name in self._failing_from_now_on)
+            if strikes and self.struck is None:
                 self._struck.value = _NAMES.index(name)
         if strikes:
             raise OSError(self.error, os.strerror(self.error))
+
+    @property
+    def _failing_from_now_on(self) -> Collection[str]:
+        if isinstance(self.lasting, bool):
+            return (self.struck,) if self.lasting and self.struck else ()
+        return self.lasting
 
     def _replace(self, module: Any, name: str, function: Any) -> None:
         self._saved.append((module, name, getattr(module, name)))

@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from ._read_inputs import CountStage as CountStage
     from ._read_inputs import expand_inputs as expand_inputs
     from ._read_inputs import read_list as read_list
+    from ._read_inputs import read_shard_list as read_shard_list
     from ._read_inputs import warn_of_lacking as warn_of_lacking
     from ._recode import recode as recode
     from ._rename_fields import rename as rename
@@ -178,7 +179,7 @@ _MODULES = {
     "_partition": "Parts partition read_lists",
     "_proc": "proc",
     "_query": "Answer query",
-    "_read_inputs": "CountStage expand_inputs read_list warn_of_lacking",
+    "_read_inputs": "CountStage expand_inputs read_list read_shard_list warn_of_lacking",
     "_recode": "recode",
     "_rename_fields": "rename",
     "_repair": "Repair repair",

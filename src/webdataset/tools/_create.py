@@ -96,9 +96,9 @@ def create(
             if gathered.named:
                 listed = _present(listed, making.missing, failed)
             entries = _shuffled(listed, options.seed) if making.shuffle else listed
-        labels = None if gathered.classes is None else _classes_beside(os.fspath(output))
+        labels = None if gathered.classes is None else _classes_beside(stores.as_address(output))
         refuse_existing(existing([labels]), force=options.force)
-        report = _write(entries, os.fspath(output), options, making)
+        report = _write(entries, stores.as_address(output), options, making)
     if labels is not None and gathered.classes is not None:
         if not options.dry_run:
             _write_classes(gathered.classes, labels)

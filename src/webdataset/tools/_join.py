@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.flow import digest
 from webdataset.index import Description, IndexedShards, ShardEntry, index_shards, seen_from
@@ -49,7 +50,7 @@ def join(
     """
     urls, added = expand_inputs(inputs), expand_inputs(others)
     if os.fspath(output).endswith(".json"):
-        return _describe(urls, added, os.fspath(output), options, fields, missing, replace=replace)
+        return _describe(urls, added, stores.as_address(output), options, fields, missing, replace=replace)
     if "-" in added:
         raise SpecError("the shards to add from are read by key, so they cannot be standard input", hint="use a file")
     stages = join_stages(IndexedShards(added, fields=fields), fields, missing, replace=replace)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from webdataset import stores
-from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
+from webdataset.address import Address
+from webdataset.errors import ShardNotFound, SpecError, StoreError, UnsafeContent, Where
 from webdataset.index import Description, seen_from, write_description
 
 from ._verb_options import Options
@@ -71,7 +72,17 @@ class PerShard:
                 f"{url!r} has no file name to name an output after", hint="write to one archive or to 'out-%06d.tar'"
             )
         output = self.text.replace("{name}", name)
-        return output.replace("{stem}", without_suffix(name)) if "{stem}" in self.text else output
+        if "{stem}" in self.text:
+            output = output.replace("{stem}", without_suffix(name))
+        scheme = _scheme_of(self.text)
+        if scheme == "pipe" and isinstance(url, Address):
+            raise UnsafeContent(
+                f"a file name that was read from data is not put into a command: {name!r}",
+                Where(shard=url),
+                hint="write to files, or name the inputs one by one",
+            )
+        # The name of a file may look like an address: "pipe:touch x".
+        return output if _scheme_of(output) == scheme else stores.local_file(output)
 
 
 Stream = OneArchive | Series
@@ -83,7 +94,7 @@ def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
     >>> parse_target("-"), parse_target("out-%06d.tar"), parse_target("out/")
     (OneArchive(text='-'), Series(text='out-%06d.tar'), PerShard(text='out/{name}'))
     """
-    url = os.fspath(text)
+    url = stores.as_address(text)
     if not url:
         raise SpecError("the output is empty", hint="give a path, a URL, 'out-%06d.tar', 'folder/', or - for stdout")
     if _NUMBER.search(url):
@@ -103,6 +114,10 @@ def without_suffix(name: str) -> str:
     ('out/a', 'a', 'a.b')
     """
     return _SUFFIX.sub("", name)
+
+
+def _scheme_of(text: str) -> str:
+    return "-" if text == "-" else stores.scheme_of(text, stores.schemes.keys())
 
 
 def is_stream(url: str) -> bool:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from webdataset import stores
 from webdataset.errors import SpecError
 
 from ._expression import Expression
@@ -97,7 +98,7 @@ def partition(
     source, handler = CountStage(), failure_handler(options.errors)
     samples = read_samples(expand_inputs(inputs), [source], handler=handler)
     with collect_failures() as failures:
-        reports = write_parts(samples, os.fspath(output), parts, options)
+        reports = write_parts(samples, stores.as_address(output), parts, options)
     return {name: replace(report, samples_in=source.count, failed=tuple(failures)) for name, report in reports.items()}
 
 

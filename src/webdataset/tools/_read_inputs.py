@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any
 
 from webdataset import stores
-from webdataset.address import Address, in_use
+from webdataset.address import Address, Birth, in_use
 from webdataset.describe import counted
 from webdataset.errors import SpecError, Where
 from webdataset.flow import Stage
@@ -19,7 +19,7 @@ from webdataset.index import read_description
 from webdataset.pipeline import DataPipeline
 from webdataset.plan import JOIN
 from webdataset.samples import ReadSamples
-from webdataset.shards import SimpleShardList, expand
+from webdataset.shards import SimpleShardList, expand, expand_in_file
 
 _log = logging.getLogger(__name__)
 
@@ -78,9 +78,12 @@ def warning_of_lacking(named: Iterable[str], samples: Iterator[Sample]) -> Itera
 
 
 def input_specs(inputs: Inputs) -> list[str]:
-    """The inputs of a user as a list of strings."""
-    given = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
-    return [os.fspath(spec) for spec in given]
+    """The inputs of a user as a list of addresses."""
+    return [stores.as_address(spec) for spec in _given(inputs)]
+
+
+def _given(inputs: Inputs) -> Sequence[str | os.PathLike[str]]:
+    return [inputs] if isinstance(inputs, str | os.PathLike) else inputs
 
 
 def expand_inputs(inputs: Inputs) -> list[str]:
@@ -90,11 +93,14 @@ def expand_inputs(inputs: Inputs) -> list[str]:
     ['a-0.tar', 'a-1.tar', '-']
     """
     found = []
-    for text in input_specs(inputs):
-        if _PLAIN.fullmatch(text):
-            found.append(text)
+    for spec in _given(inputs):
+        url = stores.as_address(spec)
+        if _PLAIN.fullmatch(url):
+            found.append(url)
+        elif url.endswith(".json"):
+            found += _described(url)
         else:
-            found += _described(text) if text.endswith(".json") else expand(text)
+            found += expand(spec if isinstance(spec, str) else [spec])
     if found.count("-") > 1:
         raise SpecError("standard input can be read once, and '-' is given twice", hint="give '-' once")
     if not found:
@@ -127,6 +133,17 @@ def read_list(url: str) -> list[str]:
     except UnicodeDecodeError as error:
         raise SpecError("the list is not text", Where(shard=url, offset=error.start), hint="write UTF-8") from error
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def read_shard_list(url: str) -> list[str]:
+    r"""The shards that a text file lists, as addresses that were read from data: no commands, no stored credentials.
+
+    >>> with stores.open_write("memory://doc-tools/shards") as stream:
+    ...     _ = stream.write(b"memory://doc-tools/{a,b}.tar\n")
+    >>> read_shard_list("memory://doc-tools/shards")
+    ['memory://doc-tools/a.tar', 'memory://doc-tools/b.tar']
+    """
+    return expand_in_file(read_list(url), url, paths=Birth.MAPPING)
 
 
 def read_samples(

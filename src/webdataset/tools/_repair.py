@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import IO
 
 from webdataset import stores, tar
@@ -81,14 +81,8 @@ def repair(
             )
     written = [each for name in names for each in (name, quarantine_name(name))]
     refuse_existing(existing(written), force=force)
-    repairs = []
-    for shard, name in advancing(zip(shards, names, strict=True), advance):
-        try:
-            repairs.append(repair_shard(shard, name, options or CheckOptions()))
-        except StoreError as error:  # the others can be repaired all the same
-            lost = Action(Deed.LOST, f"the shard cannot be read: {error.what}", shard)
-            repairs.append(Repair(shard, None, None, 0, 0, (lost,)))
-    return repairs
+    pairs = advancing(zip(shards, names, strict=True), advance)
+    return [repair_shard(shard, name, options or CheckOptions()) for shard, name in pairs]
 
 
 def quarantine_name(output: str) -> str:
@@ -102,8 +96,12 @@ def quarantine_name(output: str) -> str:
 
 def repair_shard(url: str, output: str, options: CheckOptions) -> Repair:
     """Write one shard again, under another name."""
-    with TemporaryFile() as payloads:
-        plan = _read(url, options, payloads)
+    with stores.system_errors(gettempdir()), TemporaryFile() as payloads:
+        try:
+            plan = _read(url, options, payloads)
+        except StoreError as error:  # other shards can be repaired all the same
+            lost = Action(Deed.LOST, f"the shard cannot be read: {error.what}", url)
+            return Repair(url, None, None, 0, 0, (lost,))
         make_folder(output)
         indexed = has_index(url) or has_index(output)
         saved, aside = _write_samples(plan, payloads, output, options, indexed=indexed)

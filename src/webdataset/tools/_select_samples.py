@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from webdataset import stores
 from webdataset.describe import counted
 from webdataset.errors import SpecError
 from webdataset.flow import digest
@@ -115,7 +116,7 @@ def select(
 
 
 def _keys(keys: str | os.PathLike[str] | Sequence[str]) -> frozenset[str]:
-    found = frozenset(read_list(os.fspath(keys)) if isinstance(keys, str | os.PathLike) else keys)
+    found = frozenset(read_list(stores.as_address(keys)) if isinstance(keys, str | os.PathLike) else keys)
     if not found:
         raise SpecError("the list of keys is empty", hint="write one key per line")
     return found
