@@ -27,6 +27,7 @@ from webdataset.index import (
     read_by_shard,
     read_description,
 )
+from webdataset.stores import Closing
 
 from ._indexed_tar import IndexedTarSamples, LRUShards
 from ._shard_location import ShardLocations
@@ -38,7 +39,7 @@ _MANY_SHARDS = 200
 _MISS_RATE, _ENOUGH_ACCESSES = 0.3, 100
 
 
-class ShardListDataset:
+class ShardListDataset(Closing):
     """The samples of described shards, by number.
 
     >>> from webdataset.testing import make_shard
@@ -145,12 +146,6 @@ class ShardListDataset:
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         name = f"{self.dataset_name}: " if self.dataset_name else ""

@@ -13,7 +13,7 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import braceexpand
@@ -22,6 +22,7 @@ import numpy as np
 from webdataset.codecs import tenbin
 from webdataset.errors import FormatError, SpecError, StoreError, StoreTimeout, Where
 from webdataset.pipeline import TorchIterable
+from webdataset.stores import Closing
 
 from ._message_rates import Statistics
 from ._serve_packages import load_zmq
@@ -110,7 +111,7 @@ def zconnect(url: str | Sequence[str], topic: str = "", *, context: Any = None, 
     return socket
 
 
-class Connection:
+class Connection(Closing):
     """Sends or receives lists of arrays.
 
     Args:
@@ -251,12 +252,6 @@ class Connection:
         if self._context is not None:
             self._context.term()
         self.socket = self._context = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _open_socket(self) -> Any:
         if self.socket is None:

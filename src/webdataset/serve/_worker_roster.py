@@ -10,9 +10,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from webdataset.errors import FormatError, SpecError, StateError, StoreTimeout, WebDatasetError
+from webdataset.stores import Closing
 
 from ._batch_memory import BatchMemory
 from ._curve_keys import Keys, as_keys, check_address
@@ -52,7 +53,7 @@ class FleetOptions:
     buffer: int = 1 << 30
 
 
-class Roster(ABC):
+class Roster(Closing, ABC):
     """The workers at some addresses.
 
     Args:
@@ -85,12 +86,6 @@ class Roster(ABC):
     @abstractmethod
     def _take_back(self, worker: RemoteWorker, numbers: set[int] | None = None) -> None:
         """Take requests back from a worker; None takes all of them back."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close all connections."""

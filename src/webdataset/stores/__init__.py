@@ -68,12 +68,13 @@ from ._same_object import BytesRead, is_strong
 from ._standard_streams import StandardStore
 from ._store import Stat, Store, read_document, read_fully, skip
 from ._system_errors import system_errors
-from ._upload import SpooledUpload, Upload, close_or_abort
+from ._upload import Closing, SpooledUpload, Upload, close_or_abort
 
 __all__ = [
     "AisStore",
     "Backoff",
     "BytesRead",
+    "Closing",
     "CloudStore",
     "Counters",
     "FsspecStore",

@@ -25,6 +25,20 @@ def close_or_abort(target: Any, kind: object, *_: object) -> None:
         target.abort()
 
 
+class Closing:
+    """A base class for objects that a `with` block closes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the object; subclasses define it."""
+        raise NotImplementedError
+
+
 class Upload(io.RawIOBase):
     """A write-only stream that publishes on `close()` and discards on `abort()`.
 
