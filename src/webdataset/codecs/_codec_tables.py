@@ -42,7 +42,7 @@ decoders: dict[str, Callable[[bytes], Any]] = {
 }
 
 
-def _each(decode: Callable[[bytes], Any]) -> Callable[[list[bytes]], list[Any]]:
+def _value_by_value(decode: Callable[[bytes], Any]) -> Callable[[list[bytes]], list[Any]]:
     return lambda column: [decode(data) for data in column]
 
 
@@ -50,8 +50,8 @@ def _each(decode: Callable[[bytes], Any]) -> Callable[[list[bytes]], list[Any]]:
 column_decoders: dict[Callable[[bytes], Any], Callable[[list[bytes]], Any]] = {
     decode_json: decode_json_column,
     npy_loads: stack_npy,
-    decode_text: _each(decode_text),
-    decode_int: _each(decode_int),
+    decode_text: _value_by_value(decode_text),
+    decode_int: _value_by_value(decode_int),
 }
 
 

@@ -153,8 +153,8 @@ class Connection(Closing):
         self.epoch, self.total, self.multipart, self.infos = epoch, total, multipart, infos
         self.allow64, self.raw, self.batch_count, self.report = allow64, raw, batch_count, report
         self.noexpand, self.timeout = noexpand, timeout
-        self.batch_transforms = _cycle(batch_transforms)
-        self.converters = CONVERTERS[converters](device) if isinstance(converters, str) else _cycle(converters)
+        self.batch_transforms = _as_list(batch_transforms)
+        self.converters = CONVERTERS[converters](device) if isinstance(converters, str) else _as_list(converters)
         self.stats = Statistics(stats_horizon)
         self.socket: Any = None
         self._context: Any = None
@@ -268,7 +268,7 @@ class Connection(Closing):
             logger.info("%s", self.stats.summary())
 
 
-def _cycle(functions: Any) -> list[Callable[[Any], Any]] | None:
+def _as_list(functions: Any) -> list[Callable[[Any], Any]] | None:
     if functions is None:
         return None
     return [functions] if callable(functions) else list(functions)

@@ -111,7 +111,7 @@ class Roster(Closing, ABC):
         for worker in self._workers.values():
             # Events before messages: a message was sent over the connection that they announce.
             if (worker.monitor in ready or worker.socket in ready) and (lost := worker.note_events()) is not None:
-                self._lose(worker, lost)
+                self._disconnect(worker, lost)
             if worker.socket in ready:
                 self._read(worker)
             if worker.offer is None and worker.standing is not Standing.REFUSED and worker.tried == 0.0:
@@ -164,9 +164,9 @@ class Roster(Closing, ABC):
             if now - worker.tried > patience / 4:
                 worker.send_ping(self._batch)
             if worker.pinged and now - worker.pinged > patience:
-                self._lose(worker, f"no answer for {patience:g} s")
+                self._disconnect(worker, f"no answer for {patience:g} s")
 
-    def _lose(self, worker: RemoteWorker, reason: str) -> None:
+    def _disconnect(self, worker: RemoteWorker, reason: str) -> None:
         if worker.standing is not Standing.REFUSED:
             if worker.standing is Standing.READY:
                 logger.info("the worker %s is gone: %s", worker.address, reason)

@@ -70,7 +70,7 @@ class Request:
         refuse_malformed(location, "https")
         url = Address(urljoin(self.url, location), Birth.REDIRECT, self.url)
         check(url, scheme_of(url))
-        if _may_follow(self.url, url):
+        if _may_forward_credentials(self.url, url):
             return replace(self, url=url)
         kept = {name: value for name, value in self.headers.items() if name.lower() not in self.secret | _ALWAYS_SECRET}
         return replace(self, url=url, headers=kept)
@@ -85,7 +85,7 @@ def request(method: str, wanted: Request, body: IO[bytes] | bytes | None = None)
         location = response.headers.get("Location")
         if not location or response.status not in (_MOVED if method in {"GET", "HEAD"} else _MOVED_WITH_BODY):
             if response.status >= 300:
-                raise _bad(response)
+                raise _status_error(response)
             return response
         _release(response)
         wanted = wanted.moved(location)
@@ -133,7 +133,7 @@ def every_page(request_page: Callable[[P], tuple[list[str], P | None]], first: P
     raise StoreError(f"the list of objects has more than {_PAGES:,} pages", hint="list a smaller folder")
 
 
-def _may_follow(source: str, target: str) -> bool:
+def _may_forward_credentials(source: str, target: str) -> bool:
     """Whether credentials may be sent on: to the same origin, or from http to https of the same host."""
     upgraded = source.startswith("http://") and origin(f"https{source[4:]}") == origin(target)
     return upgraded or origin(source) == origin(target)
@@ -210,10 +210,10 @@ def urllib3_errors() -> Iterator[None]:
 
 def meaning(error: BaseException) -> StoreError | SpecError:
     """The error for an exception of urllib3."""
-    return _fault_of_the_request(error) or _fault_of_the_network(error)
+    return _permanent_error(error) or _network_error(error)
 
 
-def _fault_of_the_request(error: BaseException) -> StoreError | SpecError | None:
+def _permanent_error(error: BaseException) -> StoreError | SpecError | None:
     """Errors that a retry cannot fix."""
     from urllib3 import exceptions
 
@@ -228,7 +228,7 @@ def _fault_of_the_request(error: BaseException) -> StoreError | SpecError | None
     return None
 
 
-def _fault_of_the_network(error: BaseException) -> StoreError:
+def _network_error(error: BaseException) -> StoreError:
     from urllib3 import exceptions
 
     if isinstance(error, exceptions.ProxyError) and error.original_error is not None:
@@ -243,7 +243,7 @@ def _fault_of_the_network(error: BaseException) -> StoreError:
     return retryable(StoreError(f"the connection failed: {error}"))
 
 
-def _bad(response: urllib3.BaseHTTPResponse) -> StoreError:
+def _status_error(response: urllib3.BaseHTTPResponse) -> StoreError:
     """The error for a status code; the connection is closed."""
     status, excerpt = response.status, _excerpt(response)
     error = _by_status(status, f"the server answered {status} {response.reason or ''}".rstrip() + excerpt)

@@ -282,7 +282,7 @@ class ResumingStream(Stream):
             count = self._body.readinto(view)
             if count:
                 return count
-            self._at_the_end()
+            self._check_end()
         return 0
 
     def _begin(self) -> None:
@@ -294,7 +294,7 @@ class ResumingStream(Stream):
     def _open(self, offset: int) -> None:
         read = self._read_so_far
         if offset < self.position and not self._patience.restart:
-            raise _no_restart("sends no strong ETag, so it cannot continue an object")
+            raise _no_restart_error("sends no strong ETag, so it cannot continue an object")
         try:
             body = self._connect(offset, read.version)
         except PastTheEnd as error:
@@ -308,26 +308,26 @@ class ResumingStream(Stream):
     def _skip_forward(self, body: Body) -> None:
         """Read a body that begins before the next byte up to that byte, and compare with the bytes read before."""
         if not (body.ranged or self._patience.restart):
-            raise _no_restart("cannot send parts of an object")
+            raise _no_restart_error("cannot send parts of an object")
         count = self._read_so_far.reread(body.start, body.read1)
         counters.add(f"{self._kind}.bytes_again", count)
         if body.start + count < self.position:
-            raise _short(f"{self.position - body.start - count} bytes before byte {self.position}")
+            raise _short_body_error(f"{self.position - body.start - count} bytes before byte {self.position}")
 
-    def _at_the_end(self) -> None:
+    def _check_end(self) -> None:
         assert self._body is not None
         if self.size is not None:
             if self.position < self.size:
-                raise _short(f"{self.size - self.position} bytes before its end")
+                raise _short_body_error(f"{self.size - self.position} bytes before its end")
             if self.position > self.size:
                 raise changed(self.url, self.position, f"its size was {self.size} and more bytes came")
             self._end()
         elif self._body.complete or self._patience.unverified:
             self._end()
         else:
-            self._confirm()
+            self._confirm_end()
 
-    def _confirm(self) -> None:
+    def _confirm_end(self) -> None:
         """Request the byte after the end of a body, if nothing else proves that the object ends there."""
         self._confirmations += 1
         limit = _CONFIRMATIONS + (self.position - self._read_so_far.start) // _BYTES_PER_CONFIRMATION
@@ -379,9 +379,9 @@ def retryable(error: StoreError, retry_after: float | None = None) -> StoreError
     return error
 
 
-def _short(how: str) -> StoreError:
+def _short_body_error(how: str) -> StoreError:
     return retryable(StoreError(f"the body ended {how}"))
 
 
-def _no_restart(why: str) -> StoreError:
+def _no_restart_error(why: str) -> StoreError:
     return StoreError(f"the server {why}", hint="Patience(restart=True) reads it again from the start")
