@@ -41,7 +41,7 @@ from ._fsspec import FsspecStore
 from ._globs import is_pattern
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
-from ._local_files import LocalStore, hidden_name, process_lives, sweep_folder
+from ._local_files import LocalStore, hidden_name, lock_folder, process_lives, sweep_folder, temporary_prefix
 from ._lock_file import lock_file, remove_lock
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
@@ -106,6 +106,7 @@ __all__ = [
     "list_urls",
     "local_file",
     "lock_file",
+    "lock_folder",
     "open_read",
     "open_write",
     "pause",
@@ -127,5 +128,6 @@ __all__ = [
     "store_for",
     "sweep_folder",
     "system_errors",
+    "temporary_prefix",
     "write_bytes",
 ]

@@ -59,9 +59,9 @@ def remove_lock(lock: Any) -> None:
 
 
 def _create_file(path: str) -> bool:
-    """Make an empty file; False if there is one."""
+    """Make an empty file; False if there is one. 0o666: the user's umask decides who else may lock it."""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except FileExistsError:
         return False
     return True

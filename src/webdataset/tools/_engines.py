@@ -113,8 +113,9 @@ def _new_pool(workers: int) -> cf.ProcessPoolExecutor:
 
 
 def _begin_worker() -> None:
-    """Ignore Ctrl-C, which the driver handles; end on SIGTERM, and when the driver has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ignore Ctrl-C and SIGHUP, which the driver handles; end on SIGTERM, and when the driver has ended."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     exit_on(signal.SIGTERM, 1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
