@@ -1,4 +1,4 @@
-"""What every stage must do. Subclass it in your tests; pytest runs the methods that it inherits."""
+"""StageContract: the tests of every stage. Subclass it in your tests; pytest runs the methods that it inherits."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What was measured: reading alone, and reading and decoding.
+    """Throughput of reading alone, and of reading and decoding.
 
     Attributes:
         shards: how many shards there are; as many of them were read as the time allowed.

@@ -29,7 +29,7 @@ class Fault:
 
 
 def decode_faults(fields: Mapping[str, bytes], decoder: Decoder) -> list[Fault]:
-    """What is wrong with the fields of one sample.
+    """The faults in the fields of one sample.
 
     >>> [fault.kind.value for fault in decode_faults({"json": b"{", "txt": b"a", "cls": b"7"}, field_decoder())]
     ['undecodable-field']

@@ -73,7 +73,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be written, what is set aside, and what was done about each member."""
+    """The samples to write, the members that are set aside, and what was done about each member."""
 
     samples: list[Draft] = field(default_factory=list)
     aside: list[Stored] = field(default_factory=list)

@@ -109,7 +109,7 @@ class SeriesWriter:
         self._sink.write(sample)
 
     def report(self) -> Report:
-        """What was written."""
+        """The report on what was written."""
         outputs = tuple(self._outputs)
         return Report(samples_out=self._sink.total, bytes_out=self._bytes, done=len(outputs), outputs=outputs)
 
