@@ -27,6 +27,7 @@ from webdataset.index import (
     read_description,
 )
 from webdataset.redact import warn
+from webdataset.stores import Closing
 
 from ._indexed_tar import IndexedTarSamples, LRUShards
 from ._shard_location import ShardLocations
@@ -38,7 +39,7 @@ _MANY_SHARDS = 200
 _MISS_RATE, _ENOUGH_ACCESSES = 0.3, 100
 
 
-class ShardListDataset:
+class ShardListDataset(Closing):
     """The samples of described shards, by number.
 
     >>> from webdataset.testing import make_shard
@@ -50,8 +51,8 @@ class ShardListDataset:
     >>> dataset.add_transform(lambda sample: sample[".cls"])[-1]
     7
 
-    A shard is mapped into memory where it is local. From other places the bytes of the wanted samples are fetched by
-    ranges; with `cache_dir`, `WIDS_CACHE` or `localname` the whole shard is fetched once, checked, and mapped.
+    A local shard is mapped into memory. From other stores, the bytes of the requested samples are fetched by ranges;
+    with `cache_dir`, `WIDS_CACHE` or `localname` the whole shard is fetched once, checked, and mapped.
 
     Args:
         shards: the address of a description, an open file with one, its content, its list of shards, or anything
@@ -105,7 +106,7 @@ class ShardListDataset:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indexes: Sequence[int]) -> list[Any]:
-        """Many samples, shard by shard, with few requests: what torch's loaders ask for."""
+        """Many samples, shard by shard, with few requests; torch's loaders call this."""
         return read_by_shard([self._locate(index) for index in indexes], self._read)
 
     def __iter__(self) -> Iterator[Any]:
@@ -117,7 +118,7 @@ class ShardListDataset:
         return self
 
     def get_stats(self) -> tuple[int, int]:
-        """(accesses, misses): how often a sample was asked for, and how often its shard was not open."""
+        """(accesses, misses): how often a sample was requested, and how often its shard was not open."""
         return self._accesses, self._misses
 
     @property
@@ -127,7 +128,7 @@ class ShardListDataset:
 
     @property
     def cache(self) -> LRUShards:
-        """Whole shards on the local disk, for programs that want their paths."""
+        """Whole shards on the local disk, for programs that need their paths."""
         if self._whole is None:
             self._whole = LRUShards(self.lru_size, localname=self._locations.localname)
         return self._whole
@@ -146,12 +147,6 @@ class ShardListDataset:
             while self._open:
                 self._open.popitem()[1].close()
             self._seen.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         name = f"{self.dataset_name}: " if self.dataset_name else ""

@@ -101,7 +101,7 @@ def _check_tile(data: bytes) -> None:
 
 
 def _check_icon(data: bytes) -> None:
-    """Raise an error if the image in an icon is too large; Pillow decodes it, whatever size the icon claims."""
+    """Raise an error if the image in an icon is too large; Pillow decodes it for any size that the icon claims."""
     starts = []
     if data[:4] == _ICO:
         icon = require("PIL.IcoImagePlugin", extra="images", why="to decode icons").IcoFile(io.BytesIO(data))

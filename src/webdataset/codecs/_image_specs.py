@@ -73,7 +73,7 @@ class ImageHandler:
         extensions: the endings of the names of fields that this handler decodes: "png", or "seg.png".
         background: a colour ("white", (255, 255, 255)) behind transparent images; by default the alpha channel is
             dropped where the spec has none, as Pillow does.
-        orient: turn the image as its EXIF tag says; by default pixels stay as they are stored.
+        orient: apply the EXIF orientation of the image; by default pixels stay as they are stored.
     """
 
     imagespec: str

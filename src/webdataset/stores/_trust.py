@@ -4,8 +4,8 @@ An address that was read from data never runs a command, never opens a local fil
 and never receives credentials that the user has for another host. The rule is applied when the address is read, and
 again when it is opened, after `GOPEN_REWRITE`.
 
-Secure mode (`WDS_SECURE=1`) refuses commands, local files and rewriting whoever wrote the address. The first words of
-its three messages are those of the public library; programs match them.
+Secure mode (`WDS_SECURE=1`) refuses commands, local files and rewriting for all addresses. The first words of its three
+messages are those of the public library; programs match them.
 """
 
 from __future__ import annotations

@@ -66,12 +66,11 @@ class InThisProcess:
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> cf.Future[Any]:
         """Run `fn(*args)` now; the future that is returned is done."""
-        try:
-            result = fn(*args)
-        except Exception as error:
-            return _failed(error)
         future: cf.Future[Any] = cf.Future()
-        future.set_result(result)
+        try:
+            future.set_result(fn(*args))
+        except Exception as error:
+            future.set_exception(error)
         return future
 
 
