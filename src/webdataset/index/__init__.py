@@ -13,8 +13,8 @@ which order samples are read, or ranks.
 * `_description`          the JSON description of a whole dataset
 * `_index_location`       where index files are stored; saving and loading them
 * `_index_dataset`        index a whole dataset and describe it
-* `_verify_shards`        the bytes of a whole shard, compared with its description as they pass
-* `_check_index`          does this index describe this shard?
+* `_verify_shards`        the bytes of a whole shard, compared with its description while they are read
+* `_check_index`          check that an index describes its shard
 * `_fetch_ranges`         byte ranges of a shard, from a local file or over the network
 * `_seekable_range`       byte ranges as a file
 * `_shard_reader`         single samples of a shard

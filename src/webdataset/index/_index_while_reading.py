@@ -57,7 +57,7 @@ class StoreIndexes:
         return None if _is_known(url, where) else GrowingIndex(self, url)
 
     def store(self, index: ShardIndex, url: str) -> str | None:
-        """Store the index of a shard and say where; None if it cannot be stored, which is no failure."""
+        """Store the index of a shard and return its address; None if it cannot be stored, which is not an error."""
         try:
             return save_index(index, url, self.location)
         except (StoreError, OSError) as error:
@@ -90,12 +90,12 @@ class GrowingIndex:
         self._builder.add_run(run)
 
     def store(self) -> str | None:
-        """The shard has been read to its end: store its index and say where; None if it cannot be stored."""
+        """Store the index of the shard, which was read to its end; return its address, None if it cannot be stored."""
         return self._indexes.store(self._builder.finish(), self._url)
 
 
 def _is_known(url: str, where: str) -> bool:
-    """Whether there is an index that is not older than its shard, as far as that can be told without reading."""
+    """Whether there is an index that is not older than its shard, as far as that is known without reading them."""
     path, shard = stores.is_local(where), stores.is_local(url)
     if path is not None and shard is not None:
         try:

@@ -50,7 +50,7 @@ class ShardReader:
 
     Args:
         url: the address of the shard.
-        index: what it holds; checked against the shard on the way.
+        index: the index of the shard; it is checked while the shard is read.
         fetch: makes a local copy of a shard that is not a local file, and returns its path.
         copy: False makes the fields read-only views of what was read.
     """
@@ -162,11 +162,11 @@ class ShardReader:
         return sample
 
     def _looked_up(self, number: int, opened: LocalFile | Ranged) -> str:
-        """The key of a sample from its own headers, all of them parsed and compared with the index."""
+        """Return the key of a sample from its headers, after all of them were parsed and compared with the index."""
         index, start = self.index, self.index.start(number)
         first, end = index.firsts[number : number + 2].tolist()
         expected = index.key(number)
-        # The rows of an index with keys are one sample each; without them the neighbours have to be looked at.
+        # Every row of an index with keys is one sample; without keys the neighbouring members have to be checked, too.
         before, after = (0, 0) if expected is not None else (min(first, 1), min(len(index.offsets) - end, 1))
         keys = [check_gap(*gap, self.url) for gap in self._gaps_before(range(first - before, end + after), opened)]
         own = keys[before : len(keys) - after]
@@ -178,7 +178,7 @@ class ShardReader:
         return own[0]
 
     def _check_irregular(self, numbers: Sequence[int] | NDArray[np.int64], opened: LocalFile | Ranged) -> None:
-        """Look into the gaps before the members of these samples, where there are any."""
+        """Check the gaps before the members of these samples, if there are any."""
         if not self._any_irregular:
             return
         for number in [each for each in numbers if self._irregular[each]]:
@@ -196,7 +196,7 @@ class ShardReader:
         for number in members:
             offset, size = int(index.offsets[number]), int(self._gaps[number])
             extents.append(Extent(index.fields[index.field_numbers[number]], offset, int(index.sizes[number])))
-            # The reader fetches a block and what follows it, which is the gap when it is asked for in these words.
+            # `read_members` returns the block before an extent and the extent: together they are the gap.
             gaps.append(Extent("", offset - size + BLOCK, size - BLOCK))
         fetched = opened.read_members(gaps)
         return [

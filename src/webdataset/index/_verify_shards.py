@@ -1,4 +1,4 @@
-"""The bytes of a shard that is read as a whole, compared with its description as they pass."""
+"""The bytes of a shard that is read as a whole, compared with its description while they are read."""
 
 from __future__ import annotations
 
