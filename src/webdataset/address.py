@@ -32,7 +32,7 @@ class Birth(Enum):
     FILE = "a local path"  # a path object, or a file found in a local directory: never parsed
     MAPPING = "a description that a program passed as a dict"
     DESCRIPTION = "a dataset description"
-    SPEC = "a YAML spec"
+    SPEC = "a spec, list or table"
     LISTING = "a remote listing"
     REDIRECT = "an HTTP redirect"
     CONTENT = "the contents of a shard"

@@ -15,6 +15,7 @@ import shutil
 import socket
 import warnings
 from contextlib import contextmanager, suppress
+from urllib.parse import unquote
 
 import pytest
 
@@ -22,9 +23,11 @@ import webdataset as wds
 from fakes import answer, send_object
 from planted_secrets import POSITIONS, SECRET, address, assert_clean, shown
 from webdataset import handlers, shards, stores, tools
+from webdataset.cache import url_to_cache_name
 from webdataset.errors import StoreError, WebDatasetError
 from webdataset.index import index_url, read_description
 from webdataset.testing import LoopbackServer
+from wids._indexed_tar import cache_localname, default_localname
 
 
 @pytest.fixture
@@ -264,6 +267,27 @@ def test_secrets_in_the_cache(site, listening, position, tmp_path, monkeypatch):
     assert_clean(map(str, found))
     assert_clean(path.read_bytes().decode("latin1") for path in found if path.is_file() and "a.tar" not in path.name)
     assert_clean(listening())
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_secrets_in_the_public_names_of_copies(position):
+    """Those of the public library and of wids, which quote addresses."""
+    url = address(position, "h:80")
+    for name in (url_to_cache_name(url), url_to_cache_name(url, 1), default_localname("/x")(url), cache_localname("/x")(url)):  # fmt: skip
+        assert_clean([name, unquote(name)])
+
+
+@pytest.mark.parametrize("text", [
+    f"machine 127.0.0.1 login me password x {SECRET}", f"machine 127.0.0.1 login me password x\n{SECRET}", f"{SECRET}",
+    f"machine 127.0.0.1 login me passwd {SECRET}", f"machine 127.0.0.1 login me password \xff{SECRET}",
+])  # fmt: skip
+def test_secrets_in_a_netrc_file_that_cannot_be_read(text, tmp_path, monkeypatch, listening):
+    (tmp_path / "netrc").write_bytes(text.encode("latin1"))
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with pytest.raises(WebDatasetError, match=r"netrc .* cannot be read") as caught:
+        read_all("http://127.0.0.1:1/a.tar")
+    assert_clean([*shown(caught.value), *listening()])
 
 
 # --- redirects -----------------------------------------------------------------------------------------------------

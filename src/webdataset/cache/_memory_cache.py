@@ -44,8 +44,9 @@ class MemoryOpener:
     def __init__(self, opener: Callable[..., Any] = stores.open_read) -> None:
         if not os.path.isdir(_MEMORY):
             raise SpecError("this system has no /dev/shm to keep shards in", hint="use cache_dir= instead")
-        _remove_abandoned()
-        folder = tempfile.mkdtemp(prefix=f"{_prefix()}-{os.getpid()}-", dir=_MEMORY)
+        with stores.system_errors(_MEMORY):
+            _remove_abandoned()
+            folder = tempfile.mkdtemp(prefix=f"{_prefix()}-{os.getpid()}-", dir=_MEMORY)
         weakref.finalize(self, _remove, folder, os.getpid())
         self._use(opener, folder)
 

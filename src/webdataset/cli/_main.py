@@ -22,7 +22,7 @@ _OTHER_NAMES = {"reshard": "split"}
 
 
 class Verbs(Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All verbs, in their order."""

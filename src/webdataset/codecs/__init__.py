@@ -1,6 +1,6 @@
 """Codecs: bytes of a field ↔ values, chosen by the name of the field.
 
-In: field names and bytes, or values. Out: values, or bytes. This package knows nothing of shards or pipelines. Heavy
+In: field names and bytes, or values. Out: values, or bytes. This package does not know shards or pipelines. Heavy
 packages are imported by the codec that needs them, when it needs them.
 
     _codec_tables         extension → decoder, extension → encoder
@@ -11,8 +11,8 @@ packages are imported by the codec that needs them, when it needs them.
     _arrays               npy, npz                        tenbin/          arrays as raw bytes
     _tensors              pth, safetensors                _msgpack_cbor    MessagePack, CBOR
     _torch_file           torch's own files               _torch_storages  the pickles and storages in them
-    _cbor_limits          CBOR that costs too much is refused
-    _pickle               unpickles fields, checked first  _pickle_machine  the interpreter of pickles
+    _cbor_limits          refuses CBOR that costs too much
+    _pickle               unpickles fields                _pickle_machine  the interpreter of pickles
     _pickle_globals       what a pickle may refer to      _pickle_budget   how much it may build
     _pickle_scalars       numbers, texts and bytes in pickles
     _pickle_numpy, _pickle_torch, _pickle_dates           arrays, tensors and dates in pickles

@@ -1,7 +1,6 @@
 """Compressed still images → pixels.
 
-JPEGs have a file of their own, `_jpeg.py`, plain PNGs and WebPs too, `_opencv.py`; what they leave, and every other
-format, goes through Pillow.
+`_jpeg.py` decodes JPEGs, `_opencv.py` plain PNGs and WebPs; Pillow decodes the rest of these, and all other formats.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ if TYPE_CHECKING:
 
 Pixels = np.ndarray[Any, Any]
 
-# Raw pixels after a line of text: what images are converted to when decoding is the bottleneck. Without comments.
+# Raw pixels after a line of text without comments: images are converted to this where decoding is the bottleneck.
 _PLAIN_PPM = re.compile(rb"P6\s+([1-9]\d{0,5})\s+([1-9]\d{0,5})\s+255\s")
 _JPEG = b"\xff\xd8"
 _ICO, _ICNS = b"\0\0\1\0", b"icns"
 _RGBA = 4
 _JP2, _J2K = b"\0\0\0\x0c", b"\xff\x4f\xff\x51"
 _TILE = 1 << 14  # bytes that OpenJPEG needs for the description of a tile
-# Pillow's plugins that run a program (EPS starts Ghostscript), only hand over to another library, or are no still
-# images: never tried, whatever the bytes look like.
+# Pillow's plugins that run a program (EPS starts Ghostscript), only call another library, or do not decode still
+# images: never used, whatever the bytes look like.
 _UNWANTED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG", "FLI"}
 _WANTED = [
     *("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "DIB", "PPM", "TIFF", "JPEG2000", "ICO", "CUR"),
@@ -42,7 +41,7 @@ _WANTED = [
 
 
 def open_image(data: bytes) -> Image:
-    """The image in the bytes, header read, pixels not yet.
+    """The image in the bytes; only its header is read.
 
     >>> from webdataset.codecs import encode_field
     >>> open_image(encode_field("png", np.zeros((2, 3), "u1"))).size
@@ -111,7 +110,7 @@ def other_pixels(data: bytes, mode: str) -> Pixels:
 def pillow_pixels(image: Image, mode: str) -> Pixels:
     """The pixels of an opened image as 8-bit grey, RGB or RGBA."""
     if is_deep(image):
-        return _spread(_narrow(deep_pixels(image)), mode)
+        return _repeat_channels(_to_8_bits(deep_pixels(image)), mode)
     return np.array(image.convert(mode))
 
 
@@ -130,12 +129,12 @@ def deep_pixels(image: Image) -> Pixels:
     return grey
 
 
-def _narrow(deep: Pixels) -> Pixels:
+def _to_8_bits(deep: Pixels) -> Pixels:
     """16 bits to 8, rounded: white stays white and black black."""
     return ((deep.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8)
 
 
-def _spread(grey: Pixels, mode: str) -> Pixels:
+def _repeat_channels(grey: Pixels, mode: str) -> Pixels:
     if mode == "L":
         return grey
     pixels = np.repeat(grey[..., None], len(mode), axis=2)
@@ -145,7 +144,7 @@ def _spread(grey: Pixels, mode: str) -> Pixels:
 
 
 def over(image: Image, background: Any) -> Image:
-    """The image laid over a background colour, if it is transparent anywhere."""
+    """The image on a background colour, if it is transparent anywhere."""
     if "A" not in image.getbands() and "transparency" not in image.info:
         return image
     images = require("PIL.Image", extra="images", why="to decode images")

@@ -1,4 +1,4 @@
-"""Image specs ("rgb8", "torchrgb", "pil", …) and the handler that decodes a field accordingly."""
+"""Image specs ("rgb8", "torchrgb", "pil", …) and the handler that decodes fields to them."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class ImageHandler:
 
     Args:
         imagespec: a key of `imagespecs`, in any case.
-        extensions: how the field names end that this handler takes: "png", or "seg.png".
-        background: a colour ("white", (255, 255, 255)) that transparent images are put on; by default the alpha
-            channel is dropped where the spec has none, as Pillow does.
+        extensions: the endings of the names of fields that this handler decodes: "png", or "seg.png".
+        background: a colour ("white", (255, 255, 255)) behind transparent images; by default the alpha channel is
+            dropped where the spec has none, as Pillow does.
         orient: turn the image as its EXIF tag says; by default pixels stay as they are stored.
     """
 

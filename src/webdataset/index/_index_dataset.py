@@ -49,7 +49,7 @@ def _index_one(url: str, *, location: str | None, store: bool) -> ShardEntry:
     path = stores.is_local(url)
     if path is not None and os.path.isfile(path):
         index = build_index(url)  # from the headers alone, many times faster than the checksum
-        with Path(path).open("rb", buffering=0) as file:
+        with stores.system_errors(path), Path(path).open("rb", buffering=0) as file:
             hashlib.file_digest(file, lambda: checksum)
     else:
         index = build_index(url, watch=checksum.update)

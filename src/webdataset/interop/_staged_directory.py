@@ -12,7 +12,7 @@ from webdataset.errors import StoreError, Where
 
 
 class StagedDirectory:
-    """A directory beside its place, renamed when it is complete.
+    """A temporary directory beside the target, renamed to it when it is complete.
 
     >>> place = Path(tempfile.mkdtemp()) / "data"
     >>> staged = StagedDirectory(str(place))
@@ -23,7 +23,7 @@ class StagedDirectory:
 
     Args:
         path: the directory to make.
-        replaceable: asked with the names in a directory that exists already whether it may be replaced.
+        replaceable: called with the names in a directory that exists already: whether it may be replaced.
     """
 
     def __init__(self, path: str, replaceable: Callable[[list[str]], bool] = lambda names: not names) -> None:
@@ -35,7 +35,7 @@ class StagedDirectory:
         self.work = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=self._target.parent))
 
     def publish(self) -> None:
-        """Put the directory in its place; what was there is removed."""
+        """Rename the directory to the target, whose former content is removed."""
         self.work.chmod(0o777 & ~_umask())
         if os.path.exists(self._target):
             aside = self.work.with_name(f"{self.work.name}.old")
@@ -46,7 +46,7 @@ class StagedDirectory:
             self.work.rename(self._target)
 
     def discard(self) -> None:
-        """Throw it away."""
+        """Remove the temporary directory."""
         shutil.rmtree(self.work, ignore_errors=True)
 
 

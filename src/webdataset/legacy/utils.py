@@ -1,4 +1,4 @@
-"""`webdataset.utils`: what the public library keeps under this name."""
+"""`webdataset.utils`: the public library's module of this name."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ enforce_security: bool
 
 
 def repeatedly0(loader: Iterable[Any], nepochs: int = sys.maxsize, nbatches: int = sys.maxsize) -> Iterator[Any]:
-    """Go through a loader so many times, taking at most `nbatches` items of each pass.
+    """Iterate over a loader so many times, taking at most `nbatches` items of each pass.
 
     >>> list(repeatedly0([1, 2, 3], nepochs=2, nbatches=2))
     [1, 2, 1, 2]
@@ -63,7 +63,7 @@ def repeatedly0(loader: Iterable[Any], nepochs: int = sys.maxsize, nbatches: int
         for item in islice(loader, nbatches):
             empty = False
             yield item
-        if empty:  # a pass without items would be followed by another one like it
+        if empty:  # further passes would have no items either
             return
 
 
@@ -76,7 +76,7 @@ make_live(
 
 
 def is_iterable(obj: Any) -> bool:
-    """Whether it can be iterated and is not text.
+    """Whether an object can be iterated and is not text.
 
     >>> is_iterable([1]), is_iterable("text"), is_iterable(1)
     (True, False, False)
@@ -85,7 +85,7 @@ def is_iterable(obj: Any) -> bool:
 
 
 def lookup_sym(sym: str, modules: Sequence[ModuleType]) -> Any:
-    """The first thing of this name in some modules, or None.
+    """The first object of this name in some modules, or None.
 
     >>> import math, operator
     >>> lookup_sym("add", [math, operator])

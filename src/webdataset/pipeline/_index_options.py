@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,8 @@ class IndexRequests:
     @property
     def location(self) -> str | None:
         """Where the indexes are stored; None if they are next to the shards."""
-        named = (fspath(wish) for wish in (self.index, self.store_index) if isinstance(wish, (str, PathLike)))
-        return next(named, None)
+        named = (wish for wish in (self.index, self.store_index) if isinstance(wish, (str, PathLike)))
+        return next(map(stores.as_address, named), None)
 
     @property
     def storing(self) -> StoreIndexes | None:

@@ -22,7 +22,7 @@ package does not know what a tar archive is, how a shard is opened, or what a sa
 from __future__ import annotations
 
 from ._directory_shards import DirectoryShardList, check_pid_is_running, get_pid_from_filename, without_last_extension
-from ._expand import envlookup, envsubst, expand, expand_source, expand_urls, is_shard_name, kept
+from ._expand import envlookup, envsubst, expand, expand_in_file, expand_source, expand_urls, is_shard_name, kept
 from ._glob_with_braces import fnmatch_with_braces, glob_with_braces
 from ._mix_streams import compute_sample_weights, random_samples, round_robin_longest, round_robin_shortest
 from ._non_empty import NonEmpty, no_samples, non_empty
@@ -65,6 +65,7 @@ __all__ = [
     "envlookup",
     "envsubst",
     "expand",
+    "expand_in_file",
     "expand_source",
     "expand_urls",
     "fnmatch_with_braces",

@@ -64,7 +64,7 @@ class DirectoryShardList(ShardSource):
     fate: Callable[[str], Any] | None = None
 
     def __post_init__(self) -> None:
-        self.path = os.fspath(self.path)
+        self.path = stores.as_address(self.path)
         if self.mode is None:
             return
         require_choice("mode", self.mode, _MODES)

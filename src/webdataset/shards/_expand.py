@@ -14,7 +14,7 @@ from typing import Any
 from braceexpand import braceexpand
 
 from webdataset import config, stores
-from webdataset.address import MAX_SHARDS, Address, in_use
+from webdataset.address import MAX_SHARDS, Address, Birth, in_use
 from webdataset.errors import SpecError
 
 SHARD_SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar.tgz")
@@ -99,6 +99,36 @@ def expand(spec: str | os.PathLike[str] | Iterable[Any]) -> list[str]:
     if not urls:
         raise SpecError("the list of shards is empty", hint="give at least one shard")
     return urls
+
+
+def expand_in_file(entries: Iterable[str], file: str, *, paths: Birth = Birth.SPEC) -> list[str]:
+    """The shards that the entries of a file name, as addresses that were read from data: braces, globs, directories.
+
+    A relative path is relative to the current directory. A file on a server names no files of this machine.
+
+    >>> expand_in_file(["a-{0..1}.tar"], "list.txt")
+    ['a-0.tar', 'a-1.tar']
+    >>> expand_in_file(["pipe:touch x"], "list.txt")
+    Traceback (most recent call last):
+    webdataset.errors.UnsafeContent: pipe: commands are not run when they come from a spec, list or table – ...
+
+    Args:
+        entries: what the file says.
+        file: its address.
+        paths: the birth of local paths in a file of this machine; `MAPPING` allows all.
+    """
+    addresses = (address_in_file(text, file, paths=paths) for text in _expanded(list(entries)))
+    return in_use(_bounded(found for address in addresses for found in _looked_up(address)))
+
+
+def address_in_file(text: str, file: str, *, paths: Birth = Birth.SPEC) -> Address:
+    """The same of one address, without braces and globs; an error if it may not be opened."""
+    is_here = file == "-" or stores.scheme_of(file) in {"", "file", "pipe"}
+    scheme = stores.scheme_of(text)
+    home = "." if is_here and not scheme and not os.path.isabs(text) else file[: file.rfind("/") + 1]
+    address = Address(text, paths if is_here and scheme in {"", "file"} else Birth.SPEC, home)
+    stores.permitted(address)
+    return address
 
 
 def kept(spec: Any) -> Any:
@@ -208,6 +238,10 @@ def _listed(url: str, *, is_path: bool) -> list[str]:
         raise SpecError("an address in the shard spec is empty", hint="check the text before and after each '::'")
     if isinstance(url, Address):
         return _directory(url) if is_path and os.path.isdir(url) else [url]
+    return _looked_up(url)
+
+
+def _looked_up(url: str) -> list[str]:
     if url.endswith("/"):
         return _directory(url)
     if _is_glob(url):

@@ -15,14 +15,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from webdataset import config, stores
-from webdataset.address import MAX_SHARDS, Address, Birth, in_use
+from webdataset import config
+from webdataset.address import MAX_SHARDS, in_use
 from webdataset.errors import ObsoleteException, SpecError, WebDatasetError, Where
 from webdataset.flow import Drawn, Pass, digest
 from webdataset.optional import require
 from webdataset.redact import hides_secrets
 
-from ._expand import expand_urls
+from ._expand import address_in_file, expand_urls
 from ._shard_list import SimpleShardList
 from ._shard_source import ShardSource, Taken, describe
 
@@ -122,7 +122,7 @@ def parse_spec(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Iterator[MSS
         return
     try:
         for source in _sources(load_yaml(Path(spec).read_bytes(), f"to read {os.fspath(spec)!r}"), in_code=False):
-            source.urls = in_use(_from_file(url, os.fspath(spec)) for url in source.urls)
+            source.urls = in_use(address_in_file(url, os.fspath(spec)) for url in source.urls)
             yield source
     except (WebDatasetError, OSError):
         raise
@@ -144,14 +144,6 @@ def _sources(content: Any, *, in_code: bool = True) -> Iterator[MSSource]:
         if len(buckets) != 1:
             raise SpecError(f"expected one bucket per dataset, got {buckets}")
         yield _source(dataset, prefix, config.expand_path(buckets[0], secrets=in_code), in_code=in_code)
-
-
-def _from_file(url: str, spec: str) -> Address:
-    """Return an address from a spec file, if it may be opened. A relative path is relative to the current directory."""
-    is_relative = stores.scheme_of(url) == "" and not Path(url).is_absolute()
-    address = Address(url, Birth.SPEC, "." if is_relative else str(Path(spec).parent))
-    stores.permitted(address)
-    return address
 
 
 def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bool) -> MSSource:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import glob
 import hashlib
@@ -12,26 +11,22 @@ import re
 import secrets
 import stat
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import IO, Any
 
 from webdataset import config
-from webdataset.errors import AccessDenied, ShardNotFound, StoreError, Where
+from webdataset.errors import ShardNotFound, StoreError, Where
 
 from ._globs import is_pattern
 from ._parse_address import local_path
 from ._store import Stat, Store
+from ._system_errors import system_errors
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
-# Blocks are gathered up to so many bytes, or so many blocks, and written by one system call without a copy.
+# Up to so many bytes, or so many blocks, are collected and written by one system call without a copy.
 _GATHERED_BYTES = 1 << 20
 _GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
-_HINTS = {
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "the system has too many open files",
-    errno.EIO: "check the disk",
-}
 
 
 class LocalStore(Store):
@@ -91,7 +86,7 @@ class LocalStore(Store):
 
 
 class _LocalFile(io.FileIO):
-    """A file whose read errors are ours."""
+    """A file whose read errors are typed errors."""
 
     def readinto(self, buffer: Any, /) -> int:
         try:
@@ -190,12 +185,14 @@ class _LocalUpload(Upload):
             self._remove()
             raise
         finally:
-            os.close(self._descriptor)
+            with system_errors(self._path):
+                os.close(self._descriptor)
         _sync_directory(self._path)
 
     def discard(self) -> None:
         self._remove()
-        os.close(self._descriptor)
+        with suppress(OSError):
+            os.close(self._descriptor)
 
     def disown(self) -> None:
         if not self._finished:  # the descriptor of a finished one may be another file by now
@@ -203,7 +200,7 @@ class _LocalUpload(Upload):
             point_nowhere(self._descriptor)
 
     def _remove(self) -> None:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # of a disk that is gone: what failed before says so, and the next writer sweeps
             os.unlink(self._temporary)
 
 
@@ -224,7 +221,7 @@ def _temporary_name(path: str) -> str:
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
-    """Remove what writers of these files of a folder left behind when they were killed, if the system lets us.
+    """Remove the temporary files that killed writers of these files left in a folder, if that is permitted.
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
@@ -247,7 +244,7 @@ def process_lives(process: object) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # not a possible process id: the file is not ours
+    except (ProcessLookupError, OverflowError):  # OverflowError: not a possible process id
         return False
     except PermissionError:  # it belongs to another user
         pass
@@ -269,35 +266,3 @@ def _sync_directory(path: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-@contextmanager
-def system_errors(path: str) -> Iterator[None]:
-    """Turn errors of the operating system inside the block into ours; those that a library derived stay what they are.
-
-    >>> with system_errors("a.tar"):
-    ...     open("/no/such/file")
-    Traceback (most recent call last):
-    webdataset.errors.ShardNotFound: file not found – a.tar – check the name and the directory
-    """
-    try:
-        yield
-    except OSError as error:
-        if type(error).__module__ != "builtins":
-            raise
-        raise _meaning(error, Where(shard=path)) from error
-
-
-def _meaning(error: OSError, where: Where) -> StoreError:
-    if isinstance(error, FileNotFoundError):
-        return ShardNotFound("file not found", where, hint="check the name and the directory")
-    if isinstance(error, PermissionError):
-        return AccessDenied("permission denied", where, hint="check the owner and mode of the file and its directory")
-    if isinstance(error, IsADirectoryError):
-        return StoreError("this is a directory", where, hint="add / at the end to name the files in it")
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StoreError("the disk is full", where, hint="free some space or write elsewhere")
-    if error.errno == errno.EROFS:
-        return AccessDenied("the file system is read-only", where, hint="write elsewhere")
-    what = f"the operating system reports: {error.strerror or error}"
-    return StoreError(what, where, hint=_HINTS.get(error.errno or 0, "check the name and the system's limits"))

@@ -1,11 +1,11 @@
-"""Temporary files. What their disk refuses is an error that names the place, like any other."""
+"""Temporary files and folders. Errors of the operating system become typed errors that name the path."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from webdataset import stores
@@ -20,9 +20,12 @@ def scratch_folder(folder: str | None = None) -> Iterator[Path]:
     True
     """
     with stores.system_errors(folder or tempfile.gettempdir()):
-        temporary = tempfile.TemporaryDirectory(prefix="wds-", dir=folder)
-    with temporary as name:
-        yield Path(name)
+        temporary = tempfile.TemporaryDirectory(prefix="wds-", dir=folder, ignore_cleanup_errors=True)
+    try:
+        yield Path(temporary.name)
+    finally:
+        with suppress(OSError):  # of a disk that is gone: the error to report is the one before
+            temporary.cleanup()
 
 
 def write_scratch(path: Path, data: bytes) -> None:
