@@ -12,6 +12,7 @@ from pathlib import Path
 
 from webdataset import stores
 from webdataset.errors import EncodingError, SpecError, StoreError
+from webdataset.handlers import Handler
 from webdataset.redact import hides_secrets, redacted
 from webdataset.tar import Run
 
@@ -84,14 +85,25 @@ class GrowingIndex:
     def __init__(self, indexes: StoreIndexes, url: str) -> None:
         self._indexes, self._url = indexes, url
         self._builder = IndexBuilder()
+        self._failed = False
+
+    def dropped_on_failure(self, handler: Handler) -> Handler:
+        """Return the handler, changed so that no index is stored once it was called."""
+
+        def noted(error: Exception) -> bool | None:
+            self._failed = True
+            return handler(error)
+
+        return noted
 
     def add(self, run: Run) -> None:
-        """The next members of the shard."""
-        self._builder.add_run(run)
+        """Add the next members of the shard."""
+        if not self._failed:
+            self._builder.add_run(run)
 
     def store(self) -> str | None:
         """Store the index of the shard, which was read to its end; return its address, None if it cannot be stored."""
-        return self._indexes.store(self._builder.finish(), self._url)
+        return None if self._failed else self._indexes.store(self._builder.finish(), self._url)
 
 
 def _is_known(url: str, where: str) -> bool:

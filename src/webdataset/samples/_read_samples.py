@@ -159,15 +159,17 @@ class ReadSamples(Source):
         If one sample `alone` is read, a shard that cannot be read is an error whatever the handler returns, and what is
         before it is ignored. The handler still decides about members, as it did the first time.
         """
-        growing = _IndexWhileReading(self.handler, None if alone else self._growing_index(shard, start))
-        gatherer = self._gatherer(shard, 0 if alone else start, growing.handler)
+        growing = None if alone else self._growing_index(shard, start)
+        handler = self.handler if growing is None else growing.dropped_on_failure(self.handler)
+        gatherer = self._gatherer(shard, 0 if alone else start, handler)
         batch = Gathered([], [])
         failed: list[Exception] = []  # not a variable: the traceback refers to this frame, which would be a cycle
         try:
             with located(shard=shard["url"]), closing(self._open(shard, start)) as stream:
                 for run in read_runs(stream, start=start, **memory, **self._options(shard)):
                     try:
-                        growing.feed(run)
+                        if growing is not None:
+                            growing.add(run)
                         gatherer.feed(run if run.restartable else _without_offsets(run), batch)
                     except Exception as error:  # the handler was asked already; first what was finished before
                         failed.append(error)
@@ -183,7 +185,8 @@ class ReadSamples(Source):
         if failed:
             raise failed.pop()
         gatherer.finish(batch)
-        growing.finish()
+        if growing is not None:
+            growing.store()
         batch.skip(skip)
         if batch.samples:
             yield batch
@@ -268,27 +271,6 @@ def read_shard(shard: ShardItem | str, **options: Any) -> Iterator[Sample]:
 
 def _without_offsets(run: Run) -> Run:
     return run._replace(offsets=[UNKNOWN] * len(run.offsets))
-
-
-class _IndexWhileReading:
-    """The index of the shard that is being read; dropped as soon as the handler is called."""
-
-    def __init__(self, handler: Handler, growing: GrowingIndex | None) -> None:
-        self._growing = growing
-        self._handler = handler
-        self.handler = handler if growing is None else self._ask
-
-    def feed(self, run: Run) -> None:
-        if self._growing is not None:
-            self._growing.add(run)
-
-    def finish(self) -> None:
-        if self._growing is not None:
-            self._growing.store()
-
-    def _ask(self, error: Exception) -> bool | None:
-        self._growing = None
-        return self._handler(error)
 
 
 class _LinkWarning:
