@@ -54,7 +54,7 @@ class IndexBuilder:
             self._group()
 
     def add_run(self, run: tar.Run) -> None:
-        """More members: what `tar.read_runs` hands out."""
+        """Add the members of a run of `tar.read_runs`."""
         base = run.base
         self._names += run.names
         self._offsets += [base + start for start in run.starts]

@@ -30,8 +30,8 @@ class InShard(Progress):
         self.shard: ShardItem | None = None
         self._address: Json = None
         self.taken = 0
-        self._offsets = [UNKNOWN]  # of the samples at hand, and
-        self._before = 0  # how many were yielded before the first of those
+        self._offsets = [UNKNOWN]  # of the last sample and of those that are yielded next
+        self._before = 0  # how many samples were yielded before the first of these
 
     def open(self, shard: ShardItem) -> None:
         """Begin with a shard."""

@@ -142,7 +142,7 @@ class ReadSamples(Source):
         """The samples of a shard from one of them on, some at a time, given its number and where it begins.
 
         Raises:
-            EndOfStreamError: the handler said stop.
+            EndOfStreamError: the handler ended the stream.
         """
         for batch in self._batches({"url": url}, *self._start_and_skip(number, offset), self._memory()):
             yield batch.samples
@@ -171,7 +171,7 @@ class ReadSamples(Source):
                         if growing is not None:
                             growing.add(run)
                         gatherer.feed(run if run.restartable else _without_offsets(run), batch)
-                    except Exception as error:  # the handler was asked already; first what was finished before
+                    except Exception as error:  # the handler was called already; raised after the samples before it
                         failed.append(error)
                     skip = batch.skip(skip)
                     if batch.samples:
