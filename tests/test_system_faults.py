@@ -27,7 +27,7 @@ from webdataset.errors import StoreError, WebDatasetError
 from webdataset.index import IndexedShards, read_description
 from webdataset.interop import convert
 from webdataset.testing import ERRORS, FaultServer, SystemFaults
-from webdataset.tools import Options, map_shards, repair, sort
+from webdataset.tools import Options, map_shards, query, repair, sort
 from webdataset.writers import ShardWriter
 from wids import wids_cleanup, wids_dl
 
@@ -479,3 +479,43 @@ def test_thirty_two_descriptors(tmp_path, urls):
             assert work(tmp_path / work.__name__, urls)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def recorded_in_sqlite(folder):
+    return [len(list(wds.DBCache(str(folder / "d"))(range(1000)))) for _ in range(2)] == [1000] * 2
+
+
+def recorded_in_lmdb(folder):
+    pytest.importorskip("lmdb")
+    return [len(list(wds.LMDBCached(str(folder / "d"), map_size=1e7)(range(1000)))) for _ in range(2)] == [1000] * 2
+
+
+def queried(folder):
+    pytest.importorskip("duckdb")
+    with query("select key from samples", f"{folder}/l-{{0..2}}.tar") as answer:
+        return len(list(answer.keys())) == 9
+
+
+@pytest.mark.parametrize("work", [recorded_in_sqlite, recorded_in_lmdb, queried])
+def test_databases_whose_disk_is_full_at_any_size(work, tmp_path, monkeypatch):
+    """Their libraries write themselves; a limit of the size of files is like a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    failures = 0
+    for size in (0, 1000, 9000, 20000, 30000, 40000, 60000, 1 << 20):
+        folder = make(tmp_path / f"{size}")
+        monkeypatch.setattr("tempfile.tempdir", str(make(folder / "temporary")))
+        local_copies(folder)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        try:
+            assert work(folder)
+        except StoreError:
+            failures += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert work(folder), "the next run"
+    assert 0 < failures < 8
+
+
+def make(folder):
+    folder.mkdir()
+    return folder

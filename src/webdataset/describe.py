@@ -49,6 +49,8 @@ def shown(value: Any) -> str:
     >>> shown(functools.partial(int, base=2))
     'partial(int, base=2)'
     """
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()  # NumPy's scalars have another repr in each of its versions
     if isinstance(value, functools.partial):
         return call("partial", value.func, *value.args, **value.keywords)
     if type(value) in {list, tuple}:

@@ -143,6 +143,8 @@ def digest(*parts: int | str) -> int:
     >>> digest("shards", 0, 1)
     8940338780190064119
     """
+    # The repr of a NumPy scalar depends on the version of NumPy, and is not that of the same number.
+    parts = tuple(part.item() if hasattr(part, "item") else part for part in parts)
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
@@ -391,7 +393,12 @@ class Resumable(ABC):
 
 
 class Source(Resumable):
-    """A resumable stage whose items have origins that it can read again."""
+    """A resumable stage whose items have origins that it can read again.
+
+    One that reads this process's part of a computed order says of what: `planned` is "samples" or "batches".
+    """
+
+    planned: ClassVar[str | None] = None
 
     @abstractmethod
     def recall(self, origin: Json) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 from webdataset import config
-from webdataset.arguments import require_callable, require_callable_or_none, require_choice
+from webdataset.arguments import require_callable, require_callable_or_none, require_choice, require_number
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import hides_secrets
 from webdataset.stores import Stream, counters, open_read, redacted
@@ -73,8 +73,7 @@ class ShardCache:
     def __post_init__(self) -> None:
         require_callable("ShardCache", url_to_name=self.url_to_name)
         require_callable_or_none("ShardCache", validator=self.validator)
-        if not isinstance(self.limit, int | float):
-            raise SpecError(f"ShardCache(limit={self.limit!r}): expected a number of bytes, or -1 for no limit")
+        require_number("ShardCache", "limit", self.limit, least=-1, expected="a number of bytes, or -1 for no limit")
         require_choice("revalidate", self.revalidate, (None, *POLICIES))
         self.folder = os.path.abspath(os.path.expanduser(os.fspath(self.folder)))
 

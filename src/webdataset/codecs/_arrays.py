@@ -218,10 +218,10 @@ def numpy_npz_dumps(data: dict[str, Any], *, compressed: bool = True) -> bytes:
     >>> numpy_npz_dumps({"x": np.arange(3)})[:2]
     b'PK'
     """
-    if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
-        raise EncodingError(
-            f"expected a dict of named arrays, got {type(data).__name__}", hint="use 'npy' for one array"
-        )
+    if not isinstance(data, dict):
+        raise EncodingError(f"expected a dict of arrays, got {type(data).__name__}", hint="use 'npy' for one array")
+    if (wrong := next((name for name in data if not isinstance(name, str)), "")) != "":
+        raise EncodingError(f"expected a str as the name of each array, got {wrong!r:.60}", hint="write str(name)")
     stream = io.BytesIO()
     packing = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
     with zipfile.ZipFile(stream, "w", packing) as archive:

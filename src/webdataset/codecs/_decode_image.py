@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from webdataset.arguments import is_integer, is_number
 from webdataset.errors import SpecError
 from webdataset.optional import require
 
@@ -86,8 +87,10 @@ class DecodeImage:
             object.__setattr__(self, "extensions", tuple(extensions))
         _check(self)
         object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in self.extensions))
-        if not isinstance(self.size, int):
-            object.__setattr__(self, "size", tuple(self.size))  # a list, as settings files have it, equals no shape
+        # A list, as settings files have it, equals no shape.
+        object.__setattr__(
+            self, "size", tuple(map(int, self.size)) if hasattr(self.size, "__iter__") else int(self.size)
+        )
 
     def bind(self, rng: Callable[..., random.Random]) -> DecodeImage:
         """The same decoder with `rng(sample, salt)` as its random generator."""
@@ -225,7 +228,9 @@ def _check(options: DecodeImage) -> None:
         "crop is 'random', 'window', 'center' or None": lambda: (
             options.crop not in ("random", "window", "center", None)
         ),
-        "flip is a probability": lambda: not _is_number(options.flip) or not 0 <= options.flip <= 1,
+        "flip is a probability": lambda: (
+            not isinstance(options.flip, bool) and not (is_number(options.flip) and 0 <= options.flip <= 1)
+        ),
         "scale is a share of the area, 0 < low ≤ high ≤ 1": lambda: (
             not _is_range(options.scale) or options.scale[1] > 1
         ),
@@ -241,7 +246,7 @@ def _check(options: DecodeImage) -> None:
             options.normalize is not None and not _is_normalization(options.normalize, len(mode))
         ),
         "oversample is at least 1, or None": lambda: (
-            options.oversample is not None and not (_is_number(options.oversample) and options.oversample >= 1)
+            options.oversample is not None and not (is_number(options.oversample) and options.oversample >= 1)
         ),
         "extensions are names such as 'jpg'": lambda: (
             not isinstance(options.extensions, tuple) or not all(isinstance(each, str) for each in options.extensions)
@@ -253,15 +258,11 @@ def _check(options: DecodeImage) -> None:
 
 
 def _is_side(value: Any) -> bool:
-    return type(value) is int and value > 0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
+    return is_integer(value) and bool(value > 0)
 
 
 def _is_range(pair: Any) -> bool:
-    pairs = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_number, pair))
+    pairs = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(is_number, pair))
     return pairs and 0 < pair[0] <= pair[1] < math.inf
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from webdataset.errors import StoreError, Where
+from webdataset.stores import hidden_name
 
 
 class StagedDirectory:
@@ -32,7 +33,7 @@ class StagedDirectory:
         if os.path.exists(self._target) and (names is None or not replaceable(names)):
             raise StoreError("the directory exists already", Where(shard=path), hint="remove it, or name another")
         self._target.parent.mkdir(parents=True, exist_ok=True)
-        self.work = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=self._target.parent))
+        self.work = Path(tempfile.mkdtemp(prefix=f"{hidden_name(self._target.name)}.", dir=self._target.parent))
 
     def publish(self) -> None:
         """Rename the directory to the target, whose former content is removed."""

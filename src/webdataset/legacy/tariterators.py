@@ -91,7 +91,8 @@ def url_opener(data: Iterable[Sample], handler: Handler = reraise_exception, **k
     >>> [shard["stream"].read() for shard in url_opener([{"url": "pipe:echo hello"}])]
     [b'hello\n']
     """
-    for shard in data:
+    for item in data:
+        shard = item if isinstance(item, dict) else {"url": item}
         try:
             shard["stream"] = gopen(shard["url"], **kw)
             path = is_local(shard["url"])

@@ -7,8 +7,8 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from itertools import islice
-from types import ModuleType
 from typing import Any
 
 from webdataset import config
@@ -84,14 +84,13 @@ def is_iterable(obj: Any) -> bool:
     return isinstance(obj, Iterable) and not isinstance(obj, (str, bytes))
 
 
-def lookup_sym(sym: str, modules: Sequence[ModuleType]) -> Any:
+def lookup_sym(sym: str, modules: Sequence[str]) -> Any:
     """The first object of this name in some modules, or None.
 
-    >>> import math, operator
-    >>> lookup_sym("add", [math, operator])
+    >>> lookup_sym("add", ["math", "operator"])
     <built-in function add>
     """
-    return next((getattr(module, sym) for module in modules if hasattr(module, sym)), None)
+    return next((getattr(module, sym) for module in map(import_module, modules) if hasattr(module, sym)), None)
 
 
 def safe_eval(s: str, expr: str = "{}") -> Any:

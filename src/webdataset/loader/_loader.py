@@ -246,13 +246,10 @@ def _thread_source(
 ) -> Threads:
     if settings:
         raise SpecError(f"WebLoader(workers='threads') got {', '.join(settings)}", hint=_THREAD_OPTIONS)
-    for name, value, least in (
-        ("num_workers", num_workers, 0),
-        ("prefetch_factor", prefetch_factor, 1),
-        ("memory", memory, 1),
-    ):
-        if (name, value) != ("num_workers", "auto"):
-            require_count("WebLoader", name, value, least=least)
+    if num_workers != "auto":
+        num_workers = require_count("WebLoader", "num_workers", num_workers, least=0)
+    prefetch_factor = require_count("WebLoader", "prefetch_factor", prefetch_factor, least=1)
+    memory = require_count("WebLoader", "memory", memory, least=1)
     convert = converted if collate_fn is None else collate_fn
     return Threads(dataset, num_workers, prefetch_factor, memory, pin_memory, device, convert)
 
@@ -270,7 +267,7 @@ def _process_source(
             return Threads(dataset, device=device, convert=settings.get("collate_fn") or converted)  # without a thread
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
     refuse_unknown("WebLoader(workers='processes')", settings, WebLoader, DataLoader)
-    require_count("WebLoader", "num_workers", settings.get("num_workers", 0), least=0)
+    settings["num_workers"] = require_count("WebLoader", "num_workers", settings.get("num_workers", 0), least=0)
     if isinstance(dataset, DataPipeline) and batch_size is None and not args:
         return Processes(dataset, shared_memory=shared_memory, device=device, **settings)
     loader = DataLoader(dataset, batch_size, *args, **settings)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset.describe import identifies, shown
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, count_in, digest, well_formed
 
-from ._checkpoint_v1 import upgrade
 from ._cursor import Cursor, check_types
-from ._source_choice import Shares
+
+if TYPE_CHECKING:
+    from ._source_choice import Shares
 
 _HINT = "load the checkpoint into the pipeline that saved it"
 _LONGEST = 120
@@ -149,6 +150,8 @@ class Checkpoint:
                 hint="give load_state_dict what state_dict returned",
             )
         if version == 1:
+            from ._checkpoint_v1 import upgrade
+
             saved = upgrade(saved)
         dataset = saved.get("dataset")
         return cls(

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import StateError
 from webdataset.flow import Json, count_in, well_formed
-from webdataset.plan import PlanState
 from webdataset.world import World
+
+if TYPE_CHECKING:
+    from webdataset.plan import PlanState
 
 _HINT = "give load_state_dict what state_dict returned"
 _NESTED = "$cursor"
@@ -192,6 +194,8 @@ class Cursor:
         """
         check_types(saved, epoch=int, passes=int, position=int, weights=list | None)
         if "plan" in saved:
+            from webdataset.plan import PlanState
+
             where: Where = InPlan(PlanState.from_json(saved["plan"]))
         elif "stages" in saved:
             check_types(saved, stages=list)

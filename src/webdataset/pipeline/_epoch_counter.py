@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from webdataset import world
-from webdataset.errors import SpecError, StageError
+from webdataset.arguments import require_count
+from webdataset.errors import StageError
 from webdataset.flow import digest
 
 _WORD = struct.Struct("<Q")
@@ -94,8 +95,7 @@ class EpochCounter:
 
     def set(self, epoch: int) -> None:
         """Give the next pass the number `epoch`, in this process and in workers that exist already."""
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
-            raise SpecError(f"set_epoch({epoch!r}): expected an integer of at least 0")
+        epoch = require_count("set_epoch", "epoch", epoch, least=0)
         with self._locked():
             self._write_next(epoch)
 

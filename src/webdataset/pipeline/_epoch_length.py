@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from webdataset import world
-from webdataset.plan import ArrayBatches, count_items
+from webdataset.plan import count_items
 
 ENDLESS = 10**18
 
@@ -60,9 +60,9 @@ class KnownLength:
 
     def _source_items(self) -> int | None:
         """How many items the first stage has; None if that is not known."""
-        first = self.pipeline[0] if self.pipeline else None
+        first: Any = self.pipeline[0] if self.pipeline else None
         if not isinstance(first, KnownLength):
-            return first.steps(world.current().ranks) if isinstance(first, ArrayBatches) else None
+            return first.steps(world.current().ranks) if getattr(first, "planned", None) == "batches" else None
         return first._length() if first.size is None else first.size
 
     @property

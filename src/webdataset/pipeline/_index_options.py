@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from webdataset import index as offsets
 from webdataset import shards, stores
-from webdataset.arguments import require_choice
+from webdataset.arguments import is_integer, require_choice
 from webdataset.decompress import is_packed
 from webdataset.errors import FormatError, SpecError, StoreError
-from webdataset.index import Description, IndexedShards, StoreIndexes, has_index, index_url, read_description
+
+if TYPE_CHECKING:
+    from webdataset.index import Description, IndexedShards, StoreIndexes
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class IndexRequests:
                 raise SpecError(f"{name}={value!r}: expected a directory or URL, True (next to the shards) or False")
         require_choice("uneven", self.uneven, (None, "pad", "drop"))
         require_choice("failed", self.failed, (None, "replace"))
-        mixed = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order >= 0
+        mixed = is_integer(self.order) and self.order >= 0
         if not mixed and self.order not in (None, *_ORDERS):
             choices = ", ".join(_ORDERS)
             raise SpecError(f"order={self.order!r}: expected {choices}, or how many shards are mixed at a time")
@@ -83,13 +84,13 @@ class IndexRequests:
     @property
     def storing(self) -> StoreIndexes | None:
         """What stores the indexes of shards that are streamed."""
-        return StoreIndexes(self.location) if self.store_index not in {None, False} else None
+        return offsets.StoreIndexes(self.location) if self.store_index not in {None, False} else None
 
     def window_and_chunk(self, *, shuffled: bool) -> tuple[int | None, int | None]:
         """Return the order as a window and a chunk, for `ReadPlanned`."""
         if isinstance(self.order, str):
             return {"sequential": (0, None), "random": (None, None), "quasi-random": (0, _CHUNK)}[self.order]
-        return (int(shuffled) if self.order is None else self.order), None
+        return (int(shuffled) if self.order is None else int(self.order)), None
 
 
 def is_description(urls: Any) -> bool:
@@ -111,14 +112,14 @@ def indexed(
     """
     described: Sequence[str] | Description
     if is_description(urls):
-        described = read_description(urls)
+        described = offsets.read_description(urls)
     else:
         described = _addresses(urls)
         if requests.needs_index is None and not _are_ready(described, requests.location):
             return None
     stored = bool(requests.index or requests.store_index)
     try:
-        found = IndexedShards(
+        found = offsets.IndexedShards(
             described, fields=requests.fields, index=requests.location, store_index=stored, fetch=fetch, copy=copy
         )
     except FormatError as error:
@@ -137,6 +138,8 @@ def window_for(counts: Sequence[int], samples: int) -> int | None:
     >>> window_for([10, 20, 30], 25), window_for([10, 20, 30], 60)
     (2, None)
     """
+    import numpy as np
+
     window = int(np.searchsorted(np.cumsum(np.sort(np.asarray(counts, np.int64))), samples)) + 1
     return window if window < len(counts) else None
 
@@ -152,9 +155,9 @@ def _are_ready(urls: Sequence[str], location: str | None) -> bool:
     if any(map(is_packed, urls)):
         return False
     if location is None:
-        return all(map(has_index, urls))
+        return all(map(offsets.has_index, urls))
     try:
         known = {name.rpartition("/")[2] for name in stores.list_urls(f"{location.rstrip('/')}/")}
     except StoreError:
         return False
-    return all(index_url(url, location).rpartition("/")[2] in known for url in urls)
+    return all(offsets.index_url(url, location).rpartition("/")[2] in known for url in urls)

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self, Unpack
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from webdataset import stages, world
+from webdataset.arguments import is_integer
 from webdataset.describe import shown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import reraise_exception
-from webdataset.index import SampleLocation
-from webdataset.order import Remaining, Steps, starts_of
-from webdataset.plan import (
-    PlanState,
-    ReadPlanned,
-    ShuffleReport,
-    is_even_chain,
-    replaces,
-    shuffle_report,
-    step_size,
-)
+from webdataset.plan import is_even_chain, plan_of, replaces, step_size
 
 from ._cursor import Cursor, InPlan
 from ._index_options import window_for
 from ._pipeline import DataPipeline
+
+if TYPE_CHECKING:
+    from webdataset.index import SampleLocation
+    from webdataset.plan import ReadPlanned, ShuffleReport
 
 
 class Plannable(DataPipeline):
@@ -35,8 +28,7 @@ class Plannable(DataPipeline):
     @property
     def plan(self) -> ReadPlanned | None:
         """The first stage, if it reads by an index."""
-        first = self.pipeline[0] if self.pipeline else None
-        return first if isinstance(first, ReadPlanned) else None
+        return plan_of(self.pipeline)
 
     def append(self, stage: Any) -> None:
         """Add a stage to this pipeline in place; the first `batched` decides how many samples a step has."""
@@ -80,6 +72,8 @@ class Plannable(DataPipeline):
         if plan.handler is not reraise_exception and not plan.replaces:  # it may leave samples out
             return None
         samples = len(plan.dataset)
+        from webdataset.order import Steps
+
         return samples if ranks == 1 else plan.batch * len(Steps(samples, plan.batch, ranks, last=plan.last or "pad"))
 
     def _counting_stages(self) -> list[Any]:
@@ -108,11 +102,17 @@ class Plannable(DataPipeline):
             steps: one step, or a range without gaps.
             cursor: where the epoch would go on otherwise.
         """
+        from webdataset.order import Remaining
+        from webdataset.plan import PlanState
+
         plan = self._planned_steps()
-        steps = range(steps, steps + 1) if isinstance(steps, int) else steps
+        steps = range(int(steps), int(steps) + 1) if is_integer(steps) else steps
         samples, per_step = len(plan.dataset), plan.batch * world.current().ranks
-        if steps.step != 1 or not 0 <= steps.start <= steps.stop <= -(-samples // per_step):
-            raise SpecError(f"expected steps from 0 to {-(-samples // per_step)} without gaps, got {steps}")
+        last = -(-samples // per_step)
+        if not isinstance(steps, range) or steps.step != 1 or not 0 <= steps.start <= steps.stop <= last:
+            raise SpecError(
+                f"expected steps from 0 to {last} without gaps, got {steps}", hint="range(40, 43) are three steps"
+            )
         state = (cursor.plan or PlanState(Remaining(samples))).as_remaining()
         if state.readers:
             raise SpecError(
@@ -129,6 +129,10 @@ class Plannable(DataPipeline):
             step: counts from 0 in the epoch; a step is one batch on every rank.
             epoch: by default the one that is being read, or the next one.
         """
+        import numpy as np
+
+        from webdataset.order import starts_of
+
         plan = self._planned_steps()
         if epoch is None:
             epoch = self._run.pass_number if self._run is not None else self._next_start().epoch
@@ -148,6 +152,8 @@ class Plannable(DataPipeline):
             buffer: the size of the buffer to compare with.
             plot: a file to draw it into (SVG).
         """
+        from webdataset.plan import shuffle_report
+
         plan = self._planned_steps()
         order = plan.order(Pass(self.seed, self._next_start().epoch))
         report = shuffle_report(order, buffer=buffer)

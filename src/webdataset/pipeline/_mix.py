@@ -164,7 +164,7 @@ class Mix(DataPipeline, FluidInterface):
         self, datasets: Sequence[Any], drawing: Callable[[Pass], Drawing], exhausted: str, run_of: int = 1
     ) -> None:
         self.datasets = list(datasets)
-        pipelines = tuple(each if isinstance(each, DataPipeline) else DataPipeline(each) for each in datasets)
+        pipelines = tuple(each if isinstance(each, DataPipeline) else DataPipeline(each) for each in self.datasets)
         super().__init__(Mixture(pipelines, drawing, exhausted, run_of))
 
 
@@ -177,7 +177,8 @@ class RoundRobin(Mix):
     [1, 10, 2, 3]
     """
 
-    def __init__(self, datasets: Sequence[Any], longest: bool = False) -> None:
+    def __init__(self, datasets: Iterable[Any], longest: bool = False) -> None:
+        datasets = _listed("RoundRobin", datasets)
         self.longest = longest
         super().__init__(datasets, partial(_in_turns, len(datasets)), "drop" if longest else "stop")
 
@@ -198,19 +199,17 @@ class RandomMix(Mix):
 
     def __init__(
         self,
-        datasets: Sequence[Any],
+        datasets: Iterable[Any],
         probs: Sequence[float] | None = None,
         longest: bool = False,
         seed: int | None = None,
     ) -> None:
-        if not isinstance(datasets, Iterable) or isinstance(datasets, str | bytes):
-            raise SpecError(f"RandomMix({datasets!r:.100}): expected a list of datasets")
-        datasets = list(datasets)
+        datasets = _listed("RandomMix", datasets)
         self.probs, self.longest = probs, longest
         weights = check_weights([1.0] * len(datasets) if probs is None else probs, len(datasets))
         super().__init__(datasets, partial(_at_random, weights), "drop" if longest else "stop")
         if seed is not None:
-            self.seed = seed
+            self.seed = require_count("RandomMix", "seed", seed)
 
 
 class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
@@ -240,20 +239,17 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
 
     def __init__(
         self,
-        sources: Sequence[tuple[Any, float]],
+        sources: Iterable[tuple[Any, float]],
         *,
         exhausted: str = "stop",
         per_batch: int = 1,
         schedule: Sequence[tuple[int, Sequence[float]]] = (),
     ) -> None:
-        if (
-            not sources
-            or not isinstance(sources, Sequence)
-            or any(not isinstance(pair, tuple) or len(pair) != 2 for pair in sources)
-        ):
+        sources = _listed("mix", sources)
+        if not sources or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in sources):
             raise SpecError(f"mix({sources!r:.100}): expected pairs of a dataset and its weight")
         require_choice("exhausted", exhausted, _EXHAUSTED)
-        require_count("mix", "per_batch", per_batch, least=1)
+        per_batch = require_count("mix", "per_batch", per_batch, least=1)
         if any(not isinstance(change, Sequence) or len(change) != 2 for change in schedule):
             raise SpecError(f"schedule={schedule!r:.100}: expected pairs of a draw and the weights from there on")
         datasets, weights = zip(*sources, strict=True)
@@ -264,6 +260,12 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
     def set_weights(self, weights: Sequence[float]) -> None:
         """Use other weights from the next draw on."""
         self.shares.set(weights)
+
+
+def _listed(verb: str, datasets: Any) -> list[Any]:
+    if not isinstance(datasets, Iterable) or isinstance(datasets, str | bytes):
+        raise SpecError(f"{verb}({datasets!r:.100}): expected a list of datasets")
+    return list(datasets)
 
 
 def _in_turns(sources: int, during: Pass) -> InTurns:

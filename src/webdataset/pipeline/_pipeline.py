@@ -7,7 +7,7 @@ import importlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset import config, world
 from webdataset.arguments import require_count
@@ -26,10 +26,12 @@ from ._rank_agreement import check_ranks
 from ._require_json import require_json
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
-from ._source_choice import Shares
 from ._spawn_pickling import SpawnPickling
-from ._stage_kinds import check_stage
+from ._stage_kinds import check_stage, is_stage
 from ._torch_iterable import TorchIterable
+
+if TYPE_CHECKING:
+    from ._source_choice import Shares
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
     [[0, 1], [4, 9], [16, 25]]
 
     torch's `DataLoader` takes it as an iterable dataset; it can also be iterated directly, without torch. A stage that
-    is None is left out, and a list after the first stage is replaced by the stages in it.
+    is None is left out, and a list of stages is replaced by the stages in it.
     """
 
     shares: Shares | None = None  # the weights of a mix
@@ -68,8 +70,8 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         self.size = None
         self._recalls: RunningPass | None = None  # a pass whose items were made again
         for stage in stages:
-            # A list as the first stage is data; later it is a group of stages, as in the public library.
-            for part in stage if isinstance(stage, list) and self.pipeline else [stage]:
+            # A list is a group of stages, as in the public library; as the first stage it may also be data.
+            for part in stage if isinstance(stage, list) and (self.pipeline or any(map(is_stage, stage))) else [stage]:
                 if part is not None:
                     self.append(part)
         self.repetitions = 1

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset import world
 from webdataset.child_processes import end_with_loader
@@ -24,7 +24,9 @@ from webdataset.redact import scrub
 
 from ._cursor import Cursor, beginning
 from ._running_pass import RunningPass, RunOptions
-from ._source_choice import Shares
+
+if TYPE_CHECKING:
+    from ._source_choice import Shares
 
 
 @dataclass(frozen=True)

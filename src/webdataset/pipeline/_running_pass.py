@@ -19,13 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from webdataset import plan
 from webdataset.address import Address, as_checkpoint, own_addresses
 from webdataset.describe import shown
 from webdataset.errors import StateError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, Source, fuse, well_formed
-from webdataset.plan import PlanProgress, Replacements, in_slots, is_even_chain, may_drop, never_drops, replaces
 from webdataset.stages import Batched, Listed
 from webdataset.world import World
 
@@ -33,6 +33,9 @@ from ._column_batches import ColumnBatches
 from ._cursor import Beginning, InPlan, InStages, Where, beginning
 from ._fused import Loop
 from ._stage_kinds import invoke, is_opaque
+
+if TYPE_CHECKING:
+    from webdataset.plan import PlanProgress, Replacements
 
 Fused = Callable[[Sequence[Callable[[Any], Any]]], Resumable]
 
@@ -92,8 +95,8 @@ class RunningPass:
         self._steps: list[Any] = []  # one for each progress: a stage, or the functions of neighbouring stages as one
         self._streams: list[Any] = []  # the iterators of the stages, to be closed
         self._exact = not any(is_opaque(stage) for stage in stages)
-        self.by_plan = is_even_chain(stages)
-        self._replaces = replaces(stages)
+        self.by_plan = plan.is_even_chain(stages)
+        self._replaces = plan.replaces(stages)
         self._plan: tuple[PlanProgress, list[Any], bool] | None = None
         self.yielded = 0
         self.interrupted = False
@@ -148,12 +151,12 @@ class RunningPass:
 
     def _plan_state(self) -> Any:
         if self._plan is None:  # a loader calls this at every item, so what does not change is looked up once
-            plan, *others = self._progress
-            assert isinstance(plan, PlanProgress)
+            reader: Any
+            reader, *others = self._progress
             # Between two items these hold nothing; in the middle of a batch, after a failure or Ctrl-C, they may.
-            self._plan = plan, [at for at in others if hasattr(at, "origins")], may_drop(self._stages)
-        plan, holding, drops = self._plan
-        return plan.state(holding, self.yielded, drops=drops)
+            self._plan = reader, [at for at in others if hasattr(at, "origins")], plan.may_drop(self._stages)
+        reader, holding, drops = self._plan
+        return reader.state(holding, self.yielded, drops=drops)
 
     def _saved(self, where: Where | None) -> Iterator[Json]:
         """Yield the saved value for each progress, in their order; None where nothing was saved."""
@@ -194,9 +197,9 @@ class RunningPass:
             if isinstance(stage, PerItem) and items is not None:
                 function = timer.function(name, stage.function(during))
                 fused_stages.append(stage)
-                functions.append(
-                    function if not self._replaces else in_slots(function) if slots else never_drops(function)
-                )
+                if self._replaces:
+                    function = plan.in_slots(function) if slots else plan.never_drops(function)
+                functions.append(function)
                 continue
             columns = None if self._replaces else ColumnBatches.of(fused_stages, stage, items)
             if functions:
@@ -221,7 +224,7 @@ class RunningPass:
         """Return what fills empty slots: it makes samples again by all steps so far, and then by these functions."""
         recall, apply = self._recall(len(self._steps)), fuse(functions) if functions else None
         made = recall if apply is None else lambda origin: apply(recall(origin))
-        return Replacements(len(self._stages[0].dataset), made)
+        return plan.Replacements(len(self._stages[0].dataset), made)
 
     def _pass_of(self, number: int, stage: Any) -> Pass:
         """Return this pass for one stage: random choices before a split must be the same in all processes."""

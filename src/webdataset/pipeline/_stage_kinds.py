@@ -10,6 +10,8 @@ from typing import Any
 from webdataset.errors import SpecError, StageError
 from webdataset.flow import PerItem, Resumable
 
+from ._torch_iterable import is_iterable_dataset
+
 
 class PipelineStage(ABC):
     """A stage as a class: derive from it and write `run`.
@@ -30,6 +32,11 @@ class PipelineStage(ABC):
     @abstractmethod
     def run(self, src: Iterator[Any], /) -> Iterator[Any]:
         """Turn one stream into another; the first stage is called without an argument."""
+
+
+def is_stage(value: Any) -> bool:
+    """Whether it can only be a stage or a dataset, not an item of data."""
+    return callable(value) or isinstance(value, PipelineStage) or is_iterable_dataset(value)
 
 
 def check_stage(stage: Any, *, first: bool) -> None:

@@ -6,17 +6,16 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset import config, shards, stores
-from webdataset.arguments import require_callable_or_none, require_count
+from webdataset.arguments import require_callable_or_none, require_count, require_number
 from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError
-from webdataset.flow import Pass, Resumable
+from webdataset.flow import Pass
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.index import VerifyShards, read_description
-from webdataset.plan import ReadPlanned, described_joins
 from webdataset.samples import ReadSamples
 
 from ._epoch_length import ENDLESS
@@ -24,8 +23,10 @@ from ._fluid import FluidInterface
 from ._index_options import IndexRequests, indexed, is_description
 from ._indexed_api import Plannable
 from ._pipeline import DataPipeline
-from ._stage_kinds import PipelineStage
-from ._torch_iterable import is_iterable_dataset
+from ._stage_kinds import is_stage
+
+if TYPE_CHECKING:
+    from webdataset.index import VerifyShards
 
 # Stores with a latency, which further connections hide: 4 connections of 40 MB/s with a latency of 50 ms reached 96 %
 # of their bandwidth (benchmarks/transport.py).
@@ -130,7 +131,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
     ) -> None:
         super().__init__()
         if seed is not None:
-            self.seed = _checked_seed(seed)
+            self.seed = require_count("WebDataset", "seed", seed)
         resampled = resampled or mode == "resampled"
         older = _renamed(older)
         workersplitter = older.pop("workersplitter", workersplitter)
@@ -153,6 +154,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         )
         found = _indexed(urls, requests, reason, getattr(opener, "fetch", None), copy=copy)
         if found is not None:
+            from webdataset.plan import ReadPlanned
+
             mixed, chunk = requests.window_and_chunk(shuffled=shuffled)
             plan = ReadPlanned(found, mixed, chunk, 1, uneven, fields, handler, strict, empty_check, opener, failed)
             self.append(plan)
@@ -203,7 +206,7 @@ def _reason_against_index(urls: Any, **reasons: Any) -> str | None:
     if isinstance(urls, shards.SimpleShardList):
         named = urls.seed is None
     else:
-        named = not isinstance(urls, dict) and not _is_source(urls)
+        named = not isinstance(urls, dict) and not is_stage(urls)
     if not named or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
         return f"the shards are not listed but made by {type(urls).__name__}"
     return next((f"{name}= was given" for name, reason in reasons.items() if reason), None)
@@ -230,6 +233,8 @@ def _described(urls: Any) -> tuple[Any, VerifyShards | None]:
     """Return the shards of a description, for reading without an index, and what verifies them; others unchanged."""
     if not is_description(urls):
         return urls, None
+    from webdataset.index import VerifyShards, read_description
+
     description = read_description(urls)
     return description.urls, VerifyShards(description.shards)
 
@@ -238,6 +243,9 @@ def _joins(urls: Any, *, copy: bool) -> list[Any]:
     """Return the stages that add the fields of other shards, if a description names some."""
     if not is_description(urls):
         return []
+    from webdataset.index import read_description
+    from webdataset.plan import described_joins
+
     return described_joins(read_description(urls), str(urls).rpartition("/")[0], copy=copy)
 
 
@@ -245,7 +253,7 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
     """Return the first stage for the `urls` of a user."""
     if isinstance(urls, dict) or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
         return shards.MultiShardSample(urls)
-    if _is_source(urls):
+    if is_stage(urls):
         return urls
     if isinstance(urls, (str, Path, Iterable)):
         return (
@@ -281,8 +289,7 @@ def cache_opener(
 def _check_cache(directory: Any, size: Any, url_to_name: Any) -> None:
     if not isinstance(directory, str | os.PathLike | None):
         raise SpecError(f"cache_dir={directory!r}: expected the path of a directory")
-    if isinstance(size, bool) or not isinstance(size, int | float):
-        raise SpecError(f"cache_size={size!r}: expected a number of bytes, or -1 for no limit")
+    require_number("WebDataset", "cache_size", size, least=-1, expected="a number of bytes, or -1 for no limit")
     require_callable_or_none("WebDataset", url_to_name=url_to_name)
 
 
@@ -324,7 +331,7 @@ def _splitting(
     ours, readers that outnumber the shards share them.
     """
     defaults = nodesplitter is shards.split_by_node and workersplitter is shards.split_by_worker
-    if resampled or (defaults and _is_source(urls)):
+    if resampled or (defaults and is_stage(urls)):
         return None, None
     if shards.are_ours(nodesplitter, workersplitter):
         return (
@@ -334,23 +341,10 @@ def _splitting(
     return shards.SplitShards(nodesplitter, workersplitter, may_be_empty), None
 
 
-def _is_source(urls: Any) -> bool:
-    """Whether this is a source of shards, not names of them."""
-    if isinstance(urls, (str, Path)):
-        return False
-    return isinstance(urls, (Resumable, PipelineStage)) or is_iterable_dataset(urls) or callable(urls)
-
-
 def _wants_shuffle(shardshuffle: Any) -> bool:
-    if shardshuffle is not None and (not isinstance(shardshuffle, (bool, int, float)) or shardshuffle < 0):
+    if shardshuffle is not None and (not isinstance(shardshuffle, Real) or shardshuffle < 0):
         raise SpecError(f"shardshuffle={shardshuffle!r}: expected True, False, or a number of at least 0")
     return bool(shardshuffle)
-
-
-def _checked_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise SpecError(f"seed={seed!r}: expected an integer, the same on every rank")
-    return seed
 
 
 def _renamed(older: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,8 @@ class ArrayBatches(Source):
         index: where indexes are kept; by default beside the shards. A shard without one is read once.
     """
 
+    planned = "batches"
+
     shards: str | Sequence[str]
     field: str = "npy"
     batchsize: int = 256
@@ -62,7 +64,9 @@ class ArrayBatches(Source):
     index: str | None = None
 
     def __post_init__(self) -> None:
-        require_count("ArrayBatches", "batchsize", self.batchsize, least=1)
+        for name, least in (("batchsize", 1), ("epoch", 0), ("seed", None)):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, require_count("ArrayBatches", name, value, least=least))
 
     @cached_property
     def _dataset(self) -> IndexedShards:

@@ -64,6 +64,8 @@ class ReadPlanned(Source):
         failed: "replace" yields a `Slot` for every sample, also for one that cannot be read.
     """
 
+    planned = "samples"
+
     dataset: IndexedShards
     window: int | None = 0
     chunk: int | None = None

@@ -16,20 +16,22 @@ from contextlib import closing
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset import config, stores
 from webdataset.arguments import require_callable, require_callable_or_none
 from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source, ask_handler, count_in, url_from_json
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.index import GrowingIndex, StoreIndexes, VerifyShards
 from webdataset.names import split_name
 from webdataset.tar import WINDOW, Header, Run, Windows, new_window, read_runs
 
 from ._file_filter import Select, as_predicate, choose
 from ._gather_samples import Gathered, Gatherer, Keys, Sample
 from ._read_progress import UNKNOWN, InShard, ShardItem, as_shard, offset_in
+
+if TYPE_CHECKING:
+    from webdataset.index import GrowingIndex, StoreIndexes, VerifyShards
 
 Opener = Callable[..., Any]
 

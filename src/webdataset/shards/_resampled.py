@@ -69,8 +69,8 @@ class ResampledShards(ShardSource):
 
     def __post_init__(self) -> None:
         require_callable_or_none("ResampledShards", worker_seed=self.worker_seed)
-        require_count("ResampledShards", "nshards", self.nshards, least=0)
-        require_count("ResampledShards", "seed", self.seed)
+        self.nshards = require_count("ResampledShards", "nshards", self.nshards, least=0)
+        self.seed = require_count("ResampledShards", "seed", self.seed)
         self.urls = expand_source(self.urls, self.max_urls)
         if self.urls or self.empty_check:
             self.urls = expand(self.urls)
@@ -86,6 +86,7 @@ class ResampledShards(ShardSource):
         self.epoch = during.epoch
         here = during.world
         worker = here.rank * 1000 + here.worker if self.worker_seed is None else self.worker_seed()
+        worker = require_count("ResampledShards", "worker_seed()", worker)
         at = _Drawn(during, len(self.urls), 0 if self.deterministic else secrets.randbits(63), worker)
         if config.read("WDS_SHOW_SEED"):
             _log.info("ResampledShards: seed %s, epoch %s, worker %s, salt %s", self.seed, self.epoch, worker, at.salt)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webdataset.errors import SpecError
+from webdataset.arguments import require_count
 from webdataset.flow import Pass, Resumable, digest
 from webdataset.order import permutation
 
@@ -42,8 +42,8 @@ class SimpleShardList(ShardSource):
     seed: int | bool | None = None
 
     def __post_init__(self) -> None:
-        if self.seed is not None and not isinstance(self.seed, int):
-            raise SpecError(f"seed={self.seed!r}: expected None, True or an integer")
+        if not isinstance(self.seed, bool | None):
+            self.seed = require_count("SimpleShardList", "seed", self.seed)
         self.urls = expand(self.urls)
 
     def __len__(self) -> int:

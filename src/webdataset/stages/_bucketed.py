@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from webdataset.arguments import require_callable, require_count
+from webdataset.arguments import is_integer, require_callable, require_count
 from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Recall, Resumable
@@ -109,7 +109,7 @@ def length_by(spec: Any) -> Callable[[Any], int]:
     """
     if isinstance(spec, str):
         return lambda sample: len(getfirst(sample, [spec]))
-    if isinstance(spec, int) and not isinstance(spec, bool):
+    if is_integer(spec):
         return lambda sample: len(sample[spec])
     if callable(spec):
         return spec  # type: ignore[no-any-return]  # whatever it returns is compared with numbers

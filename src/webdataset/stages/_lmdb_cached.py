@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -125,12 +126,12 @@ class _InLmdb(Store):
             _environments.release(self._path)
 
     def complete(self) -> int | None:
-        with self._environment.begin() as transaction:
+        with self._transaction() as transaction:
             count = transaction.get(_COMPLETE)
         return None if count is None else int(count)
 
     def read(self, number: int) -> Any:
-        with self._environment.begin() as transaction:
+        with self._transaction() as transaction:
             data = transaction.get(_name(number))
         if data is None:
             raise StateError(f"sample {number} is not in the cache", Where(shard=self._path))
@@ -140,9 +141,9 @@ class _InLmdb(Store):
         if not self._lock.acquire():
             return False
         if taken:
-            with self._environment.begin() as transaction:
+            with self._transaction() as transaction:
                 has_last = transaction.get(_name(taken - 1)) is not None
-        with self._environment.begin(write=True) as transaction:
+        with self._transaction(write=True) as transaction:
             transaction.delete(_COMPLETE)
             if not taken:
                 transaction.drop(self._environment.open_db(txn=transaction), delete=False)
@@ -159,19 +160,25 @@ class _InLmdb(Store):
         self._flush((_COMPLETE, b"%d" % self._count))
 
     def _flush(self, *more: tuple[bytes, bytes]) -> None:
-        import lmdb
-
         rows, self._waiting = [*self._waiting, *more], []
-        if not rows:
-            return
-        try:
-            with self._environment.begin(write=True) as transaction:
+        if rows:
+            with self._transaction(write=True) as transaction:
                 for name, data in rows:
                     transaction.put(name, data)
+
+    @contextmanager
+    def _transaction(self, *, write: bool = False) -> Iterator[Any]:
+        import lmdb
+
+        where = Where(shard=self._path)
+        try:
+            with self._environment.begin(write=write) as transaction:
+                yield transaction
         except lmdb.MapFullError as error:
-            raise StoreError(
-                f"the cache is full at {self._map_size:,} bytes", Where(shard=self._path), hint="give a larger map_size"
-            ) from error
+            full = f"the cache is full at {self._map_size:,} bytes"
+            raise StoreError(full, where, hint="give a larger map_size") from error
+        except lmdb.Error as error:
+            raise StoreError(f"the cache cannot be read or written: {error}", where, hint="check its disk") from error
 
 
 def _name(number: int) -> bytes:

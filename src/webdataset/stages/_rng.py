@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from webdataset.address import Address
+from webdataset.arguments import is_integer
 from webdataset.errors import SpecError
 from webdataset.flow import Drawn, digest
 from webdataset.redact import redacted
@@ -48,7 +49,7 @@ def identity(sample: Any) -> tuple[int | str, ...]:
     >>> identity({"__key__": "0001", "__url__": "a.tar", "cls": b"7"})
     ('0001', 'a.tar')
     """
-    if isinstance(sample, int | str):
+    if isinstance(sample, str) or is_integer(sample):
         return (sample,)
     if isinstance(sample, dict):
         known = [sample[name] for name in ("__key__", "__url__") if name in sample]

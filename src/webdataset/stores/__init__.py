@@ -41,7 +41,7 @@ from ._fsspec import FsspecStore
 from ._globs import is_pattern
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
-from ._local_files import LocalStore, process_lives, sweep_folder
+from ._local_files import LocalStore, hidden_name, process_lives, sweep_folder
 from ._lock_file import lock_file, remove_lock
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
@@ -98,6 +98,7 @@ __all__ = [
     "counters",
     "gopen",
     "growth",
+    "hidden_name",
     "is_local",
     "is_pattern",
     "is_strong",

@@ -27,6 +27,8 @@ from ._upload import Upload, point_nowhere
 # Up to so many bytes, or so many blocks, are collected and written by one system call without a copy.
 _GATHERED_BYTES = 1 << 20
 _GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
+# File systems allow 255 bytes, and our endings take up to 40.
+_LONGEST_NAME = 200
 
 
 class LocalStore(Store):
@@ -217,7 +219,20 @@ def _host() -> str:
 
 def _temporary_name(path: str) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name[:180]}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
+    return os.path.join(folder, f"{hidden_name(name)}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+def hidden_name(name: str) -> str:
+    """How the hidden files beside a file begin: with its name, or with as much of it as leaves room for an ending.
+
+    >>> hidden_name("a.tar"), len(hidden_name("x" * 255))
+    ('.a.tar', 198)
+    """
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST_NAME:
+        return f".{name}"
+    beginning = data[: _LONGEST_NAME - 20].decode("utf-8", "ignore")
+    return f".{beginning}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
@@ -225,8 +240,8 @@ def sweep_folder(folder: str, names: Collection[str]) -> None:
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
-    kept = {name[:180] for name in names}
-    ours = re.compile(rf"\.(.+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
+    kept = {hidden_name(name) for name in names}
+    ours = re.compile(rf"(\..+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
     with suppress(OSError):
         for entry in os.listdir(folder or "."):
             found = ours.fullmatch(entry)

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, StoreError, Where
 from webdataset.index import ShardReader
 from webdataset.optional import require
 from webdataset.redact import redacted
@@ -88,18 +89,36 @@ def query(
     """
     duckdb = require("duckdb", extra="query", why="to answer queries")
     refuse_existing(existing([parquet]), force=force)
-    with scratch_folder() as folder, closing(duckdb.connect(str(folder / "samples.duckdb"))) as connection:
+    with (
+        scratch_folder() as folder,
+        _database_errors(duckdb, folder),
+        closing(duckdb.connect(str(folder / "samples.duckdb"))) as connection,
+    ):
         table, file = _Samples(connection, sql), folder / "answer.parquet"
         for url in advancing(expand_inputs(inputs), advance):
             table.add_shard(url, index)
         try:
             cursor = connection.execute(sql if parquet is None else _copy(sql, str(file)))
+        except duckdb.IOException:
+            raise
         except duckdb.Error as error:
             raise SpecError(f"DuckDB says: {error}", hint=f"the columns are {' '.join(table.columns)}") from error
         if parquet is not None:
             with file.open("rb") as stream, stores.open_write(parquet) as target:
                 shutil.copyfileobj(stream, target, 1 << 20)
         yield Answer(tuple(column[0] for column in cursor.description or ()), cursor)
+
+
+@contextmanager
+def _database_errors(duckdb: Any, folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise StoreError(
+            f"the temporary database cannot be used: {error}",
+            Where(shard=str(folder)),
+            hint="free some space there, or set TMPDIR to a folder on another disk",
+        ) from error
 
 
 class _Samples:
