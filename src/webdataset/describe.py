@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from webdataset.redact import redacted
 
-identifies: ContextVar[bool] = ContextVar("webdataset_identifies", default=False)  # a checkpoint asks for the text
+identifies: ContextVar[bool] = ContextVar("webdataset_identifies", default=False)  # the text is for a checkpoint
 
 
 class Described:

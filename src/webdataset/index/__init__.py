@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from ._split_names import sample_and_field as sample_and_field
     from ._verify_shards import VerifyShards as VerifyShards
 
-# Where each name lives.
+# The file of each name.
 _HOME = {
     "_build_index": "IndexBuilder build build_index",
     "_check_index": "check_end",

@@ -9,7 +9,7 @@ need not be trusted:
   other gap that is larger than a header together with the sample after it;
 * the members of a line of the index have one key, and the lines next to it others.
 
-An index that passes gives correct samples, whoever made it and whenever; one that does not is a `StaleIndex` error.
+An index that passes gives correct samples, however and whenever it was made; any other is a `StaleIndex` error.
 """
 
 from __future__ import annotations

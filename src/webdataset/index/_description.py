@@ -149,7 +149,7 @@ def read_description(source: str | PathLike[str] | IO[Any] | Mapping[str, Any], 
     if isinstance(source, Mapping):
         folder = _as_folder(base or "")
         return _parse(source, _Document("the description", folder, Birth.MAPPING, folder))
-    if hasattr(source, "read"):  # its author is a stranger, whoever opened it
+    if hasattr(source, "read"):  # its author is not trusted, even if the user opened it
         name = "the description"
         return _parse(
             _decoded(source.read(), name), _Document(name, _as_folder(base or ""), Birth.DESCRIPTION, base or ".")

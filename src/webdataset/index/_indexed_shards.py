@@ -64,7 +64,7 @@ class IndexedShards(Sequence[Any]):
         index: a directory or bucket where indexes are kept; None looks next to the shards. A shard without an index is
             read once.
         functions: applied to every sample, one after the other, such as decoders.
-        lazy: fetch a field when it is asked for, not before.
+        lazy: fetch a field when it is read, not before.
         store_index: store the indexes that had to be built, where they were looked for.
         fetch: makes a local copy of a shard that is not a local file, and returns its path; without it parts of such
             shards are read where they are.
@@ -247,7 +247,7 @@ class IndexedShards(Sequence[Any]):
 
 
 class LazySample(Mapping[str, Any]):
-    """A sample whose fields are fetched when they are asked for, once.
+    """A sample whose fields are fetched when they are read, once.
 
     >>> LazySample.__mro__[1].__name__
     'Mapping'

@@ -78,7 +78,7 @@ class ShardReader:
         return self.samples([number], fields)[0]
 
     def samples(self, numbers: Sequence[int], fields: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Several samples with as few requests as possible, in the order asked for."""
+        """Return several samples in the given order, with as few requests as possible."""
         opened = self._bytes or self._open()
         wanted = [_wanted(self.index.extents(number), fields) for number in numbers]
         self._check_irregular(numbers, opened)
@@ -206,7 +206,7 @@ class ShardReader:
 
 
 def read_by_shard(places: Sequence[tuple[int, int]], read: Callable[[int, list[int]], list[Any]]) -> list[Any]:
-    """Many samples, read shard by shard, in the order asked for.
+    """Return many samples in the given order, read shard by shard.
 
     >>> read_by_shard([(1, 0), (0, 5), (1, 2)], lambda shard, numbers: [f"{shard}.{number}" for number in numbers])
     ['1.0', '0.5', '1.2']

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._weights import check_weights as check_weights
     from ._weights import pick as pick
 
-# Where each name lives.
+# The file of each name.
 _HOME = {
     "_epoch_order": "Order",
     "_mix_schedule": "MixSchedule",

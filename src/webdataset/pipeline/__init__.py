@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from ._webdataset import FluidWrapper as FluidWrapper
     from ._webdataset import WebDataset as WebDataset
 
-# Where each name lives.
+# The file of each name.
 _HOME = {
     "_checkpoint": "Checkpoint Identity",
     "_cursor": "Beginning Cursor InPlan InStages as_cursor check_types",

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ._stage_analysis import replaces as replaces
     from ._stage_analysis import step_size as step_size
 
-# Where each name lives.
+# The file of each name.
 _HOME = {
     "_array_batches": "ArrayBatches",
     "_join_fields": "JOIN MISSING ByKey JoinFields described_joins join_stages",

@@ -2,7 +2,7 @@
 
 Failures have one of two scopes. A member that does not fit (a duplicate field, a key that comes back) costs at most its
 sample; anything else (a shard that cannot be opened, a cut or damaged archive) costs the rest of its shard, the sample
-that was being put together included: it may lack members. The handler is asked once per failure; a true answer goes on
+that was being put together included: it may lack members. The handler is called once per failure; a true answer goes on
 after the loss, a false one ends the stream.
 """
 

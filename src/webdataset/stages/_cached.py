@@ -65,7 +65,7 @@ class Cached(Described, Resumable):
     Later passes have the order of the first: shuffle after the cache. Each process keeps its own part of the data, so
     worker processes must persist (`persistent_workers=True`) for the cache to be of use. Fields may be replaced
     downstream (each pass gets a new dict) but arrays changed in place stay changed. A checkpoint taken during a later
-    pass can be resumed only while the process lives; after one taken between two passes a new process records the next
+    pass can be resumed only in the same process; after one taken between two passes a new process records the next
     pass, in the order of that one. For more data than fits, use `DBCache`.
 
     Args:

@@ -19,7 +19,7 @@ from ._window_memory import Windows, new_window
 
 
 class Readable(Protocol):
-    """What a stream must have. It may return fewer bytes than asked for; none mean the end."""
+    """What a stream must have. It may return fewer bytes than requested; none mean the end."""
 
     def read(self, size: int, /) -> bytes | None:
         """Up to `size` bytes."""

@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
     `offsets` count from the archive's first byte (unpacked, if it is compressed) to a member's first header block, and
     `base` to the first byte of `data`. A later reading may start at an offset if the run is `restartable`. `data` is
-    filled with other bytes when the next run is asked for: take slices, which are copies, before that. With `windows`
+    filled with other bytes when the next run is read: take slices, which are copies, before that. With `windows`
     it is a view, whose slices are views, and may be kept as long as they are. `largest` limits how many bytes of
     members may be put together: a compressed archive could fill the memory out of a few bytes.
     """

@@ -39,7 +39,7 @@ class Windows:
     True
 
     Args:
-        size: of a window, as `read_runs` is told.
+        size: the size of a window, the same as for `read_runs`.
     """
 
     def __init__(self, size: int) -> None:

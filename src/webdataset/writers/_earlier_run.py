@@ -63,7 +63,7 @@ class EarlierRun:
         name = self._pattern % number
         if scheme_of(name) in {"pipe", "-"} or name == "-":
             return None
-        with suppress(WebDatasetError):  # not there, or the store cannot tell
+        with suppress(WebDatasetError):  # it does not exist, or the store does not support this
             found = stat(name)
             return f"{found.etag} {found.size} {found.mtime}"
         return None
