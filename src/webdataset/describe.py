@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from webdataset.redact import redacted
 
-identifies: ContextVar[bool] = ContextVar("webdataset_identifies", default=False)  # a checkpoint asks for the text
-# As `repr` writes a text, and a set of them.
+identifies: ContextVar[bool] = ContextVar("webdataset_identifies", default=False)  # the text is for a checkpoint
+# The `repr` of a string, and of a set of strings.
 _WORD = r"'(?:[^'\\]|\\.)*'" r'|"(?:[^"\\]|\\.)*"'
 _SET = rf"\{{((?:{_WORD})(?:, (?:{_WORD}))+)\}}"
 

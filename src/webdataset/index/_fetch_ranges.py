@@ -24,8 +24,8 @@ from ._shard_index import Extent
 
 Show = Callable[[bytes], Any]  # `bytes`, or `memoryview` for members that are not copied out of what was read
 
-# Two ranges with no more than this between them are fetched as one: padding and the headers of the next member, with
-# PAX records. A larger gap is a field that was not asked for, which projection does not fetch.
+# Two ranges with no more bytes than this between them are fetched as one: padding and the headers of the next member,
+# with PAX records. A larger gap is a field that was not requested, which need not be fetched.
 GAP = 2048
 # Requests in flight for one call: enough to hide a latency of 20 ms at 40 MB/s and 100 kB per request.
 _CONNECTIONS = 8
@@ -83,8 +83,9 @@ class _OpenFile(io.FileIO):
 class LocalFile:
     """A local file. Read by `pread`, not mapped: a file that is truncated meanwhile is an error, not a SIGBUS.
 
-    At most `_DESCRIPTORS` of these files are open in a process. A file that was closed for that is opened again when it
-    is read, and must still be the same. `known` is the `identity` that it had before, if it was open before.
+    At most `_DESCRIPTORS` of these files are open in a process. A file that was closed because of this limit is opened
+    again when it is read, and must still be the same file. `known` is the `identity` that
+    it had before, if it was open before.
     """
 
     def __init__(self, path: str, url: str, known: Any = None) -> None:
@@ -108,7 +109,7 @@ class LocalFile:
             data = os.pread(file.fileno(), length, start)
             while len(data) < length and (more := os.pread(file.fileno(), length - len(data), start + len(data))):
                 data += more  # Linux reads at most 2 GB at once
-        except OSError:  # entering the context manager for every read would cost 1 µs
+        except OSError:  # not a `with` around the read: that would take 1 µs for every read
             with stores.system_errors(self._url):
                 raise
         if len(data) != length:

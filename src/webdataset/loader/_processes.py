@@ -223,7 +223,7 @@ def _release_locks(messages: Any) -> None:
 @contextlib.contextmanager
 def _without_child_signals() -> Iterator[None]:
     """Ignore the deaths of workers in this block, in which all of them end: torch's signal handler raises an error."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from ._webdataset import FluidWrapper as FluidWrapper
     from ._webdataset import WebDataset as WebDataset
 
-# Where each name lives.
-_HOME = {
+# The file of each name.
+_FILES = {
     "_checkpoint": "Checkpoint Identity",
     "_cursor": "Beginning Cursor InPlan InStages as_cursor check_types",
     "_dataset_wrappers": "MockDataset repeatedly with_epoch with_length",
@@ -96,7 +96,7 @@ _HOME = {
     "_torch_iterable": "TorchIterable",
     "_webdataset": "CheckEmpty FluidWrapper WebDataset",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from webdataset import config, world
@@ -34,6 +34,21 @@ from ._torch_iterable import TorchIterable
 
 if TYPE_CHECKING:
     from ._source_choice import Shares
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the next iteration of a pipeline starts, set by a checkpoint or by `skip`.
+
+    Attributes:
+        cursor: the first item.
+        next_epoch: the number of the epoch after it, if a checkpoint has one.
+        loaded: whether it is from a checkpoint.
+    """
+
+    cursor: Cursor
+    next_epoch: int | None = None
+    loaded: bool = False
 
 
 class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
@@ -67,10 +82,8 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         self.seed: int = config.read("WDS_SEED")
         self._epochs = EpochCounter()
         self._run: Run | None = None  # the latest iteration
-        self._start: Cursor | None = None  # where the next iteration starts, if that was set: by a checkpoint or `skip`
-        self._loaded = False  # whether `_start` is from a checkpoint
-        self._epoch_after: int | None = None  # the number of the epoch after it, if a checkpoint set one
-        self._run_start: tuple[Cursor | None, int | None] = None, None  # `_start` and `_epoch_after` of `_run`
+        self._start: Start | None = None  # where the next iteration starts, if that was set
+        self._run_start: Start | None = None  # where `_run` started, if that was set
         self._restart = False
         self._comparisons = 0  # how often this dataset was compared with those of the other ranks
 
@@ -94,7 +107,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         >>> list(DataPipeline([1, 2]).compose(sorted, enumerate))
         [(0, 1), (1, 2)]
         """
-        if self._loaded and stages:
+        if self._start is not None and self._start.loaded and stages:
             raise StateError(
                 "a checkpoint was loaded into this pipeline, so no stages can be added",
                 hint="add the stages first, then call load_state_dict",
@@ -102,7 +115,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         result = self._copy()
         for stage in stages:
             result.append(stage)
-            result._start = result._epoch_after = None  # they are of the shorter pipeline
+            result._start = None  # it is of the shorter pipeline
         return result
 
     def stage(self, i: int) -> Any:
@@ -184,11 +197,11 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over one epoch: a pass, or what `with_epoch` and `repeat` say."""
-        before, epoch = (self._start, self._loaded, self._epoch_after), self._epochs.peek()
+        start, epoch = self._start, self._epochs.peek()
         try:
             self._run = self._next_run()
         except BaseException:  # no epoch was begun: the next iteration and the next checkpoint start at the same place
-            self._start, self._loaded, self._epoch_after = before
+            self._start = start
             if world.torch_worker() is None:  # in a worker the counter is shared with the others
                 self._epochs.set(epoch)
             raise
@@ -196,17 +209,16 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     def _next_run(self) -> Run:
         """Return the run of the next epoch: from a checkpoint, or the latest run, or a new one."""
-        start, after = self._start, self._epoch_after
-        self._start, self._loaded, self._epoch_after = None, False, None
+        start, self._start = self._start, None
         before = self._run
         if start is None and before is not None and not before.begun:
-            start, after = self._run_start  # torchdata calls iter() twice after it has loaded a state
-        self._run_start = start, after
+            start = self._run_start  # torchdata calls iter() twice after it has loaded a state
+        self._run_start = start
         if start is not None:
-            self._epochs.go_on(start.epoch)
-            if after is not None:
-                self._epochs.set(after)
-            return self._new_run(start)
+            self._epochs.go_on(start.cursor.epoch)
+            if start.next_epoch is not None:
+                self._epochs.set(start.next_epoch)
+            return self._new_run(start.cursor)
         if before is not None and self.continues and before.can_go_on:
             before.new_epoch()
             return before
@@ -292,19 +304,18 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return Checkpoint(self._identity(), cursor)
 
     def _settings(self) -> Settings:
-        run, after = self._run, self._epoch_after
-        if run is not None and self._start is None and not run.ended and world.torch_worker() is None:
+        run, start = self._run, self._start
+        following = None if start is None else start.next_epoch
+        if run is not None and start is None and not run.ended and world.torch_worker() is None:
             epoch = self._epochs.peek()
-            after = epoch if epoch != run.pass_number + 1 else None
-        return Settings(tuple(each.were_set for each in shares_of_mixes(self)), after)
+            following = epoch if epoch != run.pass_number + 1 else None
+        return Settings(tuple(shares.were_set for shares in shares_of_mixes(self)), following)
 
     def _cursor(self) -> Cursor:
         """Where the next item is."""
         run = self._run
-        if self._start is not None:
-            return self._start
-        if run is None:
-            return Cursor(self._epochs.peek())
+        if self._start is not None or run is None:
+            return self._next_start()
         # A worker of another package's loader that has ended saves so, and yields nothing more on resume: the other
         # workers may not have ended.
         if not run.ended or world.torch_worker() is not None:
@@ -315,6 +326,15 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         epoch = self._epochs.peek()
         return run.beginning(epoch) if epoch == run.pass_number + 1 else Cursor(epoch)
 
+    def _next_start(self) -> Cursor:
+        """Return where an iteration that does not continue the current one starts."""
+        return Cursor(self._epochs.peek()) if self._start is None else self._start.cursor
+
+    def _move_start(self, cursor: Cursor) -> None:
+        """Let the next iteration start at another cursor, whatever set its start before."""
+        self._start = replace(self._start or Start(cursor), cursor=cursor)
+        self._run = None
+
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
         self._load(Checkpoint.from_json(state))
@@ -322,7 +342,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
     def _load(self, checkpoint: Checkpoint) -> None:
         self._identity().check(checkpoint.identity)
         checkpoint.settings.apply_weights(shares_of_mixes(self))
-        self._start, self._loaded, self._epoch_after = checkpoint.cursor, True, checkpoint.settings.next_epoch
+        self._start = Start(checkpoint.cursor, checkpoint.settings.next_epoch, loaded=True)
         self._run = None
         if world.torch_worker() is None:  # workers share the counter, and each of them loads a state of its own
             self._epochs.set(checkpoint.cursor.epoch)

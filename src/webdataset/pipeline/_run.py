@@ -155,7 +155,7 @@ class Run:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether items that were yielded come again in the same order, as far as the stages tell."""
+        """Whether items that were yielded come again in the same order, judged by the stages."""
         return self._definition.repeatable
 
     def cursor(self) -> Cursor:

@@ -29,13 +29,13 @@ class Extensions:
         self.forget()
 
     def forget(self) -> None:
-        """Another archive begins: global records end with theirs."""
+        """Forget the global records: another archive begins."""
         self._globals: dict[str, str] = {}
         self._global_size = 0
         self.matter: dict[str, str] = {}  # the global records that change the members that follow
 
     def next_header(self) -> Header | None:
-        """The next member's header as its extensions change it; None after a global header alone."""
+        """Return the next member's header with its extensions applied; None after a global header alone."""
         blocks = self._blocks
         changes: dict[str, str] = {}
         first = blocks.offset

@@ -39,7 +39,7 @@ def parse_pax(records: bytes, offset: int = 0) -> dict[str, str]:
         keyword, equals, value = records[match.end() : stop - 1].partition(b"=")
         if not equals:
             raise _damaged("a PAX record has no value", offset)
-        # hdrcharset=BINARY announces values that are not UTF-8; surrogates carry any byte, so it need not be asked.
+        # hdrcharset=BINARY announces values that are not UTF-8; surrogates carry any byte, so it can be ignored.
         found[keyword.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         at = stop
     return found
