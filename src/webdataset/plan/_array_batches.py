@@ -22,7 +22,8 @@ from ._plan_progress import PlanProgress
 
 Array = np.ndarray[Any, Any]
 
-_LOCATED = 64  # batches at a time: one alone takes 46 µs, a fifth of what reading it takes
+# Batches at a time: of 256 samples that are mixed, one alone takes 240 µs and one of 16 takes 50. Reading takes 500.
+_LOCATED = 16
 
 
 @hides_secrets
@@ -116,7 +117,11 @@ class ArrayBatches(Source):
         return found if isinstance(found, np.ndarray) else combine_values(found)
 
     def __iter__(self) -> Iterator[Array]:
-        return (self[number] for number in range(len(self)))
+        order, block = self._own_order, _LOCATED * self.batchsize
+        for first in range(0, len(order), block):
+            numbers = self._numbers(order, np.arange(first, min(first + block, len(order))))
+            for start in range(0, len(numbers), self.batchsize):
+                yield self._batch(numbers[start : start + self.batchsize])
 
     def start(self, during: Pass) -> _InBatches:
         """No batch taken."""
