@@ -32,7 +32,7 @@ MUTATIONS = {
         "order/_steps.py", "else -(-self.samples // per_step)", "else self.samples // per_step", "pipeline/test_planned.py", "weights_sum",
     ),
     "a resume begins after what was done": (
-        "plan/_plan_progress.py", "self.remaining, self.taken = state.for_reader(self._me)", "pass",
+        "plan/_plan_progress.py", "self.remaining, self.taken = state.for_reader(self._identity)", "pass",
         "pipeline/test_planned_resuming.py", "resuming_twice",
     ),
     "a failed sample is tried again": (

@@ -1,8 +1,8 @@
 """`read`, `readinto` and `read1` of a stream that a user's function may have opened: it must have the first of them.
 
-A wrapper that changes what it reads, to decrypt or to count it, may pass on all other names to the stream inside. A
-class that replaces `read` may inherit the rest. Their `readinto` and `read1` are those of something else and are not
-used.
+A wrapper that changes what it reads, to decrypt or to count it, may delegate all other names to the stream inside. A
+class that replaces `read` may inherit the other methods. Their `readinto` and `read1` would bypass `read`, so they are
+not used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find_read1(stream: Any) -> Callable[[int], bytes | None]:
 
 
 class Watched:
-    """A stream whose bytes are shown to a function on the way, such as the `update` of a checksum.
+    """A stream that calls a function with all bytes that are read from it, such as the `update` of a checksum.
 
     >>> import io
     >>> Watched(io.BytesIO(b"abc"), print).read(2)

@@ -1,7 +1,7 @@
 """Transformations of samples whose fields have dots and hold streams: `{".txt": BytesIO(b"…")}`.
 
-Each takes a sample and returns one; a field that it knows nothing about stays a stream. They can be chained in any
-order, and every sample may pass through several.
+Each takes a sample and returns one; fields that it does not decode stay streams. They can be chained in any order, and
+several may be applied to a sample.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def decode_images_to_numpy(sample: Sample) -> Sample:
 
 
 def find_transformations(wanted: Any) -> list[Transformation]:
-    """Functions for whatever a user may write for `transformations`.
+    """Functions for any form of `transformations` that a user may give.
 
     >>> len(find_transformations("PIL")), find_transformations(None)
     (3, [])
@@ -95,7 +95,7 @@ def _each(sample: Sample, decode: Callable[[str, bytes], Any]) -> Sample:
 
 
 def _plain_name(field: str, value: io.BytesIO) -> str:
-    """The name that decides, without the dot, and without the `.gz` of what is unpacked already."""
+    """The name that determines the type: without the dot, and without the `.gz` of a field that was unpacked."""
     packed = field.endswith(".gz") and value.getbuffer()[:2] == _GZIP
     return field[1:] if packed else field[1:].removesuffix(".gz")
 

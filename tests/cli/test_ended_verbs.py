@@ -24,7 +24,13 @@ VERBS = {
 }
 
 
-USUAL = {("proc in processes", "SIGKILL"), ("check in processes", "SIGTERM"), ("proc in threads", "SIGKILL")}
+USUAL = {
+    ("proc in processes", "SIGKILL"),
+    ("proc", "SIGHUP"),
+    ("proc in processes", "SIGHUP"),
+    ("check in processes", "SIGTERM"),
+    ("proc in threads", "SIGKILL"),
+}
 USUAL |= {(verb, "SIGTERM") for verb in ("proc", "proc in threads", "split", "cat")}
 
 
@@ -33,7 +39,7 @@ USUAL |= {(verb, "SIGTERM") for verb in ("proc", "proc in threads", "split", "ca
     [
         pytest.param(verb, ending, marks=() if (verb, ending) in USUAL else pytest.mark.long)
         for verb in VERBS
-        for ending in ("SIGKILL", "SIGTERM", "SIGINT")
+        for ending in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
     ],
 )
 def test_nothing_goes_on(verb, ending, tmp_path):
@@ -49,7 +55,7 @@ def test_nothing_goes_on(verb, ending, tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGHUP)],
     )
     expected = 2 if " in " in verb else 1
     with program:
@@ -60,7 +66,23 @@ def test_nothing_goes_on(verb, ending, tmp_path):
         assert len(children) >= expected
         os.kill(program.pid, ending)
         program.wait(60)
+    if ending in {signal.SIGTERM, signal.SIGHUP}:
+        assert program.returncode == 128 + ending
+    if ending != signal.SIGKILL:
+        assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".wds.")]
     _, alive = psutil.wait_procs(children, timeout=60)
     for process in alive:
         process.kill()
     assert not alive
+
+
+def test_a_signal_that_is_ignored_stays_so(tmp_path):
+    """`nohup wds …` goes on when its terminal is closed."""
+    write_shard(tmp_path / "0.tar", [{"__key__": "a", "txt": b"x"}])
+    command = "kill -HUP $PPID; sleep 0.1"
+    done = subprocess.run(
+        ["nohup", sys.executable, "-m", "webdataset", "proc", "-c", command, "-o", "out.tar", "0.tar"],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.tar").exists()

@@ -343,5 +343,5 @@ def test_workers_that_are_told_to_be_one_worker_are_refused(monkeypatch):
     monkeypatch.setenv("NUM_WORKERS", "2")
     dataset = wds.DataPipeline(range(4), wds.split_by_worker)
     assert list(wds.WebLoader(dataset, batch_size=None, num_workers=1)) == [1, 3]
-    with pytest.raises(wds.SpecError, match="worker process 0 of 2 was told to be worker 1 of 2"):
+    with pytest.raises(wds.SpecError, match="worker process 0 of 2 has the number 1 of 2"):
         list(wds.WebLoader(dataset, batch_size=None, num_workers=2))

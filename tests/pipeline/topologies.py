@@ -3,7 +3,7 @@
 import json
 
 from webdataset import world
-from webdataset.loader._worker_cursors import per_worker, together
+from webdataset.loader._worker_cursors import per_worker, join_cursors
 from webdataset.pipeline import Cursor
 from webdataset.world import World
 
@@ -36,7 +36,7 @@ def rank_items(make, rank, ranks, workers, state=None):
                     ended.add(worker)
                     continue
                 cursors[worker] = run.cursor()
-            yield item, checkpoint.with_cursor(together(cursors, turn).settled()).to_json()
+            yield item, checkpoint.with_cursor(join_cursors(cursors, turn).settled()).to_json()
     finally:
         for here, run, _ in runs:
             with world.pretend(here):

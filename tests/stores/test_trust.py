@@ -16,7 +16,7 @@ import webdataset as wds
 import wids
 from fakes import answer, send_object
 from webdataset import shards, stores
-from webdataset.address import Address, Birth, birth_of, like
+from webdataset.address import Address, Birth, birth_of, is_from_data, like
 from webdataset.errors import SpecError, StoreError, UnsafeContent, WebDatasetError
 from webdataset.flow import Drawn, url_as_json, url_from_json
 from webdataset.index import index_url, read_description
@@ -506,3 +506,19 @@ def test_a_generator_of_paths_is_read_once_and_kept(tmp_path):
     assert len(lazy) == 2 and [len(list(lazy)) for _ in range(3)] == [2, 2, 2]
     with pytest.raises(StoreError):
         stores.open_read(tmp_path / "missing.tar")
+
+
+# --- what data names may name more ---------------------------------------------------------------------------------
+
+
+def test_a_description_or_listing_that_data_names_gets_no_more_than_the_data(scene):
+    """A YAML spec names a description, or a pattern, on another host: the shards there get no credentials either."""
+    scene.pages["/d.json"] = description_of("a.tar")
+    scene.pages["/"] = b'<a href="b.tar">b</a>'
+    named = Address(scene.server.url("d.json"), Birth.SPEC, "https://h/")
+    (shard,) = read_description(named).urls
+    (listed,) = stores.list_urls(Address(scene.server.url("*.tar"), Birth.SPEC, "https://h/"))
+    for url in (shard, listed):
+        assert not may_send_credentials(url) and is_from_data(url)
+    (own,) = read_description(scene.server.url("d.json")).urls
+    assert may_send_credentials(own)

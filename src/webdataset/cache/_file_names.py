@@ -8,7 +8,7 @@ import re
 from urllib.parse import quote, urlparse
 
 from webdataset import config
-from webdataset.errors import SpecError, StageError
+from webdataset.errors import ObsoleteException, SpecError
 from webdataset.stores import redacted, scheme_of
 
 # Addresses whose last component is a file name; for others the public library uses the end of the quoted address.
@@ -45,12 +45,16 @@ def url_to_cache_name(url: str, ndir: int = 0) -> str:
 
     >>> url_to_cache_name("https://h/a/b.tar?x=1"), url_to_cache_name("https://h/a/b.tar", ndir=1)
     ('b.tar', 'a/b.tar')
+
+    A name that would have a secret is that of `url_to_hashed_name` instead.
     """
     assert isinstance(url, str), "the public library raises this for anything but a string"
     parsed = urlparse(url)
     if parsed.scheme in _PATHLIKE:
-        return "/".join(parsed.path.lstrip("/").split("/")[-1 - ndir :])
-    return quote(url, safe="_+{}*,-")[-128:]
+        name = shown = "/".join(parsed.path.lstrip("/").split("/")[-1 - ndir :])
+    else:
+        name, shown = quote(url, safe="_+{}*,-")[-128:], url
+    return name if redacted(shown) == shown else url_to_hashed_name(url)
 
 
 def pipe_cleaner(spec: str) -> str:
@@ -62,7 +66,8 @@ def pipe_cleaner(spec: str) -> str:
     >>> del os.environ["ALLOW_OBSOLETE"]
     """
     if not config.read("ALLOW_OBSOLETE"):
-        raise StageError("pipe_cleaner is obsolete", hint="leave url_to_name out, or set ALLOW_OBSOLETE=1 to permit it")
+        hint = "leave url_to_name out, or set ALLOW_OBSOLETE=1 to permit it"
+        raise ObsoleteException("pipe_cleaner is obsolete", hint=hint)
     if spec.startswith("pipe:"):
         for word in spec[len("pipe:") :].split():
             if re.match(r"^(https?|hdfs|gs|ais|s3):", word):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from webdataset import tools
+
 from ._output import console, echo, verb
 
 
@@ -16,12 +18,10 @@ def command(addresses: tuple[str, ...]) -> None:
 
     Example: wds doctor train-000.tar
     """
-    from webdataset.tools import State, doctor
-
-    found = doctor(addresses)
+    found = tools.doctor(addresses)
     if console().as_json:
         console().result(found)
     else:
         for diagnosis in found:
             echo(diagnosis)
-    click.get_current_context().exit(1 if any(each.state is State.BAD for each in found) else 0)
+    click.get_current_context().exit(1 if any(each.state is tools.State.BAD for each in found) else 0)

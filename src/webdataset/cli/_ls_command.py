@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from webdataset import tools
 from webdataset.redact import printable, redacted
 
 from . import _options
@@ -23,9 +24,7 @@ def command(inputs: tuple[str, ...], long: bool, keys: bool, count: int | None, 
     """
     from itertools import islice
 
-    from webdataset.tools import list_samples
-
-    for listed in islice(list_samples(inputs, index=index), count):
+    for listed in islice(tools.list_samples(inputs, index=index), count):
         if console().as_json:
             echo_json(listed)
             continue

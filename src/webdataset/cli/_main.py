@@ -22,7 +22,7 @@ _OTHER_NAMES = {"reshard": "split"}
 
 
 class Verbs(Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All verbs, in their order."""
@@ -69,5 +69,6 @@ def wds() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command; the entry point of `wds`."""
-    exit_on(signal.SIGTERM, 128 + signal.SIGTERM)  # as by an interrupt
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as by an interrupt; a terminal that is closed sends the second
+        exit_on(number, 128 + number)
     return wds.main(args=arguments, prog_name="wds")

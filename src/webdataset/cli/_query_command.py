@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import console, echo, echo_line, verb
 from ._text_graphics import table
@@ -31,10 +33,8 @@ def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, 
 
     Example: wds query "select key, json.width from samples where json.width > 252" train-*.tar
     """
-    from webdataset.tools import query
-
     progress = console().progress("shards")
-    with progress as advance, query(sql, inputs, parquet=parquet, advance=advance, **options) as answer:
+    with progress as advance, tools.query(sql, inputs, parquet=parquet, advance=advance, **options) as answer:
         if parquet is not None:
             console().say(f"written to {parquet}")
         elif keys:

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import console, verb
 
@@ -60,10 +62,9 @@ def _pipeline(words: tuple[str, ...], options: dict[str, Any]) -> Any:
     from functools import partial
 
     from webdataset.serve import shard_pipeline
-    from webdataset.tools import load_function, names_function
 
-    if len(words) == 1 and names_function(words[0]):
-        return load_function(words[0])
+    if len(words) == 1 and tools.names_function(words[0]):
+        return tools.load_function(words[0])
     return partial(
         shard_pipeline,
         words,

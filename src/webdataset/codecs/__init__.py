@@ -1,6 +1,6 @@
 """Codecs: bytes of a field ↔ values, chosen by the name of the field.
 
-In: field names and bytes, or values. Out: values, or bytes. This package knows nothing of shards or pipelines. Heavy
+In: field names and bytes, or values. Out: values, or bytes. This package does not know shards or pipelines. Heavy
 packages are imported by the codec that needs them, when it needs them.
 
     _codec_tables         extension → decoder, extension → encoder
@@ -11,8 +11,8 @@ packages are imported by the codec that needs them, when it needs them.
     _arrays               npy, npz                        tenbin/          arrays as raw bytes
     _tensors              pth, safetensors                _msgpack_cbor    MessagePack, CBOR
     _torch_file           torch's own files               _torch_storages  the pickles and storages in them
-    _cbor_limits          CBOR that costs too much is refused
-    _pickle               unpickles fields, checked first  _pickle_machine  the interpreter of pickles
+    _cbor_limits          refuses CBOR that costs too much
+    _pickle               unpickles fields                _pickle_machine  the interpreter of pickles
     _pickle_globals       what a pickle may refer to      _pickle_budget   how much it may build
     _pickle_scalars       numbers, texts and bytes in pickles
     _pickle_numpy, _pickle_torch, _pickle_dates           arrays, tensors and dates in pickles
@@ -48,7 +48,7 @@ from ._decode_pixels import open_image
 from ._decoder import Decoder, decode_field, default_decoder
 from ._encode_image import IMAGE_FORMATS, imageencoder
 from ._encoders import encode_based_on_extension, encode_based_on_extension1, encode_field
-from ._field_limit import check_row_group, check_size, check_unpacked, read_member
+from ._field_limit import check_row_group, check_size, check_unpacked, open_member, read_member
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl
 from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
@@ -110,6 +110,7 @@ __all__ = [
     "numpy_npz_dumps",
     "open_image",
     "open_media",
+    "open_member",
     "pack_gz",
     "read_cbor_item",
     "read_member",

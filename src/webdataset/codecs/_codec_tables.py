@@ -45,7 +45,7 @@ def _each(decode: Callable[[bytes], Any]) -> Callable[[list[bytes]], list[Any]]:
     return lambda column: [decode(data) for data in column]
 
 
-# The cheap ones, for the values of many samples at once; a decoder that a user has put into the table is not here.
+# The fast decoders, for the values of many samples at once; a decoder that a user has added to the table has no entry.
 column_decoders: dict[Callable[[bytes], Any], Callable[[list[bytes]], Any]] = {
     decode_json: decode_json_column,
     npy_loads: stack_npy,

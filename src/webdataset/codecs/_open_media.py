@@ -1,4 +1,4 @@
-"""Opens audio and video files with PyAV: only what is stored in the bytes themselves is read."""
+"""Opens audio and video files with PyAV: nothing outside of their own bytes is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_media(file: Any, why: str) -> Any:
             if stream.codec_context is None:  # of a codec that FFmpeg does not know; it has no size either
                 continue
             check_size(_RGB * stream.width * stream.height)
-            # The frames may say otherwise.
+            # The frames may have another size.
             stream.codec_context.options = {"max_pixels": str(min(field_limit() // _RGB, _MOST_PIXELS))}
     except BaseException:
         container.close()

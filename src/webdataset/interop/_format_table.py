@@ -1,4 +1,4 @@
-"""All formats, and which one a name means."""
+"""All formats, and how to find one by its name or suffix."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class _ParquetFile(RecordFile):
         data = ByteRanges(url)
         self._stream = data.stream()
         with recognized(self._stream, url, "a parquet file"):
-            # A local file is read by pyarrow itself, with two copies less.
+            # pyarrow reads a local file itself, without two copies of the bytes.
             self._file = pa.parquet.ParquetFile(data.path or self._stream, buffer_size=_PAGES, pre_buffer=False)
             self._schema = _checked_schema(self._file.schema_arrow, url)
 
@@ -124,7 +124,7 @@ class _ParquetFile(RecordFile):
             number += batch.num_rows
 
     def _expect(self, rows: int, found: int) -> None:
-        """Refuse a file that has more or fewer rows than it says."""
+        """Refuse a file with another number of rows than it states."""
         if rows != found:
             raise bad_record(f"expected {rows} rows, got {found}", self._url, hint="copy the file again")
 
@@ -157,7 +157,7 @@ class _ArrowFile(RecordFile):
         before = 0
         with damage_of("the file", self._url):
             for batch in self._batches():
-                batch.validate(full=True)  # offsets and lengths are the file's own: pyarrow would follow them anywhere
+                batch.validate(full=True)  # pyarrow does not check the file's offsets and lengths when it uses them
                 for first in range(max(0, start - before), batch.num_rows, 64):
                     yield from rows_of(batch.slice(first, 64), 0)
                 before += batch.num_rows
@@ -199,7 +199,7 @@ def rows_of(batch: Any, skip: int) -> Iterator[Record]:
 
 
 def _values(column: Any, skip: int) -> list[Any]:
-    """The values of a column, from one of them on."""
+    """The values of a column from number `skip` on."""
     pa = require_pyarrow()
     part = column.slice(skip) if skip else column
     kind = part.type

@@ -61,9 +61,9 @@ class ArrowSink(RecordSink):
         self._stream.close()
 
     def abort(self) -> None:
-        """Throw the file away."""
+        """Discard the file."""
         if self._writer is not None:
-            with suppress(Exception):  # what it still writes is thrown away too
+            with suppress(Exception):  # what it still writes is discarded too
                 self._writer.close()
         self._stream.abort()
 
@@ -79,7 +79,7 @@ class ArrowSink(RecordSink):
         columns = [self._column(field, rows) for field in self._schema]
         self._writer.write_table(self._pa.Table.from_arrays(columns, schema=self._schema))
         self._written += len(rows)
-        self._pa.default_memory_pool().release_unused()  # it would keep several groups' worth
+        self._pa.default_memory_pool().release_unused()  # otherwise it keeps the memory of several groups
 
     def _column(self, field: Any, rows: list[Record]) -> Any:
         values: list[Any] = [row.get(field.name) for row in rows]
@@ -143,7 +143,7 @@ class ArrowSink(RecordSink):
 
 
 def parquet_writer(compression: str) -> Writer:
-    """What begins a parquet file."""
+    """The function that begins a parquet file."""
     pa = require_pyarrow()
     return lambda stream, schema: pa.parquet.ParquetWriter(
         stream, schema, compression=compression, use_dictionary=False, write_statistics=False
@@ -151,12 +151,12 @@ def parquet_writer(compression: str) -> Writer:
 
 
 def ipc_writer(stream: Any, schema: Any) -> Any:
-    """What begins an Arrow file."""
+    """Begin an Arrow file."""
     return require_pyarrow().ipc.new_file(stream, schema)
 
 
 def plain(value: Any) -> Any:
-    """A value that pyarrow knows: arrays of more dimensions become lists of arrays.
+    """A value that pyarrow accepts: arrays of more dimensions become lists of arrays.
 
     >>> plain(np.arange(4).reshape(2, 2))
     [array([0, 1]), array([2, 3])]
@@ -184,7 +184,7 @@ def _media_kind(name: str) -> str | None:
 
 
 def _feature(kind: Any, pa: Any) -> Any:
-    """A column's type in the words of Hugging Face; None for what is not simple."""
+    """A column's type as Hugging Face describes it; None for types that are not simple."""
     if pa.types.is_list(kind):
         inner = _feature(kind.value_type, pa)
         return None if inner is None else {"feature": inner, "_type": "List"}

@@ -1,4 +1,4 @@
-"""Records → samples: which files, which mapping, which key, and that all files have the same fields."""
+"""Records → samples: find the files, the mapping and the keys, and check that all files have the same fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_AT_BYTES = 16 << 20
 
 
 def listed_parts(kind: Format, source: Any) -> list[Part]:
-    """The parts of a dataset; none is an error."""
+    """The parts of a dataset; an error if there are none."""
     parts = kind.parts(source)
     if not parts:
         raise SpecError(f"{source!r} names no files", hint="check the path")
@@ -49,7 +49,7 @@ def find_mapping(
 
 
 def with_known_key(fields: FieldMapping, key: str | None, names: Iterable[str] | None, url: str) -> FieldMapping:
-    """The mapping with the key taken from a field. One of a name that no record has is refused, where all are known."""
+    """The mapping with the key taken from a field. An unknown field is an error, if the names of all are known."""
     fields = fields.with_key(key)
     known = None if names is None else sorted(names)
     unknown = [pair.source for pair in fields.pairs if known is not None and pair.source not in known]
@@ -63,7 +63,7 @@ def with_known_key(fields: FieldMapping, key: str | None, names: Iterable[str] |
 
 
 def _first(kind: Format, parts: list[Part]) -> list[Record]:
-    """Some records of the first file that has any, few if they are large."""
+    """Some records of the first file that has any, fewer if they are large."""
     found: list[Record] = []
     size = 0
     for part in parts:
@@ -82,7 +82,7 @@ def _first(kind: Format, parts: list[Part]) -> list[Record]:
 
 
 def counter_key(part: int, number: int, parts: int) -> str:
-    """The key of a record that brings none; the same however many processes convert.
+    """The key of a record without one; the same for any number of processes.
 
     >>> counter_key(0, 17, 1), counter_key(2, 17, 8)
     ('000000017', '000002-000000017')

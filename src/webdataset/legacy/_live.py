@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # `wds.gopen` and `wds.mix` as type checkers see them: module
 
 
 def make_live(module: str, **properties: property) -> None:
-    """Give a module delegating attributes.
+    """Add properties to a module.
 
     >>> import sys, types
     >>> switch, sys.modules["lamp"] = {"on": False}, types.ModuleType("lamp")
@@ -40,7 +40,7 @@ def make_live(module: str, **properties: property) -> None:
     >>> switch, sys.modules.pop("lamp").lit
     ({'on': True}, True)
     """
-    _become(module, properties)
+    _extend_class(module, properties)
 
 
 def make_callable(module: str, function: str) -> None:
@@ -60,9 +60,9 @@ def make_callable(module: str, function: str) -> None:
     def reduce(self: ModuleType) -> tuple[Any, ...]:
         return importlib.import_module, (self.__name__,)
 
-    _become(module, {"__call__": call, "__reduce__": reduce})
+    _extend_class(module, {"__call__": call, "__reduce__": reduce})
 
 
-def _become(module: str, members: dict[str, Any]) -> None:
+def _extend_class(module: str, members: dict[str, Any]) -> None:
     here = sys.modules[module]
     here.__class__ = type(type(here).__name__, (type(here),), members)

@@ -1,9 +1,9 @@
-"""Order: which sample comes at which position, who reads it, and what remains. Pure arithmetic: no I/O, no process.
+"""Order: which sample comes at which position, which reader reads it, and what remains. Pure arithmetic without I/O.
 
 * `_permutation`   a keyed permutation that is computed, not stored
 * `_epoch_order`   the order of an epoch: position → (shard, sample)
 * `_steps`         equal steps on every rank, and which of them a worker prepares
-* `_remaining`     who reads which positions, and what remains when some readers have read a part
+* `_remaining`     which reader reads which positions, and what remains after each has read a part
 * `_mix_schedule`  which source comes next in a mix by exact shares
 * `_weights`       weights of several sources
 * `_prefix_sums`   where each of several ranges begins

@@ -2,31 +2,31 @@
 
 This package knows the order of stages, not their meaning; it starts no threads or processes.
 
-* `_stage_kinds.py`: what may stand in a pipeline, and how each kind is started
+* `_stage_kinds.py`: what may be a stage of a pipeline, and how each kind is started
 * `_cursor.py`: how far an iteration is, as a typed value
 * `_checkpoint.py`, `_checkpoint_v1.py`: what `state_dict()` returns, and its version 1
 * `_require_json.py`: refuse a state that is not JSON
 * `_run.py`: one iteration, pass after pass
 * `_running_pass.py`: one pass in progress
-* `_rank_agreement.py`: do all ranks read the same dataset
+* `_rank_agreement.py`: whether all ranks read the same dataset
 * `_inner_datasets.py`: the datasets inside a dataset, their seeds and weights
 * `_read_ahead_rule.py`: whether threads may read ahead
 * `_nested.py`: a dataset as a stage of another
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_column_batches.py`: batches made by column, where functions and `batched` allow it
-* `_epoch_counter.py`: which pass is this, also in worker processes
+* `_epoch_counter.py`: the number of the next pass, shared with worker processes
 * `_epoch_length.py`: how many items an epoch has
 * `_pipeline.py`: `DataPipeline`
 * `_fluid.py`: every stage as a method
 * `_webdataset.py`: `WebDataset`
-* `_indexed_dataset.py`: a map-style dataset out of whatever names shards
+* `_indexed_dataset.py`: a map-style dataset of the shards that a user names
 * `_index_options.py`: which datasets are read by plan
 * `_merge_states.py`: one checkpoint from those of all ranks
 * `_indexed_api.py`: what a dataset can do when it starts with a plan
 * `_mix.py`: several datasets as one
 * `_source_choice.py`: which of them comes next
-* `_dataset_wrappers.py`: datasets around datasets: an epoch, a length, a constant
-* `_spawn_pickling.py`: datasets on their way to a process that is spawned
+* `_dataset_wrappers.py`: `with_epoch`, `with_length` and `repeatedly` for any dataset, and a constant dataset
+* `_spawn_pickling.py`: how a dataset is pickled for a process that is spawned
 * `_torch_iterable.py`: be torch's `IterableDataset` without importing torch
 """
 

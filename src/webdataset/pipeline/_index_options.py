@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webdataset import index as offsets
 from webdataset import shards, stores
-from webdataset.arguments import require_choice
+from webdataset.arguments import is_integer, require_choice
 from webdataset.decompress import is_packed
 from webdataset.errors import FormatError, SpecError, StoreError
+from webdataset.redact import warn
 
 if TYPE_CHECKING:
     from webdataset.index import Description, IndexedShards, StoreIndexes
@@ -40,10 +40,10 @@ def check_fields(fields: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a user said about indexed reading; None where nothing was said.
+class IndexRequests:
+    """The user's arguments about indexed reading; None where no argument was given.
 
-    >>> Wishes(order="random").window_and_chunk(shuffled=False)
+    >>> IndexRequests(order="random").window_and_chunk(shuffled=False)
     (None, None)
     """
 
@@ -60,15 +60,15 @@ class Wishes:
                 raise SpecError(f"{name}={value!r}: expected a directory or URL, True (next to the shards) or False")
         require_choice("uneven", self.uneven, (None, "pad", "drop"))
         require_choice("failed", self.failed, (None, "replace"))
-        mixed = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order >= 0
+        mixed = is_integer(self.order) and self.order >= 0
         if not mixed and self.order not in (None, *_ORDERS):
             choices = ", ".join(_ORDERS)
             raise SpecError(f"order={self.order!r}: expected {choices}, or how many shards are mixed at a time")
         check_fields(self.fields)
 
     @property
-    def insist(self) -> str | None:
-        """What was asked for that needs an index."""
+    def needs_index(self) -> str | None:
+        """The argument that needs an index, as text; None if none does."""
         names = ("fields", "uneven", "order", "failed")
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.index not in {None, False}:
@@ -77,9 +77,9 @@ class Wishes:
 
     @property
     def location(self) -> str | None:
-        """Where indexes lie; None is beside the shards."""
-        named = (fspath(wish) for wish in (self.index, self.store_index) if isinstance(wish, (str, PathLike)))
-        return next(named, None)
+        """Where the indexes are stored; None if they are next to the shards."""
+        named = (wish for wish in (self.index, self.store_index) if isinstance(wish, (str, PathLike)))
+        return next(map(stores.as_address, named), None)
 
     @property
     def storing(self) -> StoreIndexes | None:
@@ -87,10 +87,10 @@ class Wishes:
         return offsets.StoreIndexes(self.location) if self.store_index not in {None, False} else None
 
     def window_and_chunk(self, *, shuffled: bool) -> tuple[int | None, int | None]:
-        """The order in numbers."""
+        """Return the order as a window and a chunk, for `ReadPlanned`."""
         if isinstance(self.order, str):
             return {"sequential": (0, None), "random": (None, None), "quasi-random": (0, _CHUNK)}[self.order]
-        return (int(shuffled) if self.order is None else self.order), None
+        return (int(shuffled) if self.order is None else int(self.order)), None
 
 
 def is_description(urls: Any) -> bool:
@@ -103,11 +103,11 @@ def is_description(urls: Any) -> bool:
 
 
 def indexed(
-    urls: Any, wishes: Wishes, fetch: Callable[[str], str] | None = None, *, copy: bool = True
+    urls: Any, requests: IndexRequests, fetch: Callable[[str], str] | None = None, *, copy: bool = True
 ) -> IndexedShards | None:
-    """The dataset with its indexes, or None if it has none and nobody insists; `fetch` makes local copies of shards.
+    """Return the dataset with its indexes; None if it has none and no argument needs them.
 
-    >>> indexed(["/nowhere/a.tar"], Wishes()) is None
+    >>> indexed(["/nowhere/a.tar"], IndexRequests()) is None
     True
     """
     described: Sequence[str] | Description
@@ -115,25 +115,25 @@ def indexed(
         described = offsets.read_description(urls)
     else:
         described = _addresses(urls)
-        if wishes.insist is None and not _are_ready(described, wishes.location):
+        if requests.needs_index is None and not _are_ready(described, requests.location):
             return None
-    stored = bool(wishes.index or wishes.store_index)
+    stored = bool(requests.index or requests.store_index)
     try:
         found = offsets.IndexedShards(
-            described, fields=wishes.fields, index=wishes.location, store_index=stored, fetch=fetch, copy=copy
+            described, fields=requests.fields, index=requests.location, store_index=stored, fetch=fetch, copy=copy
         )
     except FormatError as error:
-        if wishes.insist is not None:
+        if requests.needs_index is not None:
             raise
-        warnings.warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
+        warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
         return None
-    # An index changes the order of the samples, so it must be seen that there is one.
+    # An index changes the order of the samples, so the user must see that there is one.
     _log.info("%d shards are read by their indexes: %d samples in one order for all ranks", len(found.urls), len(found))
     return found
 
 
 def window_for(counts: Sequence[int], samples: int) -> int | None:
-    """How many shards must be mixed so that at least so many samples are, whichever shards they are; None for all.
+    """Return how many shards, whichever they are, have at least so many samples together; None if it takes all.
 
     >>> window_for([10, 20, 30], 25), window_for([10, 20, 30], 60)
     (2, None)
@@ -151,7 +151,7 @@ def _addresses(urls: Any) -> list[str]:
 
 
 def _are_ready(urls: Sequence[str], location: str | None) -> bool:
-    """Whether every shard has an index: by a look into directories, or one listing of a location of their own."""
+    """Whether every shard has an index: local directories are looked into, a location for indexes is listed once."""
     if any(map(is_packed, urls)):
         return False
     if location is None:

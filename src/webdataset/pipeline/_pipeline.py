@@ -1,10 +1,9 @@
-"""`DataPipeline`: stages in a row, passes over them, and where a pass is."""
+"""`DataPipeline`: stages one after the other, epochs over them, and checkpoints."""
 
 from __future__ import annotations
 
 import copy
 import importlib
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +14,7 @@ from webdataset.describe import as_html
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, PerItem, count_in, well_formed
 from webdataset.plan import count_items
+from webdataset.redact import warn
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
@@ -27,7 +27,7 @@ from ._require_json import require_json
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
 from ._spawn_pickling import SpawnPickling
-from ._stage_kinds import check_stage
+from ._stage_kinds import check_stage, is_stage
 from ._torch_iterable import TorchIterable
 
 if TYPE_CHECKING:
@@ -42,21 +42,21 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
     >>> list(dataset)
     [[0, 1], [4, 9], [16, 25]]
 
-    torch's `DataLoader` takes it as an iterable dataset; without torch it is iterated as it is. None is left out, and a
-    list among later stages stands for the stages in it.
+    torch's `DataLoader` takes it as an iterable dataset; it can also be iterated directly, without torch. A stage that
+    is None is left out, and a list of stages is replaced by the stages in it.
     """
 
     shares: Shares | None = None  # the weights of a mix
 
     def __init__(self, *stages: Any, **ignored: Any) -> None:
         if ignored:
-            warnings.warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
+            warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
         self.pipeline: list[Any] = []
         self.size = None
         self._recalls: RunningPass | None = None  # a pass whose items were made again
         for stage in stages:
-            # A list as the first stage is data; later it groups stages, as the public library has it.
-            for part in stage if isinstance(stage, list) and self.pipeline else [stage]:
+            # A list is a group of stages, as in the public library; as the first stage it may also be data.
+            for part in stage if isinstance(stage, list) and (self.pipeline or any(map(is_stage, stage))) else [stage]:
                 if part is not None:
                     self.append(part)
         self.repetitions = 1
@@ -64,16 +64,16 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         self.length = -1
         self.seed: int = config.read("WDS_SEED")
         self._epochs = EpochCounter()
-        self._run: Run | None = None  # the iteration that was begun last
-        self._start: Cursor | None = None  # where the next one starts, if a user said so
-        self._loaded = False  # whether that is a checkpoint
-        self._epoch_after: int | None = None  # the epoch after that one, if a checkpoint said so
-        self._run_start: tuple[Cursor | None, int | None] = None, None  # where a user said that `_run` starts
+        self._run: Run | None = None  # the latest iteration
+        self._start: Cursor | None = None  # where the next iteration starts, if that was set: by a checkpoint or `skip`
+        self._loaded = False  # whether `_start` is from a checkpoint
+        self._epoch_after: int | None = None  # the number of the epoch after it, if a checkpoint set one
+        self._run_start: tuple[Cursor | None, int | None] = None, None  # `_start` and `_epoch_after` of `_run`
         self._restart = False
-        self._comparisons = 0  # with the other ranks
+        self._comparisons = 0  # how often this dataset was compared with those of the other ranks
 
     def append(self, stage: Any) -> None:
-        """Add a stage to this very pipeline.
+        """Add a stage to this pipeline in place.
 
         >>> dataset = DataPipeline([1, 2])
         >>> dataset.append(lambda numbers: (number + 1 for number in numbers))
@@ -83,7 +83,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         check_stage(stage, first=not self.pipeline)
         self.pipeline.append(stage)
         self._recalls = None
-        if self.size is not None and not isinstance(stage, PerItem):  # declared: functions keep it
+        if self.size is not None and not isinstance(stage, PerItem):  # functions of one item keep a declared length
             self.size = self._of_passes(count_items([stage], self.size) if self._is_one_pass else None)
 
     def compose(self, *stages: Any) -> Self:
@@ -100,7 +100,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         result = self._copy()
         for stage in stages:
             result.append(stage)
-            result._start = result._epoch_after = None  # a cursor of the shorter pipeline
+            result._start = result._epoch_after = None  # they are of the shorter pipeline
         return result
 
     def stage(self, i: int) -> Any:
@@ -169,10 +169,10 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return result
 
     def __bool__(self) -> bool:
-        return True  # a pipeline without a length is still something
+        return True  # else bool() would call len(), which may be unknown
 
     def set_epoch(self, epoch: int) -> None:
-        """Number the next pass; the same call on every rank makes them agree, on the outer of nested datasets."""
+        """Set the number of the next pass: on every rank the same, and on the outermost of nested datasets."""
         self._epochs.set(epoch)
         self._epochs.requested = True
 
@@ -181,19 +181,19 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         self._epochs = other._epochs
 
     def __iter__(self) -> Iterator[Any]:
-        """One epoch: a pass, or what `with_epoch` and `repeat` made of it."""
+        """Iterate over one epoch: a pass, or what `with_epoch` and `repeat` say."""
         before, epoch = (self._start, self._loaded, self._epoch_after), self._epochs.peek()
         try:
             self._run = self._next_run()
-        except BaseException:  # nothing was begun: what comes next, also a checkpoint, starts where this would have
+        except BaseException:  # no epoch was begun: the next iteration and the next checkpoint start at the same place
             self._start, self._loaded, self._epoch_after = before
-            if world.torch_worker() is None:  # else the counter is that of all workers
+            if world.torch_worker() is None:  # in a worker the counter is shared with the others
                 self._epochs.set(epoch)
             raise
         return self._run.epoch()
 
     def _next_run(self) -> Run:
-        """The iteration that the next epoch comes from: as loaded, or the one before it, or a new one."""
+        """Return the run of the next epoch: from a checkpoint, or the latest run, or a new one."""
         start, after = self._start, self._epoch_after
         self._start, self._loaded, self._epoch_after = None, False, None
         before = self._run
@@ -214,14 +214,14 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
         check_owner_of_epoch(self)
-        # The second time, too: a rank that has looked at a batch before is not in the epoch of the others.
-        if self._comparisons < (2 if self.repetitions == 1 else 1):  # how many passes were repeated may differ
+        # The second epoch, too: a rank that has read a batch before the training is in another epoch than the others.
+        if self._comparisons < (2 if self.repetitions == 1 else 1):  # ranks may have repeated differently many passes
             self._comparisons += 1
             check_ranks(self, cursor)
         return Run(self._definition(), cursor, on_pass=self._epochs.begin, before=before)
 
     def run(self, cursor: Cursor, options: RunOptions | None = None, before: Run | None = None) -> Run:
-        """An iteration that starts there. The dataset itself does not change: whoever asks owns the epoch's number.
+        """Return an iteration that starts at a cursor. The dataset does not change: the caller counts the epochs.
 
         Args:
             cursor: where to start.
@@ -231,7 +231,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return Run(self._definition(), cursor, options, before=before)
 
     def again(self, origin: Json) -> Any:
-        """Make the item of a run's `origin` once more."""
+        """Make the item with this `origin`, of any run, once more."""
         with well_formed(origin, "a dataset"):
             epoch, item = count_in(origin["epoch"]), origin["item"]
         if self._recalls is None or self._recalls.during.epoch != epoch:
@@ -240,7 +240,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     @property
     def continues(self) -> bool:
-        """Whether an epoch goes on where the one before it stopped (`with_epoch`) instead of making new passes."""
+        """Whether an epoch goes on where the one before it stopped (`with_epoch`) instead of starting a new pass."""
         return self.nsamples > 0 and not self._restart
 
     def iterator1(self) -> Iterator[Any]:
@@ -268,7 +268,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         )
 
     def state_dict(self) -> dict[str, Json]:
-        """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.
+        """Return where the iteration is, as JSON for `load_state_dict` of an equal pipeline.
 
         >>> dataset = DataPipeline([0, 1, 2])
         >>> items = iter(dataset)
@@ -301,12 +301,13 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
             return self._start
         if run is None:
             return Cursor(self._epochs.peek())
-        # A worker of a foreign loader saves that it has ended, and yields nothing more on resume: others may not have.
+        # A worker of another package's loader that has ended saves so, and yields nothing more on resume: the other
+        # workers may not have ended.
         if not run.ended or world.torch_worker() is not None:
             return run.cursor()
         if self.continues and not run.over:
             return run.next_cursor(goes_on=True)
-        # Between two epochs `set_epoch` decides.
+        # Between two epochs the next one has the number that `set_epoch` may have set.
         epoch = self._epochs.peek()
         return run.beginning(epoch) if epoch == run.pass_number + 1 else Cursor(epoch)
 
@@ -323,11 +324,11 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
             self._epochs.set(checkpoint.cursor.epoch)
 
     def _identity(self) -> Identity:
-        """What a checkpoint must know of the pipeline to refuse another one."""
+        """Return what a checkpoint contains of the pipeline, so that another pipeline refuses it."""
         return Identity(self.seed, fingerprint(self.pipeline), tuple(inner_seeds(self)))
 
     def close(self) -> None:
-        """Close what an iteration holds open, then every stage that can be closed."""
+        """Close what an iteration has open, then every stage that has a `close` method."""
         if self._run is not None:
             self._run.close()
         self._run = self._recalls = None

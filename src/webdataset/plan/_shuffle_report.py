@@ -1,4 +1,4 @@
-"""What an order promises, in numbers, beside what a shuffle buffer of the usual size would give on the same shards."""
+"""How well an order mixes, in numbers, compared with a shuffle buffer of the usual size on the same shards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mixing:
         same_shard: how often two neighbours come from the same shard.
         displacement: how far a sample is from its position in storage, as a share of the dataset (median).
         shards_per_batch: how many different shards 256 samples in a row come from (mean).
-        live_bytes: how much has to be at hand at the same time, None if sizes are not known.
+        live_bytes: how many bytes of shards are in use at the same time; None if sizes are not known.
         bytes_fetched: bytes read per byte of the dataset.
     """
 
@@ -45,7 +45,7 @@ class Mixing:
 
 @dataclass(frozen=True)
 class ShuffleReport:
-    """An order's mixing beside a shuffle buffer's; `str()` is a table, `svg()` a picture.
+    """The mixing of an order compared with that of a shuffle buffer; `str()` is a table, `svg()` a picture.
 
     >>> report = shuffle_report(Order([100] * 64, window=32), buffer=1000)
     >>> print(report)
@@ -76,14 +76,14 @@ class ShuffleReport:
             ("neighbours from the same shard", *(f"{each.same_shard:.3f}" for each in self._both)),
             ("displacement (median, of the dataset)", *(f"{each.displacement:.3f}" for each in self._both)),
             (f"shards per {_BATCH} samples", *(f"{each.shards_per_batch:.1f}" for each in self._both)),
-            ("in use at the same time", *self._at_hand(window)),
+            ("in use at the same time", *self._in_use(window)),
             ("bytes fetched / dataset", *(f"{each.bytes_fetched:.2f}" for each in self._both)),
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows)
 
     def svg(self) -> str:
-        """A picture: for each of a few thousand positions, the position in storage that its sample comes from.
+        """Return a picture: for each of a few thousand positions, the position in storage that its sample comes from.
 
         >>> shuffle_report(Order([50] * 8, window=4)).svg()[:36]
         '<svg xmlns="http://www.w3.org/2000/s'
@@ -101,7 +101,7 @@ class ShuffleReport:
     def _both(self) -> tuple[Mixing, Mixing]:
         return self.ordered, self.buffered
 
-    def _at_hand(self, window: int) -> tuple[str, str]:
+    def _in_use(self, window: int) -> tuple[str, str]:
         sizes = [each.live_bytes for each in self._both]
         if None in sizes:
             return str(window), "1"
@@ -133,13 +133,13 @@ def shuffle_report(order: Order, *, buffer: int = 1000, sizes: Sequence[int] | N
 
 
 def _places(order: Order, positions: Ints) -> Ints:
-    """Where in storage the samples of these positions lie."""
+    """Return the positions in storage of the samples at these positions of the epoch."""
     shards, numbers = order.locate(positions)
     return starts_of(order.counts)[shards] + numbers
 
 
 def _same_shard(order: Order) -> float:
-    """The probability itself, not a measurement: inside a window all orders are equally likely."""
+    """Return the probability that two neighbours come from one shard: inside a window all orders are equally likely."""
     if order.window == 0:
         return 1 - (len(order.counts) - 1) / max(1, len(order) - 1)
     windows, _, counts = order.contents()
@@ -166,7 +166,7 @@ def _live(order: Order, sizes: Sequence[int] | None) -> int | None:
 
 
 def _buffered(order: Order, size: int) -> Ints:
-    """Where the first samples that come out of a shuffle buffer after shuffled shards are stored."""
+    """Return the positions in storage of the first samples of a shuffle buffer after shuffled shards."""
     buffer = Shuffle(size, _INITIAL, rng=Pass(order.seed, order.epoch).rng("buffer"))
     places = islice(buffer(_shard_by_shard(order, _MEASURED + size)), _MEASURED)
     return np.fromiter(places, np.int64)

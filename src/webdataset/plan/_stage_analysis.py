@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def step_size(stages: Iterable[Any]) -> int:
-    """How many samples the first `batched` puts together, if only functions of one sample come before it.
+    """Return the batch size of the first `batched`, if only functions of one sample come before it; else 1.
 
     >>> from webdataset.stages import Map, Shuffle
     >>> step_size([Map(str), Batched(16)]), step_size([Map(str), Shuffle(10), Batched(16)])
@@ -47,7 +47,7 @@ def is_even_chain(stages: Sequence[Any]) -> bool:
 
 
 def may_drop(stages: Sequence[Any]) -> bool:
-    """Whether a stage says of itself that it leaves samples out (a function may do so, too)."""
+    """Whether there is a stage whose purpose is to leave samples out (the function of `map` may do so, too)."""
     return not replaces(stages) and any(isinstance(stage, Select) for stage in stages)
 
 

@@ -1,6 +1,6 @@
-"""Streams of arrays over ZeroMQ as tensorcom sends them: who asks gets the next message; no order, no checkpoint.
+"""Streams of arrays over ZeroMQ as tensorcom sends them: a receiver gets the next message; no order, no checkpoint.
 
-    zpush connects   zpull binds   zpub binds   zsub connects      zr… reverses who binds
+    zpush connects   zpull binds   zpub binds   zsub connects      zr… exchanges binding and connecting
     zpush://host:port   zsub+ipc://path   zsub://127.0.0.1:788{0..3} is several endpoints of one socket
 
 A message is one batch: for each array a frame with tenbin's header and one with its data. There is no checkpoint, no
@@ -37,12 +37,12 @@ Converters = list[Callable[[Any], Any]]
 
 
 def to_numpy(device: Any = None) -> Converters:
-    """Arrays stay arrays."""
+    """Converters to NumPy: arrays stay arrays."""
     return [np.asarray]
 
 
 def to_torch(device: Any = None) -> Converters:
-    """Tensors: images as channels × height × width, floats as float32, whole numbers of 16 bits and more as int64."""
+    """Converters to tensors: images as channels × height × width, floats as float32, integers from 16 bits as int64."""
     import torch
 
     def convert(array: Any) -> Any:
@@ -59,12 +59,12 @@ def to_torch(device: Any = None) -> Converters:
 
 
 def to_cuda(device: Any = None) -> Converters:
-    """The same on a GPU."""
+    """Converters to tensors on a GPU."""
     return to_torch("cuda" if device is None else device)
 
 
 def _signed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Whole numbers with a sign: those without one have few operations in torch."""
+    """Signed integers: torch has few operations for unsigned ones."""
     return array.astype(np.int64) if array.dtype in {np.dtype("u2"), np.dtype("u4"), np.dtype("u8")} else array
 
 
@@ -115,8 +115,8 @@ class Connection:
 
     Args:
         url: where to; None connects later, with `connect`.
-        epoch: what `len()` says.
-        total: end after so many messages; -1 goes on.
+        epoch: the value of `len()`.
+        total: end after so many messages; -1 for no limit.
         multipart: False puts a message into one frame.
         infos: names that arrays must have.
         device: the device that the torch converter moves tensors to.
@@ -188,12 +188,12 @@ class Connection:
     write = send
 
     def recv(self) -> list[Any]:
-        """The next message, as a list of arrays.
+        """Receive the next message, as a list of arrays.
 
         Raises:
             StoreTimeout: none came in time.
-            FormatError: what came is not a message.
-            EOFError: the sender says that there are no more.
+            FormatError: the received data are not a message.
+            EOFError: the sender has sent its last message.
         """
         socket = self._open_socket()
         if self.timeout is not None and not socket.poll(int(1000 * self.timeout)):
@@ -219,7 +219,7 @@ class Connection:
         Args:
             iterable: the items.
             report: as for the constructor.
-            end: send a last message that tells our receivers that the stream has ended; others see an empty array.
+            end: send a last message, by which receivers of this package notice the end; others get an empty array.
         """
         for item in itertools.islice(iterable, self.total if self.total >= 0 else None):
             is_dict = isinstance(item, dict)
@@ -229,7 +229,7 @@ class Connection:
             self.send([np.empty(0, np.int8)], infos=[_END])
 
     def items(self, report: float = -1) -> Iterator[list[Any]]:
-        """Messages, until the sender says that it has ended, or until there were `total`."""
+        """Messages, until the last message of the sender, or until there were `total`."""
         for _ in itertools.count() if self.total < 0 else range(self.total):
             try:
                 message = self.recv()
@@ -245,7 +245,7 @@ class Connection:
         return self.epoch
 
     def close(self) -> None:
-        """Close the socket; what was sent has a second to leave."""
+        """Close the socket, after at most a second for sending what is queued."""
         if self.socket is not None:
             self.socket.close(linger=1000)
         if self._context is not None:

@@ -1,9 +1,8 @@
-"""Shards: from a spec to the shards of this epoch, in their order, and my part of them.
+"""Shards: from a spec to the shards of this epoch, in their order, and this process's part of them.
 
-Comes in: what the user wrote (a string with braces, a path, a list, a directory, a YAML spec), the (seed, epoch) of a
-pass, the world of this process. Goes out: items `dict(url=…)`, one per shard, and the arithmetic of orders, parts and
-mixes. This package does not know what a tar is, how a shard is opened, or what a sample holds; for indexed datasets it
-knows how many samples each shard has, and no more.
+In: the user's spec (a string with braces, a path, a list, a directory, a YAML spec), the (seed, epoch) of a pass, the
+world of this process. Out: items `dict(url=…)`, one per shard, and the arithmetic of orders, parts and mixes. This
+package does not know what a tar archive is, how a shard is opened, or what a sample contains.
 
 * `_expand`              text → addresses: braces, `::`, `${NAME}`, lists, globs, directories
 * `_glob_with_braces`    globs with braces on local files
@@ -14,10 +13,10 @@ knows how many samples each shard has, and no more.
 * `_non_empty`           refuses a stream without items
 * `_directory_shards`    the shards of a directory; claiming on request
 * `_yaml_spec`           YAML specs of several datasets
-* `_splitters`           who reads which shard, also where shards are fewer than readers
+* `_splitters`           which process reads which shard, also if there are fewer shards than readers
 * `_user_splitters`      the same for splitters that a user wrote
-* `_mix_streams`         several streams into one: in turn or by chance
-* `_seed`                seeds out of anything
+* `_mix_streams`         several streams as one: in turn or at random
+* `_seed`                seeds made of any values
 """
 
 from typing import TYPE_CHECKING
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ._expand import envlookup as envlookup
     from ._expand import envsubst as envsubst
     from ._expand import expand as expand
+    from ._expand import expand_in_file as expand_in_file
     from ._expand import expand_source as expand_source
     from ._expand import expand_urls as expand_urls
     from ._expand import is_shard_name as is_shard_name
@@ -72,10 +72,10 @@ if TYPE_CHECKING:
     from ._yaml_spec import parse_spec as parse_spec
     from ._yaml_spec import shardspec as shardspec
 
-# Where each name lives.
-_HOME = {
+# The file of each name.
+_FILES = {
     "_directory_shards": "DirectoryShardList check_pid_is_running get_pid_from_filename without_last_extension",
-    "_expand": "envlookup envsubst expand expand_source expand_urls is_shard_name kept",
+    "_expand": "envlookup envsubst expand expand_in_file expand_source expand_urls is_shard_name kept",
     "_glob_with_braces": "fnmatch_with_braces glob_with_braces",
     "_mix_streams": "compute_sample_weights random_samples round_robin_longest round_robin_shortest",
     "_non_empty": "NonEmpty no_samples non_empty",
@@ -87,7 +87,7 @@ _HOME = {
     "_user_splitters": "SplitShards are_ours",
     "_yaml_spec": "MSSource MultiShardSample load_yaml parse_spec shardspec",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

@@ -68,7 +68,7 @@ class Bucketed(Described, Resumable):
     def run(self, items: Iterator[Any], at: Grouped, /) -> Iterator[Any]:
         """Fill buckets, yield full ones."""
         length = length_by(self.length)
-        for bucket in range(len(at.items)):  # one is full if its collation failed when the state was saved
+        for bucket in range(len(at.items)):  # one is full if its collation had failed when the state was saved
             if self._is_full(at, bucket):
                 yield self._hand(at, bucket)
         for item in at.arrivals(items):
@@ -86,8 +86,8 @@ class Bucketed(Described, Resumable):
             at.hand(bucket)
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """The batch of these samples."""
-        return self._collated([recall(one) for one in origin])
+        """Make the batch of these samples again."""
+        return self._collated([recall(sample) for sample in origin])
 
     def _is_full(self, at: Grouped, bucket: int) -> bool:
         return len(at.items[bucket]) >= self.batchsize[bucket]  # type: ignore[index]  # a tuple since __post_init__

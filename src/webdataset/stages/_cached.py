@@ -18,7 +18,7 @@ Part = tuple[int, int]
 
 
 class Memory:
-    """The complete recordings of a stage, by part. It does not travel to other processes."""
+    """The complete recordings of a stage, by part. They are not sent to other processes."""
 
     def __init__(self) -> None:
         self.recordings: dict[Part, list[Any]] = {}
@@ -28,7 +28,7 @@ class Memory:
 
 
 class Recorded(Played):
-    """A recording in memory is gone with its process: on resume the whole pass is read and recorded again."""
+    """The progress of a pass. A recording in memory ends with its process: a resumed pass is recorded again."""
 
     def __init__(self, during: Pass, *, cached: bool) -> None:
         super().__init__(during)
@@ -45,7 +45,7 @@ class Recorded(Played):
         return {**super().save(), "whole": self.is_whole}
 
     def save_start(self) -> Json:
-        """That the samples come out of the recording, whose order does not follow from the number of the pass."""
+        """Return that samples are played back: their order does not follow from the number of the pass."""
         return {"taken": 0, "cached": True, "whole": True} if self.cached else None
 
     def load(self, saved: Json, recall: Recall) -> None:
@@ -144,7 +144,7 @@ class _InMemory(Store):
 
 
 def _copied(sample: Any) -> Any:
-    """Stages downstream change samples in place."""
+    """Return a copy of a sample, because later stages change samples in place."""
     return sample.copy() if isinstance(sample, dict | list) else sample
 
 

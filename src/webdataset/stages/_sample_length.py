@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from webdataset.arguments import is_integer
 from webdataset.errors import SpecError
 
 from ._field_names import getfirst
@@ -18,7 +19,7 @@ def length_by(spec: Any) -> Callable[[Any], int]:
     """
     if isinstance(spec, str):
         return lambda sample: len(getfirst(sample, [spec]))
-    if isinstance(spec, int) and not isinstance(spec, bool):
+    if is_integer(spec):
         return lambda sample: len(sample[spec])
     if callable(spec):
         return spec  # type: ignore[no-any-return]  # whatever it returns is compared with numbers

@@ -98,7 +98,7 @@ class ToTuple(Described, PerItem):
 
 
 def _picker(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Take the first alternatives, which are nearly always there, in one step."""
+    """Return a function that takes the first alternatives, which samples nearly always have, in one step."""
     if len(names) > 1:
         return itemgetter(*names)
     return lambda sample: tuple([sample[name] for name in names])

@@ -25,6 +25,7 @@ written appears at its address complete or not at all.
     _fsspec             every other scheme
     _user_opener        a user's own opener
     _lock_file          locks between processes
+    _system_errors      errors of the operating system, as typed errors
     _request, _connection_pool, _timely_headers, _auth, _index_page    used by the HTTP stores
     _read_ahead         opens and reads the next shards while the current one is used
     _counters           bytes, retries, rates
@@ -40,7 +41,7 @@ from ._fsspec import FsspecStore
 from ._globs import is_pattern
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
-from ._local_files import LocalStore, process_lives, sweep_folder, system_errors
+from ._local_files import LocalStore, hidden_name, lock_folder, process_lives, sweep_folder, temporary_prefix
 from ._lock_file import lock_file, remove_lock
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
@@ -57,7 +58,7 @@ from ._open import (
     stat,
     write_bytes,
 )
-from ._parse_address import local_file, scheme_of
+from ._parse_address import as_address, local_file, scheme_of
 from ._pipe import Pipe, PipeStore
 from ._read_ahead import ReadAhead
 from ._registry import schemes, store_for
@@ -66,6 +67,7 @@ from ._rewrite import rewrite_url
 from ._same_object import BytesRead, is_strong
 from ._standard_streams import StandardStore
 from ._store import Stat, Store, read_document, read_fully, skip
+from ._system_errors import system_errors
 from ._upload import SpooledUpload, Upload, close_or_abort
 
 __all__ = [
@@ -90,17 +92,20 @@ __all__ = [
     "Stream",
     "Upload",
     "abandonable",
+    "as_address",
     "close_connections",
     "close_or_abort",
     "counters",
     "gopen",
     "growth",
+    "hidden_name",
     "is_local",
     "is_pattern",
     "is_strong",
     "list_urls",
     "local_file",
     "lock_file",
+    "lock_folder",
     "open_read",
     "open_write",
     "pause",
@@ -122,5 +127,6 @@ __all__ = [
     "store_for",
     "sweep_folder",
     "system_errors",
+    "temporary_prefix",
     "write_bytes",
 ]

@@ -71,11 +71,12 @@ def _from_netrc(host: str, path: str | None) -> dict[str, str]:
 
     try:
         entry = netrc.netrc(path).authenticators(host)
-    except (OSError, netrc.NetrcParseError) as error:
-        raise SpecError(
-            f"the netrc file {path} cannot be read: {error}", hint="fix it, or name another file in NETRC"
-        ) from error
-    if entry is None:
-        return {}
-    user, _, password = entry
-    return {"Authorization": _basic(user, password or "")}
+    except OSError as error:
+        raise SpecError(f"the netrc file {path} cannot be read: {error}", hint="name another file in NETRC") from error
+    except (netrc.NetrcParseError, UnicodeDecodeError) as error:
+        line = getattr(error, "lineno", None)
+    else:
+        return {} if entry is None else {"Authorization": _basic(entry[0], entry[2] or "")}
+    # Not from that error: it shows the word that it did not expect, which may be a part of a password.
+    place = f"line {line} of the netrc file" if line else "the netrc file"
+    raise SpecError(f"{place} {path} cannot be read", hint="fix it: quote a password with a blank; or set NETRC")

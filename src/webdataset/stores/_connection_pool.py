@@ -39,8 +39,8 @@ def close_connections() -> None:
         managers = list(_managers.values())
         _managers.clear()
     for known in managers:
-        for key in known.pools.keys():  # noqa: SIM118 - it is no dict, and cannot be iterated over
-            known.pools[key].close()  # clear() leaves that to the garbage collector
+        for key in known.pools.keys():  # noqa: SIM118 - not a dict: it cannot be iterated over
+            known.pools[key].close()  # clear() leaves this to the garbage collector
         known.clear()
     close_brokers()
 

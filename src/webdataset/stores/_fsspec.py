@@ -1,7 +1,7 @@
 """Every other scheme that fsspec supports: sftp, ssh, ftp, hdfs, webdav, github, …
 
-A version is asked for by a request of its own, and some file systems read each block of a file by another one. So the
-version is asked for again after the bytes: what was read in between belongs to it.
+The version of a file is requested separately, and some file systems read each block with another request. So the
+version is requested again after the bytes: if it is the same, the bytes in between belong to it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ._trust import refuse_local
 from ._upload import Upload
 
 _OURS = "http, https, s3, gs, az, hf, ais, file, pipe, memory"
-# What file systems call the time of the last change.
+# The names that file systems use for the time of the last change.
 _TIMES = ("mtime", "modify", "modified", "LastModified", "last_modified", "updated", "created")
 # Schemes of fsspec that open local files.
 _DISGUISES = {"local", "dir", "simplecache", "filecache", "blockcache"}
 
 
 class FsspecStore(Store):
-    """Everything that fsspec can open.
+    """All schemes that fsspec can open.
 
     >>> FsspecStore().open_read("nonsense://x")
     Traceback (most recent call last):
@@ -137,7 +137,7 @@ def _find(fs: Any, folder: str, prefix: str) -> list[str]:
 def _stat(url: str) -> Stat:
     fs, path = _place(url)
     with fsspec_errors(url):
-        fs.invalidate_cache(fs._parent(path))  # a listing that the file system keeps has an old version
+        fs.invalidate_cache(fs._parent(path))  # a listing in the file system's cache may have an old version
         found = fs.info(path)
     if found.get("type") == "directory":
         raise StoreError("this is a directory", Where(shard=url), hint="add / at the end to name the files in it")
@@ -163,7 +163,7 @@ def _place(url: str) -> tuple[Any, str]:
             hint=f"use one of {_OURS}, one that fsspec supports, or add yours to stores.schemes",
         ) from error
     except OSError as error:
-        raise _meaning(error, url) from error
+        raise _typed_error(error, url) from error
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
         refuse_local(url)
     refuse_another_name(url, "", changed=birth_of(url) is Birth.LISTING and not url.endswith(path))
@@ -178,13 +178,13 @@ def fsspec_errors(url: str) -> Iterator[None]:
     except StoreError:
         raise
     except (OSError, EOFError, io.UnsupportedOperation) as error:
-        raise _meaning(error, url) from error
+        raise _typed_error(error, url) from error
     except Exception as error:
         # Each file system brings a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
         raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=url))) from error
 
 
-def _meaning(error: BaseException, url: str) -> StoreError:
+def _typed_error(error: BaseException, url: str) -> StoreError:
     where = Where(shard=url)
     if isinstance(error, FileNotFoundError):
         return ShardNotFound("file not found", where, hint="check the address")

@@ -108,7 +108,7 @@ def _file_address(url: str) -> HubAddress:
 
 
 def _page(page: Request) -> tuple[list[str], Request | None]:
-    """Paths of files, and the request for the next page, which is as little trusted as a redirect."""
+    """Paths of files, and the request for the next page, which is checked like a redirect."""
 
     def read(items: Any, headers: Mapping[str, str]) -> tuple[list[str], str | None]:
         following = re.search(r'<([^>]+)>;\s*rel="next"', headers.get("Link", ""))

@@ -1,8 +1,8 @@
 """Object stores of the clouds: s3, gs, az, through obstore.
 
-A name in an address is the key itself, as the clouds' own tools have it: `%`, `+`, `?` and `#` have no special
-meaning, so that a listed address opens the listed object. Keys that obstore would change (`a//b`, `a/`, `..`, control
-characters) are refused.
+A name in an address is the key itself, as in the clouds' own tools: `%`, `+`, `?` and `#` have no special meaning, so
+that a listed address opens the listed object. Keys that obstore would change (`a//b`, `a/`, `..`, control characters)
+are refused.
 
 Credentials, region and endpoint come from the variables that each cloud's own tools read (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, AWS_SKIP_SIGNATURE, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
@@ -147,7 +147,7 @@ def _body(url: str, start: int, version: str | None) -> _CloudBody:
         try:
             result = obstore.get(store, path, options={**options, "range": {"offset": start}})
         except obstore.exceptions.GenericError as error:
-            # A server that ignores ranges; obstore refuses its answer, we can skip forward.
+            # The server ignores ranges, and obstore refuses its answer: read from the beginning and skip forward.
             if "non-partial response" not in str(error):
                 raise
             return _CloudBody(url, obstore.get(store, path, options=options), 0, ranged=False)
@@ -208,7 +208,7 @@ def _place(url: str, retries: int = 0) -> tuple[Any, str]:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """The bucket's address and the key. Not by `urlsplit`, which removes newlines and stops at `?` and `#`."""
+    """The bucket's address and the key. `urlsplit` would remove newlines and stop at `?` and `#`."""
     scheme, _, rest = url.partition("://")
     bucket, _, path = rest.partition("/")
     if not bucket:
@@ -231,7 +231,7 @@ def _store(bucket: str, retries: int, timeout: float, _environment: tuple[tuple[
     stores = require("obstore.store", extra="cloud", why=f"to reach {bucket}")
     return stores.from_url(
         bucket,
-        # Plain http only ever where the user's own endpoint says so. No limit for a whole request: shards are large.
+        # Plain http is used only for a user's endpoint with http://. No limit for a whole request: shards are large.
         client_options={
             "allow_http": True,
             "connect_timeout": timedelta(seconds=min(timeout, 30)),
@@ -245,38 +245,38 @@ def _store(bucket: str, retries: int, timeout: float, _environment: tuple[tuple[
 
 @contextmanager
 def obstore_errors(url: str, offset: int | None = None) -> Iterator[None]:
-    """Turn obstore's exceptions into ours."""
+    """Turn obstore's exceptions into typed errors."""
     try:
         yield
     except (StoreError, SpecError):
         raise
     except FileNotFoundError as error:
-        raise ShardNotFound(_first(error), Where(shard=url), hint="check bucket and name") from error
+        raise ShardNotFound(_first_line(error), Where(shard=url), hint="check bucket and name") from error
     except BaseException as error:
-        from obstore import exceptions as theirs
+        from obstore import exceptions
 
         if type(error).__name__ == "PanicException":  # of pyo3, which is no Exception
             hint = "check the credentials in the environment: a line end at the end of a token does this"
             raise StoreError(f"the library for object stores failed: {error}", Where(shard=url), hint=hint) from error
-        if not isinstance(error, theirs.BaseError | OSError | ValueError):
+        if not isinstance(error, exceptions.BaseError | OSError | ValueError):
             raise
-        raise _meaning(error, theirs, url, offset) from error
+        raise _typed_error(error, exceptions, url, offset) from error
 
 
-def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> StoreError:
-    what, where = _first(error), Where(shard=url)
+def _typed_error(error: Exception, exceptions: Any, url: str, offset: int | None) -> StoreError:
+    what, where = _first_line(error), Where(shard=url)
     found = re.search(r"status code: (\d+)", what)
     status = int(found[1]) if found else 0
     if status == 404:
         return ShardNotFound(what, where, hint="check bucket and name")
-    if status in {401, 403} or isinstance(error, theirs.PermissionDeniedError | theirs.UnauthenticatedError):
+    if status in {401, 403} or isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         vendor = {"gs": "GOOGLE", "s3": "AWS", "s3a": "AWS"}.get(urlsplit(url).scheme, "AZURE")
         key = {"GOOGLE": "GOOGLE_APPLICATION_CREDENTIALS", "AWS": "AWS_ACCESS_KEY_ID"}.get(
             vendor, "AZURE_STORAGE_ACCOUNT_NAME"
         )
         hint = f"check {key} and the other credentials, or read a public bucket with {vendor}_SKIP_SIGNATURE=true"
         return AccessDenied(what, where, hint=hint)
-    if isinstance(error, theirs.PreconditionError):
+    if isinstance(error, exceptions.PreconditionError):
         return changed(url, offset or 0, "its ETag is different now")
     size = re.search(r"<ActualObjectSize>(\d+)<|object was only (\d+) bytes long", str(error))
     if status == 416 or size:
@@ -289,8 +289,8 @@ def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> Sto
     return final if 400 <= status < 500 and status not in _PASSING else retryable(final)
 
 
-def _first(error: Exception) -> str:
-    """The library appends the whole chain of causes; the first line says it."""
+def _first_line(error: Exception) -> str:
+    """The first line of a message; the library appends the whole chain of causes."""
     return str(error).partition("\n")[0].partition("<?xml")[0].rstrip(" :")
 
 

@@ -53,7 +53,7 @@ class _Items(Source):
 
 
 class StageContract(ABC):
-    """The tests that every stage passes: it pickles, it can be read, and it resumes at every step.
+    """The tests that every stage passes: it pickles, its repr is readable, and it resumes at every step.
 
     >>> from webdataset import stages
     >>> class TestPairs(StageContract):
@@ -67,7 +67,7 @@ class StageContract(ABC):
         """A new stage, always the same."""
 
     def items(self) -> list[Any]:
-        """What comes in; numbers by default."""
+        """The items before the stage; numbers by default."""
         return list(range(23))
 
     def pipeline(self, broken: int | None = None) -> DataPipeline:

@@ -1,4 +1,4 @@
-"""`wds bench`: how fast this machine reads and decodes a dataset, and what holds it back."""
+"""`wds bench`: how fast this machine reads and decodes a dataset, and what the bottleneck is."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ._verb_options import Advance, advancing
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast something went.
+    """The throughput of one measurement.
 
     Attributes:
         samples: how many samples came out.
         size: how many bytes of fields they had when they were read.
         seconds: how long it took.
-        bottleneck: the part that the others wait for.
+        bottleneck: the slowest part, for which the others wait.
         advice: what to change.
         details: all parts, as a table.
     """
@@ -67,7 +67,7 @@ class Bench:
 
     @property
     def bottleneck(self) -> str:
-        """What holds this dataset back on this machine."""
+        """The slowest part on this machine."""
         return self.reading.bottleneck if self.decoding is None else self.decoding.bottleneck
 
 
@@ -102,12 +102,12 @@ def _dataset(urls: Sequence[str]) -> Any:
 
 
 def _unchanged(sample: Any) -> Any:
-    """Samples are not turned into tensors: neither that nor the import of torch is measured here."""
+    """Collate nothing: neither the conversion to tensors nor the import of torch is measured."""
     return sample
 
 
 def _sized(sample: dict[str, Any]) -> dict[str, Any]:
-    """Note down how many bytes a sample has before it is decoded."""
+    """Record how many bytes a sample has before it is decoded."""
     return {**sample, "__size__": _size(sample)}
 
 

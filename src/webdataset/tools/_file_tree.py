@@ -41,7 +41,7 @@ def read_folder(folder: str) -> Files:
 
 
 def _prefix(folder: str) -> str:
-    """What the paths of all files in a folder begin with."""
+    """The common beginning of the paths of all files in a folder."""
     if not os.path.isdir(folder):
         raise ShardNotFound("the folder was not found", Where(shard=folder), hint="check the name")
     return folder.rstrip("/") + "/"
@@ -155,7 +155,7 @@ def _walk(folder: str, *, links: bool = False) -> Iterator[str]:
                 if entry.is_dir(follow_symlinks=False):
                     yield from _walk(entry.path, links=links)
                 elif links and entry.is_dir():
-                    yield from _walk(entry.path)  # links below it are not followed: it may contain itself
+                    yield from _walk(entry.path)  # links below it are not followed: they may form a circle
                 elif entry.is_file():
                     yield entry.path
                 elif links and entry.is_symlink():

@@ -27,7 +27,7 @@ _UNPAIRED = """
 
 
 class _Table:
-    """Rows of a key, a number that says where it comes from, and a detail."""
+    """Rows of a key, the number of its source, and a detail."""
 
     def __init__(self) -> None:
         with _disk_errors():
@@ -75,7 +75,7 @@ class Duplicate(NamedTuple):
 
 
 class KeyTable(_Table):
-    """Takes the keys of shards, and finds those that are there twice.
+    """Stores the keys of shards, and finds duplicates.
 
     >>> with KeyTable() as table:
     ...     table.add(0, ["a", "b"], [0, 1024])
@@ -85,11 +85,11 @@ class KeyTable(_Table):
     """
 
     def add(self, shard: int, keys: Sequence[str], offsets: Sequence[int]) -> None:
-        """The keys of one shard, and where its samples begin."""
+        """Add the keys of one shard, and the offsets of its samples."""
         self._insert((key, shard, offset) for key, offset in zip(keys, offsets, strict=True))
 
     def duplicates(self) -> Iterator[Duplicate]:
-        """Every key that comes again, with the place where it came first."""
+        """Every duplicate key, with the shard in which it occurs first."""
         for key, rows in self._groups(_REPEATED):
             (first, _), *others = rows
             for shard, offset in others:
@@ -100,7 +100,7 @@ Fields = dict[str, str]
 
 
 class DigestTable(_Table):
-    """Takes samples of two sides as digests of their fields, and finds those that differ.
+    """Stores the samples of two sides as digests of their fields, and finds those that differ.
 
     >>> with DigestTable() as table:
     ...     table.add(0, "a", {"txt": b"1"})
@@ -110,7 +110,7 @@ class DigestTable(_Table):
     """
 
     def add(self, side: int, key: str, fields: dict[str, bytes]) -> None:
-        """A sample of side 0 or 1."""
+        """Add a sample of side 0 or 1."""
         self._insert([(key, side, json.dumps({name: fields[name].hex() for name in sorted(fields)}))])
 
     def differences(self) -> Iterator[tuple[str, Fields | None, Fields | None]]:

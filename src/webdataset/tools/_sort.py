@@ -50,7 +50,7 @@ def _rows(samples: Iterator[Sample], by: str, missing: str, *, reverse: bool) ->
                 where_of(sample),
                 hint="put such samples first or last: --missing last",
             )
-        # In reverse order everything turns round, but "first" stays first.
+        # Reversing the order must not move "first" to the end, or "last" to the beginning.
         group = (1 if value is not None else 0 if missing == "first" else 2) * (-1 if reverse else 1)
         yield ((group,) if value is None else (group, value)), sample
 
@@ -97,7 +97,7 @@ def sort(
         memory: how many bytes of samples are held at a time.
         folder: where temporary files go.
     """
-    Expression(by)  # what cannot be compiled fails here
+    Expression(by)  # an invalid expression is refused here
     require_choice("missing", missing, ("error", "first", "last"))
     stage = partial(sort_samples, by=by, reverse=reverse, missing=missing, memory=memory, folder=folder)
     parts = by.split(".")  # of `json.size.width`, which may be a field or a value in one
@@ -227,7 +227,7 @@ def _incomparable(error: TypeError) -> SpecError:
 
 
 def _store(rows: Iterable[Row], path: Path) -> Path:
-    # marshal, not pickle: it knows plain values only, and is twice as fast. The file is ours and short-lived.
+    # marshal, not pickle: it stores plain values only, and is twice as fast. The file is ours and short-lived.
     with stores.system_errors(str(path)), path.open("wb", buffering=_BUFFER) as file:
         for row in rows:
             marshal.dump(row, file)

@@ -1,4 +1,4 @@
-"""Which version of an object is stored at an address; of many local files by one look at each folder, 2 µs a file."""
+"""Which version of an object is stored at an address. Folders of local files are listed once, 2 µs for each file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REQUESTS = 32
 
 
 class Version(NamedTuple):
-    """What tells a stored object from another one that takes its place; unknown parts are None.
+    """Identifies a stored object, so that a replacement is noticed; unknown parts are None.
 
     Attributes:
         size: in bytes; `MISSING` if nothing is stored there.
@@ -46,7 +46,7 @@ def version_of(url: str) -> Version:
     except ShardNotFound:
         return Version(MISSING)
     except StoreError:
-        if path is not None:  # a disk that cannot tell is broken; a server may just not offer it
+        if path is not None:  # a disk that cannot tell is broken; servers need not offer it
             raise
         return Version()
     return Version(found.size, found.etag or found.mtime)

@@ -45,10 +45,10 @@ class Preview:
 
 
 def preview(data: Any, *, height: int = 640, index: str | None = None) -> Preview:
-    """Show shards, or what a dataset or loader yields, in a notebook.
+    """Show shards, or the items of a dataset or loader, in a notebook.
 
     Args:
-        data: shards in any form that `wds view` takes, or a dataset or loader, whose items are shown as the model sees
+        data: shards in any form that `wds view` takes, or a dataset or loader, whose items are shown as the model gets
             them.
         height: of the frame, in pixels.
         index: where indexes are kept; by default next to the shards.
@@ -73,7 +73,7 @@ def _shards_of(data: Any) -> list[str]:
 
 
 def sample_html(item: Mapping[str, Any] | Sequence[Any]) -> str:
-    """A sample or a batch as an HTML table: pictures of arrays, text of all else, everything escaped.
+    """A sample or a batch as an HTML table: arrays as pictures, other values as text, everything escaped.
 
     >>> sample_html({"txt": "<b>"})
     '<table><tr><th>txt</th><td><pre>&#x27;&lt;b&gt;&#x27;</pre></td></tr></table>'

@@ -81,7 +81,7 @@ class Records:
 
     def __init__(self, pattern: str, index: Any, description: str | os.PathLike[str] | None) -> None:
         self.location, self._indexed = index_location(index)
-        self._description = None if description is None else os.fspath(description)
+        self._description = None if description is None else stores.as_address(description)
         self._entries: list[ShardEntry] = []
         if self._indexed:
             index_url(pattern, self.location)  # refuses a location that cannot hold an index
@@ -118,4 +118,4 @@ def index_location(index: Any) -> tuple[str | None, bool]:
         return None, bool(index)
     if not isinstance(index, str | os.PathLike):
         raise SpecError(f"index={index!r}: expected True (next to the shard), a directory or a URL")
-    return str(os.fspath(index)), True
+    return stores.as_address(index), True

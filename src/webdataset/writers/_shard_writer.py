@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable
 from typing import Any, Self
 
-from webdataset.arguments import require_callable_or_none, require_count
+from webdataset.arguments import is_number, require_callable_or_none, require_count
 from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
-from webdataset.stores import close_or_abort
+from webdataset.stores import as_address, close_or_abort
 
 from ._earlier_run import EarlierRun
 from ._shard_record import Record, Records
@@ -199,9 +199,7 @@ class ShardWriter:
 
 def _checked_pattern(pattern: Any) -> str:
     try:
-        text = os.fspath(pattern)
-        if not isinstance(text, str):
-            raise TypeError("it is not text")
+        text = as_address(pattern)
         if text % 0 == text % 1:
             raise ValueError("all shards would have the same name")
     except (TypeError, ValueError) as error:
@@ -214,7 +212,7 @@ def _checked_pattern(pattern: Any) -> str:
 
 def _check_arguments(*, maxcount: Any, maxsize: Any, start_shard: Any, post: Any, opener: Any) -> None:
     for name, value in (("maxcount", maxcount), ("maxsize", maxsize)):
-        if not isinstance(value, int | float) or not value > 0:
+        if not is_number(value) or not value > 0:
             raise SpecError(f"{name}={value!r}: expected a number above 0")
     require_count("ShardWriter", "start_shard", start_shard, least=0)
     require_callable_or_none("ShardWriter", post=post, opener=opener)
