@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from contextlib import suppress
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,8 @@ GAP = 2048
 _CONNECTIONS = 8
 # Local files that are open at once in a process; programs often run with a limit of 1024 descriptors, some with 256.
 _DESCRIPTORS = 32
+# Rows below this size cost less as objects that are joined than as reads into an array: 1.1 µs and 1.4 µs for 1 kB.
+_SMALL = 8192
 
 
 class Range(NamedTuple):
@@ -129,10 +132,19 @@ class LocalFile:
         first, stop = int(starts.min()), int(starts.max()) + length
         if stop - first <= 2 * len(starts) * length:  # rows that are close together are read at once
             blocks = -(-(stop - first) // BLOCK)
-            span = np.zeros((blocks, BLOCK), np.uint8)
+            span = np.empty((blocks, BLOCK), np.uint8)
             self._read_into(span.reshape(-1).data, [first], stop - first)
+            step = (stop - length - first) // max(1, len(starts) - 1)
+            if step and (starts == np.arange(first, stop, step)[: len(starts)]).all():  # members of one size, in order
+                return np.ndarray((len(starts), length), np.uint8, span, strides=(step, 1))
             wanted = (starts[:, None] - first) // BLOCK + np.arange(-(-length // BLOCK))
             return np.take(span, wanted, axis=0).reshape(len(starts), -1)[:, :length]
+        if length < _SMALL:
+            file = self._file or self._open()
+            with stores.system_errors(self._url):
+                joined = bytearray().join(map(os.pread, repeat(file.fileno()), repeat(length), starts.tolist()))
+            if len(joined) == len(starts) * length:
+                return np.frombuffer(joined, np.uint8).reshape(-1, length)
         rows = np.empty((len(starts), length), np.uint8)
         self._read_into(rows.reshape(-1).data, starts.tolist(), length)
         return rows
