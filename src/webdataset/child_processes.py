@@ -22,7 +22,6 @@ import shutil
 import signal
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +30,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from webdataset.errors import CommandFailed
+from webdataset.redact import warn
 
 if TYPE_CHECKING:  # loaded with the first command: 4 ms
     import subprocess
@@ -193,9 +193,7 @@ def shell(command: str) -> list[str]:
     if bash is not None:
         return [bash, "-o", "pipefail", "-c"]
     if "|" in command:
-        warnings.warn(
-            "bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2
-        )
+        warn("bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2)
     return ["/bin/sh", "-c"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from webdataset.index import (
     read_by_shard,
     read_description,
 )
+from webdataset.redact import warn
 
 from ._indexed_tar import IndexedTarSamples, LRUShards
 from ._shard_location import ShardLocations
@@ -83,7 +83,7 @@ class ShardListDataset:
     ) -> None:
         lru_size = require_count("ShardListDataset", "lru_size", lru_size, least=1)
         if lru_size > _MANY_SHARDS:
-            warnings.warn(f"lru_size={lru_size} keeps very many shards open", stacklevel=2)
+            warn(f"lru_size={lru_size} keeps very many shards open", stacklevel=2)
         description = find_description(shards, base)
         self.shards: list[ShardEntry] = list(description.shards)
         self.dataset_name = dataset_name or description.name
@@ -145,6 +145,7 @@ class ShardListDataset:
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
+            self._seen.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -165,6 +166,7 @@ class ShardListDataset:
 
     def _forget_open(self) -> None:
         self._open: OrderedDict[int, ShardReader] = OrderedDict()
+        self._seen: dict[str, Any] = {}  # of all shards, also of those that were let go of
         self._lock = threading.Lock()
         self._accesses = self._misses = 0
         self._begun: set[int] = set()
@@ -189,7 +191,9 @@ class ShardListDataset:
                 self._begun.add(shard)
                 self._warn_about_misses()
                 address = self._locations.find(self.shards[shard])
-                reader = self._open[shard] = ShardReader(address, self._index(shard, address))
+                reader = self._open[shard] = ShardReader(
+                    address, self._index(shard, address), seen=self._seen if address == self.shards[shard].url else None
+                )
                 if len(self._open) > self.lru_size:
                     self._open.popitem(last=False)  # not closed: another thread may be reading from it
             self._open.move_to_end(shard)
@@ -214,7 +218,7 @@ class ShardListDataset:
         again = self._misses - len(self._begun)  # every shard has to be opened once
         if self._accesses >= _ENOUGH_ACCESSES and again > _MISS_RATE * self._accesses and not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"{again} of {self._accesses} accesses opened a shard again; use a sampler that stays inside shards"
                 f" (ShardListSampler, ChunkedSampler) or a larger lru_size than {self.lru_size}",
                 stacklevel=7,

@@ -84,3 +84,13 @@ def test_an_endless_list_ends():
         patch.setattr("webdataset.shards._expand.MAX_SHARDS", 1000)
         with pytest.raises(SpecError, match="at most"):
             shards.expand(iter(lambda: "a.tar", None))
+
+
+@pytest.mark.parametrize(
+    "text", [b"a: 1" + b":1" * 50_000, b"".join(b"%d: 1\n" % (n * (2**61 - 1)) for n in range(1, 8000))]
+)
+def test_integers_of_a_yaml_file_that_take_quadratic_time_are_refused(text):
+    """In base 60, and as keys that all have one hash: minutes for 2 MB."""
+    with pytest.raises(SpecError, match="digits, at most 20 are allowed"):
+        shards.load_yaml(text, "to test")
+    assert shards.load_yaml(b"a: 1:30\nb: 18_446_744_073\n", "to test") == {"a": 90, "b": 18_446_744_073}

@@ -84,17 +84,22 @@ class LocalFile:
     """A local file. Read by `pread`, not mapped: a file that is truncated meanwhile is an error, not a SIGBUS.
 
     At most `_DESCRIPTORS` of these files are open in a process. A file that was closed for that is opened again when it
-    is read, and must still be the same.
+    is read, and must still be the same. `known` is the `identity` that it had before, if it was open before.
     """
 
-    def __init__(self, path: str, url: str) -> None:
+    def __init__(self, path: str, url: str, known: Any = None) -> None:
         self.path: str | None = path
         self._name, self._url = path, url
-        self._identity: tuple[int, ...] | None = None
+        self._identity: tuple[int, ...] | None = known
         self._file: _OpenFile | None = None
         self._open()
         assert self._identity is not None
         self.size: int = self._identity[2]
+
+    @property
+    def identity(self) -> Any:
+        """What tells the file from another one that takes its place."""
+        return self._identity
 
     def read(self, start: int, length: int) -> bytes:
         """Exactly these bytes."""
@@ -191,11 +196,14 @@ def _close_all() -> None:
 
 
 class Ranged:
-    """A shard in any other store, read by ranges. All must be of the version and size that it had when opened."""
+    """A shard in any other store, read by ranges. All must be of the version and size that it had when opened.
+
+    `known` is the `identity` that it had before, if it was open before.
+    """
 
     path = None
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, known: Any = None) -> None:
         self._url = url
         found = stores.stat(url)
         if found.size is None:
@@ -204,7 +212,14 @@ class Ranged:
                 Where(shard=url),
                 hint="read it as a stream, or copy it to a store with random access",
             )
+        if known is not None:
+            stores.BytesRead(url, 0, *known).check(found.etag, found.size, 0)
         self.size, self._version = found.size, found.etag
+
+    @property
+    def identity(self) -> Any:
+        """What tells the object from another one that takes its place, as far as the store knows it."""
+        return self._version, self.size
 
     def read(self, start: int, length: int) -> bytes:
         """Exactly these bytes."""
@@ -240,8 +255,13 @@ def _cut(wanted: Range, spans: list[Range], bodies: list[bytes]) -> bytes:
     return bodies[number][first : first + wanted.length]
 
 
-def open_bytes(url: str, fetch: Callable[[str], str] | None = None) -> LocalFile | Ranged:
+def open_bytes(
+    url: str, fetch: Callable[[str], str] | None = None, seen: dict[str, Any] | None = None
+) -> LocalFile | Ranged:
     """Random access to a shard; `fetch` makes a local copy of one that is not a local file, and returns its path.
+
+    `seen` has the identities of shards that were open before, and gets that of this one. A copy is not noted: the cache
+    may have removed it and made it again.
 
     >>> with stores.open_write("memory://doc-fetch/a.bin") as stream:
     ...     _ = stream.write(b"hello")
@@ -254,4 +274,9 @@ def open_bytes(url: str, fetch: Callable[[str], str] | None = None) -> LocalFile
             return LocalFile(fetch(url), url)
         except FileNotFoundError:  # another process evicted the copy in between
             path = fetch(url)
-    return Ranged(url) if path is None else LocalFile(path, url)
+            return LocalFile(path, url)
+    known = None if seen is None else seen.get(url)
+    opened = Ranged(url, known) if path is None else LocalFile(path, url, known)
+    if seen is not None:
+        seen[url] = opened.identity
+    return opened

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +14,7 @@ from webdataset.describe import as_html
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, PerItem, count_in, well_formed
 from webdataset.plan import count_items
+from webdataset.redact import warn
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
@@ -50,7 +50,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     def __init__(self, *stages: Any, **ignored: Any) -> None:
         if ignored:
-            warnings.warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
+            warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
         self.pipeline: list[Any] = []
         self.size = None
         self._recalls: RunningPass | None = None  # a pass whose items were made again
