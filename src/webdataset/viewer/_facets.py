@@ -121,7 +121,7 @@ def _look(catalog: Catalog, count: int, job: Job) -> tuple[dict[str, Counter[str
             found = catalog.at(place * len(catalog) // count)
             for member in found.view.members(found.inside):
                 _look_at(found.view, found.inside, member, labels, shapes)
-        except (WebDatasetError, ValueError):
+        except (WebDatasetError, ValueError, RecursionError):
             continue  # the cell of the sample shows why
     return labels, shapes
 
