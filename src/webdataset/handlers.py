@@ -66,7 +66,7 @@ def reraise_exception(exn: Exception) -> NoReturn:
     try:
         raise exn
     finally:
-        del exn  # it refers to this frame by now: together they would keep the iteration and its open shards alive
+        del exn  # it refers to this frame: the cycle would keep the iteration and its open shards alive
 
 
 def ignore_and_continue(exn: Exception) -> bool:
@@ -122,7 +122,7 @@ def warn_and_stop(exn: Exception) -> bool:
 
 
 def may_stop(handler: Handler | None) -> bool:
-    """Whether a handler may end the stream: of one that is not from this file that is not known.
+    """Whether a handler may end the stream; a handler that is not from this file may.
 
     >>> may_stop(ignore_and_continue), may_stop(ignore_and_stop)
     (False, True)
@@ -189,10 +189,10 @@ class SkipLog:
         self._reasons: Counter[str] = Counter()
 
     def __reduce__(self) -> tuple[type[SkipLog], tuple[()]]:
-        return SkipLog, ()  # another process has others to collect
+        return SkipLog, ()  # another process collects its own
 
     def add(self, exn: Exception, skip: Skip) -> None:
-        """One more."""
+        """Add something that was left out because of `exn`."""
         with self._lock:
             self._reasons[type(exn).__name__] += 1
             if skip.shard is not None:
@@ -202,7 +202,7 @@ class SkipLog:
                 self._first.append(skip)
 
     def take(self) -> Skipped:
-        """What was left out since the last time."""
+        """Return what was left out since the last call."""
         with self._lock:
             taken = Skipped(self._reasons.total(), tuple(self._first), dict(self._shards), dict(self._reasons))
             self._begin()
@@ -210,7 +210,7 @@ class SkipLog:
 
 
 def note_skipped(exn: Exception, key: str | None = None, shard: str | None = None) -> None:
-    """A handler has left something out because of this exception."""
+    """Note that a handler has left something out because of this exception."""
     if getattr(_unnoted, "now", False):
         return
     where = getattr(exn, "where", None)  # of our own errors
@@ -223,7 +223,7 @@ def note_skipped(exn: Exception, key: str | None = None, shard: str | None = Non
 
 @contextmanager
 def unnoted() -> Iterator[None]:
-    """What handlers leave out in this block, and in this thread, was noted before."""
+    """Note nothing that handlers leave out in this block, in this thread: it was noted before."""
     before, _unnoted.now = getattr(_unnoted, "now", False), True
     try:
         yield
@@ -233,5 +233,5 @@ def unnoted() -> Iterator[None]:
 
 _logs: weakref.WeakSet[SkipLog] = weakref.WeakSet()
 _unnoted = threading.local()
-# A log of the parent is not read in the child, and another thread may have held its lock.
+# The child does not read the logs of the parent, and another thread may have held their locks during the fork.
 os.register_at_fork(after_in_child=_logs.clear)

@@ -1,4 +1,4 @@
-"""Text without secrets, and without characters that a terminal obeys: what a person gets to see passes through here.
+"""Text without secrets and without control characters for a terminal: all text that a person may see is passed through.
 
 Messages, notes and causes of errors, warnings, log lines, `repr`, checkpoints and names of cached files are made of
 addresses, and an address may contain a password, a token or a signature. `redacted` replaces them in any text;
@@ -57,7 +57,7 @@ _SWITCH = r"(?:true|false)(?![\w.\-])"  # AWS_SKIP_SIGNATURE=true
 
 
 def _mask_random(found: re.Match[str]) -> str:
-    """Only what looks random: a file name or a number stays."""
+    """Return the mask for a value that looks random; a file name or a number stays."""
     value = found[0]
     kinds = sum(any(test(sign) for sign in value) for test in (str.isdigit, str.islower, str.isupper))
     looks_random = kinds >= 2 and not re.search(r"[a-z]{7,}|\.\w{2,5}$", value)
@@ -129,7 +129,7 @@ _FIRST_LOOK = re.compile(
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when first needed: most programs never make a message."""
+    """Compile a pattern when it is first needed: most programs never make a message."""
     return re.compile(pattern, re.IGNORECASE)
 
 

@@ -58,7 +58,7 @@ class IndexedTarSamples:
     Args:
         path: of the file.
         stream: an open file instead.
-        md5sum: what the file must have.
+        md5sum: the MD5 that the file must have.
         expected_size: how many samples it must have.
         use_mmap: accepted; the file is read, see `TarMembers`.
         index_file: accepted; an index is made of the file itself.
@@ -113,7 +113,7 @@ class IndexedTarSamples:
 
 
 class LRUShards:
-    """Open shards by address; those that were not used for longest are closed when there are more than `lru_size`.
+    """Open shards by address; the least recently used are closed when there are more than `lru_size`.
 
     Args:
         lru_size: how many stay open.
@@ -171,7 +171,8 @@ def cache_localname(cachedir: str) -> Callable[[str], str]:
     >>> cache_localname("/c")("s3://b/x/0.tar") != cache_localname("/c")("s3://b/y/0.tar")
     True
     """
-    Path(cachedir).mkdir(parents=True, exist_ok=True) if os.path.isdir(Path(cachedir).parent) else None
+    if os.path.isdir(Path(cachedir).parent):
+        Path(cachedir).mkdir(exist_ok=True)
     return lambda url: str(Path(cachedir) / url_to_hashed_name(url))
 
 

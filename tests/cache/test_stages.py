@@ -10,7 +10,7 @@ import pytest
 from webdataset import cache as room
 from webdataset import config, stores
 from webdataset.cache import FileCache, LRUCleanup, StreamingOpen, check_tar_format, download, get_filetype
-from webdataset.errors import ShardNotFound, StageError
+from webdataset.errors import ObsoleteException, ShardNotFound
 from webdataset.handlers import ignore_and_continue, ignore_and_stop
 from webdataset.testing import Fault, FaultServer, Schedule
 
@@ -123,7 +123,7 @@ def test_the_public_names():
     assert room.url_to_cache_name("pipe:cat /a/b.tar") == "pipe%3Acat%20%2Fa%2Fb.tar"
     with pytest.raises(AssertionError):
         room.url_to_cache_name(3)
-    with pytest.raises(StageError, match="ALLOW_OBSOLETE"):
+    with pytest.raises(ObsoleteException, match="ALLOW_OBSOLETE"):
         room.pipe_cleaner("pipe:curl http://h/a.tar")
 
 

@@ -150,3 +150,9 @@ def test_members_for_the_archive_itself_are_left_out_unless_asked_for(shards, tm
 def test_shards_in_random_order_are_the_same_shards():
     shuffled = list(tariterators.shardlist("{0..9}.tar", shuffle=True))
     assert sorted(shard["url"] for shard in shuffled) == [f"{n}.tar" for n in range(10)]
+
+
+def test_shards_may_be_plain_addresses(shards):
+    opened = list(tariterators.url_opener(shard["url"] for shard in shards))
+    assert [shard["url"] for shard in opened] == [shard["url"] for shard in shards]
+    assert list(tariterators.group_by_keys(tariterators.tar_file_expander(opened))) == list(step_by_step(shards))

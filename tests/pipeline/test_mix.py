@@ -95,6 +95,18 @@ def test_D52_mixing_leaves_the_global_generator_alone_and_repeats_itself():
     assert list(mixed) != list(mixed)
 
 
+def test_datasets_may_come_from_any_iterable():
+    pairs = [([1, 2], 1), ([10, 20], 1)]
+    datasets = [dataset for dataset, _ in pairs]
+    assert list(mix(zip(datasets, [1, 1], strict=True))) == list(mix(map(list, pairs))) == list(mix(pairs))
+    assert list(RoundRobin(iter(datasets))) == list(RoundRobin(datasets)) == [1, 10, 2, 20]
+    assert sorted(RandomMix((each for each in datasets), longest=True)) == [1, 2, 10, 20]
+    for wrong in (3, "a.tar", None):
+        for verb in (mix, RoundRobin, RandomMix):
+            with pytest.raises(SpecError, match="expected a list of datasets"):
+                verb(wrong)
+
+
 def test_shares_are_kept_within_one_item_over_any_thousand():
     mixed = mix([(["a"] * 9000, 5), (["b"] * 9000, 3), (["c"] * 9000, 0.7)])
     drawn = np.array(list(mixed.slice(6000)))

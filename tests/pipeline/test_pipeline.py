@@ -2,10 +2,12 @@ import copy
 import pickle
 
 import pytest
+import torch.utils.data
+from torch.utils.data import DataLoader
 
 from webdataset import stages, world
 from webdataset.errors import SpecError, StateError
-from webdataset.pipeline import DataPipeline, FluidWrapper, MockDataset, with_epoch, with_length
+from webdataset.pipeline import DataPipeline, FluidWrapper, MockDataset, PipelineStage, with_epoch, with_length
 from webdataset.world import World
 
 from .numbers import Numbers
@@ -14,6 +16,25 @@ from .numbers import Numbers
 def test_none_is_left_out_and_a_list_of_stages_is_flattened():
     plus = lambda items: (n + 1 for n in items)
     assert list(DataPipeline([1, 2], None, [plus, None, plus])) == [3, 4]
+
+
+class OfTorch(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter([1, 2])
+
+
+class AsStage(PipelineStage):
+    def run(self):
+        return iter([1, 2])
+
+
+@pytest.mark.parametrize(
+    "source", [OfTorch(), AsStage(), DataPipeline([1, 2]), Numbers(2), DataLoader([0, 1], batch_size=None), [0, 1].copy]
+)
+def test_a_list_of_stages_may_come_first(source):
+    plus = lambda items: (n + 1 for n in items)
+    assert list(DataPipeline([None, source, plus])) == list(DataPipeline(source, plus))
+    assert list(DataPipeline([{"a": 1}, (2, 3), None, "x"])) == [{"a": 1}, (2, 3), None, "x"]  # data
 
 
 def test_keywords_that_do_nothing_are_named():

@@ -8,7 +8,7 @@ import re
 from urllib.parse import quote, urlparse
 
 from webdataset import config
-from webdataset.errors import SpecError, StageError
+from webdataset.errors import ObsoleteException, SpecError
 from webdataset.stores import redacted, scheme_of
 
 # Addresses whose last component is a file name; for others the public library uses the end of the quoted address.
@@ -66,7 +66,8 @@ def pipe_cleaner(spec: str) -> str:
     >>> del os.environ["ALLOW_OBSOLETE"]
     """
     if not config.read("ALLOW_OBSOLETE"):
-        raise StageError("pipe_cleaner is obsolete", hint="leave url_to_name out, or set ALLOW_OBSOLETE=1 to permit it")
+        hint = "leave url_to_name out, or set ALLOW_OBSOLETE=1 to permit it"
+        raise ObsoleteException("pipe_cleaner is obsolete", hint=hint)
     if spec.startswith("pipe:"):
         for word in spec[len("pipe:") :].split():
             if re.match(r"^(https?|hdfs|gs|ais|s3):", word):

@@ -51,7 +51,7 @@ def _index_one(url: str, *, location: str | None, store: bool) -> ShardEntry:
     if path is not None and os.path.isfile(path):
         found = stores.stat(url)
         index = build_index(url)  # from the headers alone, many times faster than the checksum
-        with Path(path).open("rb", buffering=0) as file:
+        with stores.system_errors(path), Path(path).open("rb", buffering=0) as file:
             hashlib.file_digest(file, lambda: checksum)
         now = stores.stat(url)
         stores.BytesRead(url, 0, found.etag, found.size).check(now.etag, now.size, 0)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from webdataset import stores
 from webdataset.address import like
-from webdataset.codecs import IMAGE_EXTENSIONS
+from webdataset.codecs import IMAGE_EXTENSIONS, encode_field
 from webdataset.errors import EncodingError, FormatError, SpecError, Where
 
 from ._field_mapping import KEY, extension_of
@@ -92,7 +92,7 @@ def _key(file: str) -> str:
 
 
 def _local_folders(root: str) -> list[str]:
-    """The folders of a local tree, empty ones too; a store tells only of files."""
+    """The folders of a local tree, including empty ones; a store lists files only."""
     path = stores.is_local(root)
     if path is None:
         return []
@@ -103,7 +103,7 @@ def _local_folders(root: str) -> list[str]:
 
 
 class _FolderSink(RecordSink):
-    """A tree beside its place, and renamed when it is complete."""
+    """Writes a tree into a temporary folder, which is renamed when it is complete."""
 
     def __init__(self, root: str) -> None:
         path = stores.is_local(root)
@@ -126,11 +126,7 @@ class _FolderSink(RecordSink):
             raise EncodingError(f"there is a {target.name} in {folder} already", Where(key=key))
         target.parent.mkdir(exist_ok=True)
         data = sample[image]
-        if not isinstance(data, bytes):
-            from webdataset.codecs import encode_field
-
-            data = encode_field(image, data)
-        return target.write_bytes(data)
+        return target.write_bytes(data if isinstance(data, bytes) else encode_field(image, data))
 
     def close(self) -> None:
         self._staged.publish()

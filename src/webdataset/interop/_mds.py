@@ -130,18 +130,18 @@ class _MDSShard(RangeFile):
     def record(self, number: int) -> Record:
         begin, end = self._offsets[number : number + 2]
         data = self._data.read(begin, end - begin)
-        at = 4 * sum(size is None for _, _, size in self._columns)
-        sizes = iter(np.frombuffer(data[:at], "<u4").tolist())
+        offset = 4 * sum(size is None for _, _, size in self._columns)
+        sizes = iter(np.frombuffer(data[:offset], "<u4").tolist())
         record: Record = {}
         for name, encoding, fixed in self._columns:
             size = next(sizes) if fixed is None else fixed
-            if at + size > len(data):
-                raise bad_record(f"the column {name} ends after the sample", self._url, number, begin + at)
+            if offset + size > len(data):
+                raise bad_record(f"the column {name} ends after the sample", self._url, number, begin + offset)
             try:
-                record[name] = decode_value(encoding, data[at : at + size])
+                record[name] = decode_value(encoding, data[offset : offset + size])
             except Exception as error:  # any decoder, on any bytes
-                raise_undecodable(error, f"column {name}", self._url, number, begin + at)
-            at += size
+                raise_undecodable(error, f"column {name}", self._url, number, begin + offset)
+            offset += size
         return record
 
 

@@ -42,11 +42,11 @@ def index_text(extents: np.ndarray[Any, Any]) -> bytes:
 
 
 def load_tfrecord_index(url: str, index: str | None) -> np.ndarray[Any, Any] | None:
-    """The index of a file, checked against its size; None if there is none and none was named."""
+    """The index of a file, checked against its size; None if there is none and `index` does not name one."""
     if index is not None:
         name = index.replace("*", _stem(url).rpartition("/")[2])
         return _checked(name, url)
-    if stores.is_local(url) is None:  # asking a remote store for files that are rarely there costs two round trips
+    if stores.is_local(url) is None:  # requests for files that rarely exist would cost two round trips
         return None
     for name in (*(_stem(url) + suffix for suffix in _SUFFIXES), *(url + suffix for suffix in _SUFFIXES)):
         try:

@@ -1,4 +1,4 @@
-"""`webdataset.utils`: what the public library keeps under this name."""
+"""`webdataset.utils`: the public library's module of this name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from itertools import islice
-from types import ModuleType
 from typing import Any
 
 from webdataset import config
@@ -53,7 +53,7 @@ enforce_security: bool
 
 
 def repeatedly0(loader: Iterable[Any], nepochs: int = sys.maxsize, nbatches: int = sys.maxsize) -> Iterator[Any]:
-    """Go through a loader so many times, taking at most `nbatches` items of each pass.
+    """Iterate over a loader so many times, taking at most `nbatches` items of each pass.
 
     >>> list(repeatedly0([1, 2, 3], nepochs=2, nbatches=2))
     [1, 2, 1, 2]
@@ -63,7 +63,7 @@ def repeatedly0(loader: Iterable[Any], nepochs: int = sys.maxsize, nbatches: int
         for item in islice(loader, nbatches):
             empty = False
             yield item
-        if empty:  # a pass without items would be followed by another one like it
+        if empty:  # further passes would have no items either
             return
 
 
@@ -76,7 +76,7 @@ make_live(
 
 
 def is_iterable(obj: Any) -> bool:
-    """Whether it can be iterated and is not text.
+    """Whether an object can be iterated and is not text.
 
     >>> is_iterable([1]), is_iterable("text"), is_iterable(1)
     (True, False, False)
@@ -84,14 +84,13 @@ def is_iterable(obj: Any) -> bool:
     return isinstance(obj, Iterable) and not isinstance(obj, (str, bytes))
 
 
-def lookup_sym(sym: str, modules: Sequence[ModuleType]) -> Any:
-    """The first thing of this name in some modules, or None.
+def lookup_sym(sym: str, modules: Sequence[str]) -> Any:
+    """The first object of this name in some modules, or None.
 
-    >>> import math, operator
-    >>> lookup_sym("add", [math, operator])
+    >>> lookup_sym("add", ["math", "operator"])
     <built-in function add>
     """
-    return next((getattr(module, sym) for module in modules if hasattr(module, sym)), None)
+    return next((getattr(module, sym) for module in map(import_module, modules) if hasattr(module, sym)), None)
 
 
 def safe_eval(s: str, expr: str = "{}") -> Any:

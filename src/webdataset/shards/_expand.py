@@ -1,6 +1,6 @@
 """From a shard specification to a list of addresses: braces, `::`, `${NAME}`, paths, lists, globs, directories.
 
-What the user wrote is expanded. A path object and an address that was read from data are never parsed.
+Only strings of the user are expanded. A path object and an address that was read from data are never parsed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from webdataset.errors import SpecError
 SHARD_SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar.tgz")
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-# A variable may contain other variables; deeper than this, it refers to itself.
+# A variable may contain other variables; after more rounds than this it must refer to itself.
 _MAX_ROUNDS = 10
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 
@@ -157,8 +157,8 @@ def _expanded(urls: str | os.PathLike[str] | Iterable[Any]) -> Iterator[str]:
             yield from _braces(envsubst(part))
     elif isinstance(urls, os.PathLike):
         yield stores.local_file(os.fspath(urls))
-    else:
-        yield from _entries(urls)
+    else:  # a set has another order in each process, and every rank has to see the same
+        yield from _entries(sorted(urls, key=str) if isinstance(urls, set | frozenset) else urls)
 
 
 def _entries(urls: Iterable[Any]) -> Iterator[str]:
@@ -199,18 +199,18 @@ def _braces(url: str) -> Iterator[str]:
 
 
 def _count(url: str) -> int:
-    """How many addresses the braces make, without making them: `{a,b}` adds, and what is side by side multiplies."""
+    """Count the addresses of braces without making them: alternatives in `{a,b}` add, braces side by side multiply."""
     totals, products, starts = [0], [1], [0]
-    for at, sign in enumerate(url):
+    for position, sign in enumerate(url):
         if sign == "{":
             totals.append(0)
             products.append(1)
-            starts.append(at + 1)
+            starts.append(position + 1)
         elif sign == "," and len(totals) > 1:
             totals[-1] += products[-1]
             products[-1] = 1
         elif sign == "}" and len(totals) > 1:
-            inside = _RANGE.fullmatch(url, starts.pop(), at)
+            inside = _RANGE.fullmatch(url, starts.pop(), position)
             total, product = totals.pop(), products.pop()
             products[-1] *= _length(inside) if inside else total + product
     return products[0]
@@ -223,7 +223,7 @@ def _length(found: re.Match[str]) -> int:
 
 
 def _bounded(urls: Iterator[str]) -> Iterator[str]:
-    """At most `MAX_SHARDS` in all entries of a list together."""
+    """Yield the addresses; more than `MAX_SHARDS` of all entries of a list together are an error."""
     yield from islice(urls, MAX_SHARDS)
     if next(urls, None) is not None:
         raise _too_many("the specification names too many shards")

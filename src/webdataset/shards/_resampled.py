@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Drawn(Taken):
-    """Draws so far; `salt` is what makes an unrepeatable pass repeatable from its checkpoint."""
+    """How many shards were drawn, and `salt`: with it, a pass with a random seed can be repeated from a checkpoint."""
 
     def __init__(self, during: Pass, available: int, salt: int, worker: int) -> None:
         super().__init__(during, available=available)
@@ -51,7 +51,7 @@ class ResampledShards(ShardSource):
         urls: anything that `expand` understands, or an iterable of addresses.
         nshards: how many shards a pass has.
         seed: which sequence of all; a pipeline's seed is mixed in.
-        worker_seed: a function that tells workers apart, by default rank·1000 + worker.
+        worker_seed: a function that returns a different number in every worker, by default rank·1000 + worker.
         deterministic: the same sequence in every run of the program. Otherwise a random number of the operating
             system's is mixed in, and kept in the checkpoint.
         max_urls: how many addresses are kept at most.
@@ -69,8 +69,8 @@ class ResampledShards(ShardSource):
 
     def __post_init__(self) -> None:
         require_callable_or_none("ResampledShards", worker_seed=self.worker_seed)
-        require_count("ResampledShards", "nshards", self.nshards, least=0)
-        require_count("ResampledShards", "seed", self.seed)
+        self.nshards = require_count("ResampledShards", "nshards", self.nshards, least=0)
+        self.seed = require_count("ResampledShards", "seed", self.seed)
         self.urls = expand_source(self.urls, self.max_urls)
         if self.urls or self.empty_check:
             self.urls = expand(self.urls)
@@ -86,6 +86,7 @@ class ResampledShards(ShardSource):
         self.epoch = during.epoch
         here = during.world
         worker = here.rank * 1000 + here.worker if self.worker_seed is None else self.worker_seed()
+        worker = require_count("ResampledShards", "worker_seed()", worker)
         at = _Drawn(during, len(self.urls), 0 if self.deterministic else secrets.randbits(63), worker)
         if config.read("WDS_SHOW_SEED"):
             _log.info("ResampledShards: seed %s, epoch %s, worker %s, salt %s", self.seed, self.epoch, worker, at.salt)
@@ -138,7 +139,7 @@ class Resampled(Resumable):
 
 
 def _drawn(item: Any, number: int) -> Any:
-    """An item of its own, which tells this draw from others if it is a sample or a shard; a batch is neither."""
+    """Return a copy of an item with the number of this draw, if it is a sample or a shard; a batch has no number."""
     if not isinstance(item, dict):
         return item
     name = next((name for name in ("__url__", "__key__", "url") if isinstance(item.get(name), str)), None)

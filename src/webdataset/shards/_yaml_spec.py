@@ -27,6 +27,7 @@ from ._shard_list import SimpleShardList
 from ._shard_source import ShardSource, Taken, describe
 
 _MOST_CHARACTERS = 10_000_000
+_MOST_DIGITS = 20  # longer integers take quadratic time to build (1:1:1:… has the base 60), or as keys of one hash
 _TOP_KEYS = frozenset({"prefix", "datasets", "buckets"})
 _DATASET_KEYS = frozenset({"buckets", "name", "shards", "resample", "choose"})
 
@@ -168,7 +169,7 @@ def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bo
 
 
 def load_yaml(text: bytes, why: str) -> Any:
-    r"""The content of a YAML file that anybody may have written: plain values, no larger than allowed when written out.
+    r"""Return the content of a YAML file from an untrusted source: plain values, with a limit for expanded aliases.
 
     An alias costs three bytes, and stands for a list of aliases, each of which stands for a list of aliases.
 
@@ -192,11 +193,15 @@ def load_yaml(text: bytes, why: str) -> Any:
 
 
 def _written_out(node: Any, known: dict[int, int]) -> int:
-    """About how many characters a part of a YAML file has if its aliases are replaced by what they stand for."""
+    """Return about how many characters a part of a YAML file has when its aliases are expanded."""
     size = known.get(id(node))
     if size is None:
-        known[id(node)] = _MOST_CHARACTERS + 1  # inside of itself it has no end
+        known[id(node)] = _MOST_CHARACTERS + 1  # if it contains itself it is infinite
         value = node.value
+        if node.tag.endswith(":int") and len(value) > _MOST_DIGITS:
+            raise SpecError(
+                f"an integer has {len(value):,} digits, at most {_MOST_DIGITS} are allowed", hint="quote it"
+            )
         parts = [] if isinstance(value, str) else chain.from_iterable(value) if node.id == "mapping" else value
         size = known[id(node)] = len(value) + 1 + sum(_written_out(part, known) for part in parts)
     return size

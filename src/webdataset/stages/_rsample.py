@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from webdataset.arguments import require_number
 from webdataset.describe import Described
-from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest
 
 from ._random_draws import Draws
@@ -18,7 +18,7 @@ _FINE = 2**53
 
 
 class DrawsMade(Progress):
-    """How many items were drawn for."""
+    """How many draws were made, one for each item."""
 
     def __init__(self, seed: int) -> None:
         self.draws = Draws(seed)
@@ -48,8 +48,7 @@ class RSample(Described, Resumable):
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        if isinstance(self.p, bool) or not isinstance(self.p, int | float) or not 0 <= self.p <= 1:
-            raise SpecError(f"rsample(p={self.p!r}): p must be a number from 0 to 1")
+        self._set(p=require_number("rsample", "p", self.p, least=0, most=1, expected="a number from 0 to 1"))
 
     def start(self, during: Pass) -> DrawsMade:
         """This pass's draws."""

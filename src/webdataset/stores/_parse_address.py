@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from webdataset.address import Address, Birth, birth_of
 from webdataset.errors import SpecError, Where
 
-# Parts of a name that libraries for HTTP resolve: the request would be for another object, perhaps of another bucket.
+# Parts of a name that HTTP libraries resolve: the request would be for another object, perhaps in another bucket.
 _RESOLVED = re.compile(r"(^|/)\.{1,2}(/|$)")
 # The namespace and the name of a repository of the Hugging Face hub.
 _REPOSITORY = re.compile(r"hf://(?:models/)?((?:(?:datasets|spaces|buckets)/)?[^/@]+/[^/@]+)")
@@ -20,7 +20,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 
 
 def as_address(url: str | os.PathLike[str]) -> str:
-    """What a user gave as an address; a path object is a local file, whatever its name looks like.
+    """The address that a user gave; a path object is always a local file.
 
     >>> from pathlib import PurePosixPath
     >>> as_address("data/a.tar"), as_address(PurePosixPath("pipe:touch x"))
@@ -39,7 +39,7 @@ def local_file(path: str) -> Address:
     >>> local_file("pipe:touch x.tar"), scheme_of(local_file("pipe:touch x.tar"))
     ('./pipe:touch x.tar', '')
     """
-    # The text alone must be harmless too, wherever it ends up.
+    # The text without its origin must be harmless too, wherever it is used.
     return Address(path if _SCHEME.match(path) is None and path != "-" else f"./{path}", Birth.FILE)
 
 
@@ -82,12 +82,12 @@ def local_path(url: str) -> str:
 
 
 def origin(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host (or bucket, or repository of the hub) and port: equal for addresses that one owner answers for.
+    """Scheme, host (or bucket, or repository of the hub) and port: equal for addresses of the same owner.
 
     >>> origin("https://me:secret@h/a.tar") == origin("HTTPS://H:443/b.tar"), origin("s3://bucket/a.tar")
     (True, ('s3', 'bucket', None))
 
-    A host with a backslash is equal to nothing: libraries disagree where it ends.
+    A host with a backslash is never equal: libraries disagree where it ends.
     """
     parts = urlsplit(url)
     if parts.scheme == "hf":
@@ -103,7 +103,7 @@ def origin(url: str) -> tuple[str, str, int | None]:
 
 
 def refuse_another_name(url: str, name: str, *, changed: bool = False) -> None:
-    """An error for the name of an object under which another one would be opened.
+    """Raise an error for a name under which another object would be opened.
 
     >>> refuse_another_name("ais://b/../c/a.tar", "../c/a.tar")
     Traceback (most recent call last):
@@ -112,7 +112,7 @@ def refuse_another_name(url: str, name: str, *, changed: bool = False) -> None:
     Args:
         url: the address.
         name: the name in it.
-        changed: whether the store knows that it would ask for another name.
+        changed: whether the store would request another name.
     """
     if changed or _RESOLVED.search(name):
         raise SpecError(
@@ -124,7 +124,7 @@ def refuse_another_name(url: str, name: str, *, changed: bool = False) -> None:
 
 
 def refuse_malformed(url: str, scheme: str) -> None:
-    """An error of ours for an address that Python's parsers, or those of libraries, would each refuse at their place.
+    """Raise a typed error for an address that Python's parsers, or those of libraries, would refuse later.
 
     >>> refuse_malformed("http://[::1/a.tar", "http")
     Traceback (most recent call last):
@@ -141,7 +141,7 @@ def refuse_malformed(url: str, scheme: str) -> None:
 
 
 def _has_valid_port(url: str) -> bool:
-    """Without the exception: its text may be a part of the password."""
+    """Whether the port can be parsed. The exception is not passed on: its text may contain a part of the password."""
     try:
         urlsplit(url).port  # noqa: B018 - reading it parses it
     except ValueError:

@@ -52,7 +52,7 @@ def join(
     if os.fspath(output).endswith(".json"):
         return _describe(urls, added, stores.as_address(output), options, fields, missing, replace=replace)
     if "-" in added:
-        raise SpecError("the shards to add from are looked up, so they cannot be standard input", hint="use a file")
+        raise SpecError("the shards to add from are read by key, so they cannot be standard input", hint="use a file")
     stages = join_stages(IndexedShards(added, fields=fields), fields, missing, replace=replace)
     job = f"join {digest(*added):016x} {fields} {missing} {replace}"
     return transform(stages, urls, output, options, job=job)
@@ -78,9 +78,8 @@ def _describe(
     part: dict[str, object] = {"shardlist": listed, "missing": missing}
     part |= {"fields": list(fields)} if fields is not None else {}
     part |= {"replace": True} if replace else {}
-    join_stages(
-        IndexedShards(added if fields else [], fields=fields), fields, missing
-    )  # what cannot be joined is refused before it is written
+    # Called for its checks: a join that is not possible is refused before anything is written.
+    join_stages(IndexedShards(added if fields else [], fields=fields), fields, missing)
     store_description(Description(base, extra={JOIN: [part]}), output)
     samples = sum(entry.nsamples for entry in base)
     return Report(samples_in=samples, samples_out=samples, done=0, outputs=(output,))

@@ -96,7 +96,7 @@ def mix(
         output: one archive, or a series.
         options: how to write.
         stop: the mix ends with the "first" dataset that ends, with "all" of them, or "never" (each begins again).
-        random: draw at random by the weights, decided by the seed; otherwise every stretch has the exact shares.
+        random: draw at random by the weights, decided by the seed; otherwise every run of samples has the exact shares.
         samples: end after so many samples.
         rekey: number the keys in this format.
     """

@@ -73,7 +73,7 @@ class PerShard:
             )
         output = self.text.replace("{name}", name)
         if "{stem}" in self.text:
-            output = output.replace("{stem}", _SUFFIX.sub("", name))
+            output = output.replace("{stem}", without_suffix(name))
         scheme = _scheme_of(self.text)
         if scheme == "pipe" and isinstance(url, Address):
             raise UnsafeContent(
@@ -89,7 +89,7 @@ Stream = OneArchive | Series
 
 
 def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
-    """The kind of output that a user's text asks for.
+    """The kind of output that a user's text means.
 
     >>> parse_target("-"), parse_target("out-%06d.tar"), parse_target("out/")
     (OneArchive(text='-'), Series(text='out-%06d.tar'), PerShard(text='out/{name}'))
@@ -105,6 +105,15 @@ def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
     if url.endswith("/") or (path is not None and os.path.isdir(path)):
         return PerShard(f"{url.rstrip('/')}/{{name}}")
     return OneArchive(url)
+
+
+def without_suffix(name: str) -> str:
+    """The name of a shard without its extension.
+
+    >>> without_suffix("out/a.tar.gz"), without_suffix("a.tgz"), without_suffix("a.b")
+    ('out/a', 'a', 'a.b')
+    """
+    return _SUFFIX.sub("", name)
 
 
 def _scheme_of(text: str) -> str:
@@ -143,7 +152,7 @@ def store_description(description: Description, address: str) -> None:
 
 
 def parse_stream(text: str | os.PathLike[str]) -> Stream:
-    """The same where one stream of samples is written, so there is no input to name an output after.
+    """The kind of output for one stream of samples; `PerShard` is an error: there is no input to name an output after.
 
     >>> parse_stream("folder/")
     Traceback (most recent call last):
@@ -170,7 +179,7 @@ def refuse_outputs(target: Stream, options: Options) -> None:
 
 
 def existing(urls: Iterable[str | None]) -> list[str]:
-    """Those of some addresses at which something is stored.
+    """The addresses at which something is stored.
 
     >>> existing(["/nowhere/a.tar", None])
     []
@@ -179,7 +188,7 @@ def existing(urls: Iterable[str | None]) -> list[str]:
 
 
 def series_members(pattern: str) -> list[str]:
-    """The existing archives of a series, whatever their numbers.
+    """The existing archives of a series, with any numbers.
 
     >>> series_members("/nowhere/out-%06d.tar")
     []
@@ -190,7 +199,7 @@ def series_members(pattern: str) -> list[str]:
         found = stores.list_urls(_NUMBER.sub("*", pattern).replace("%%", "%"))
     except ShardNotFound:
         return []
-    except StoreError:  # a place that cannot list its objects can at least be asked for the first one
+    except StoreError:  # the store cannot list its objects: test for the first one
         return [pattern % 0] if exists(pattern % 0) else []
     before, _, after = _NUMBER.sub("\0", pattern).replace("%%", "%").partition("\0")
     named = re.compile(f"{re.escape(before)}(\\d+){re.escape(after)}")
@@ -199,7 +208,7 @@ def series_members(pattern: str) -> list[str]:
 
 
 def exists(url: str) -> bool:
-    """Whether something is stored at an address; False for what cannot be asked.
+    """Whether something is stored at an address; False for streams, and for stores that cannot tell.
 
     >>> exists("/nowhere/a.tar"), exists("-")
     (False, False)

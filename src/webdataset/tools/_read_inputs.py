@@ -31,12 +31,12 @@ Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def where_of(sample: Sample) -> Where:
-    """Where a sample is, for an error about it."""
+    """The location of a sample, for an error about it."""
     return Where(key=sample["__key__"], shard=sample.get("__url__"))
 
 
 class CountStage:
-    """Counts the samples that come in, and tells which fields that a user named none of them has.
+    """A stage that counts samples, and finds the fields, of those that a user named, that none of them has.
 
     >>> stage = CountStage(["jpg,png", "tyt"])
     >>> len(list(stage(iter([{"txt": b""}, {"png": b""}])))), stage.count, stage.lacking
@@ -59,10 +59,10 @@ class CountStage:
 
 
 def warn_of_lacking(found: Iterable[tuple[int, Iterable[str]]]) -> None:
-    """Say which fields that a user named no sample has: else a misspelt name would change nothing, in silence.
+    """Log a warning for each field that a user named and no sample has: a misspelled name would change nothing.
 
     Args:
-        found: of each part of the input, how many samples it has and what all of them lack.
+        found: for each part of the input, how many samples it has, and the fields that none of them has.
     """
     parts = [(count, set(lacking)) for count, lacking in found if count]
     for name in sorted(set.intersection(*(lacking for _, lacking in parts))) if parts else ():
@@ -70,15 +70,15 @@ def warn_of_lacking(found: Iterable[tuple[int, Iterable[str]]]) -> None:
         _log.warning("none of %s has the field %s: check its name; `wds ls` lists the fields", samples, name)
 
 
-def looking_for(named: Iterable[str], samples: Iterator[Sample]) -> Iterator[Sample]:
-    """The same samples; after the last one it is said which fields that a user named none of them has."""
+def warning_of_lacking(named: Iterable[str], samples: Iterator[Sample]) -> Iterator[Sample]:
+    """The same samples; after the last one, a warning is logged for each of these fields that none of them has."""
     stage = CountStage(named)
     yield from stage(samples)
     warn_of_lacking([(stage.count, stage.lacking)])
 
 
 def input_specs(inputs: Inputs) -> list[str]:
-    """What a user gave as inputs, each as an address."""
+    """The inputs of a user as a list of addresses."""
     return [stores.as_address(spec) for spec in _given(inputs)]
 
 

@@ -21,7 +21,7 @@ from ._verb_options import DEFAULTS, Options
 
 @dataclass(frozen=True)
 class Criteria:
-    """What a sample must be like to be selected; all that is given must hold.
+    """A stage that selects the samples for which all given conditions hold.
 
     >>> criteria = Criteria(fields=("jpg",), where="cls > 3")
     >>> [sample["__key__"] for sample in criteria(iter([{"__key__": "a", "jpg": b"", "cls": b"4"}, {"__key__": "b"}]))]
@@ -100,7 +100,7 @@ def select(
         allow_missing: keys of the list that no sample has are no error.
     """
     if where is None and keys is None and not fields and share is None:
-        raise SpecError("nothing says which samples to select", hint="give --where, --keys, --field or --share")
+        raise SpecError("no condition is given for the samples", hint="give --where, --keys, --field or --share")
     wanted = None if keys is None else _keys(keys)
     criteria = Criteria(wanted, tuple(fields), where, share, options.seed, invert)
     job = f"select {criteria.words()}"

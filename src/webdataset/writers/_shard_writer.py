@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Self
 
-from webdataset.arguments import require_callable_or_none, require_count
+from webdataset.arguments import is_number, require_callable_or_none, require_count
 from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
@@ -212,7 +212,7 @@ def _checked_pattern(pattern: Any) -> str:
 
 def _check_arguments(*, maxcount: Any, maxsize: Any, start_shard: Any, post: Any, opener: Any) -> None:
     for name, value in (("maxcount", maxcount), ("maxsize", maxsize)):
-        if not isinstance(value, int | float) or not value > 0:
+        if not is_number(value) or not value > 0:
             raise SpecError(f"{name}={value!r}: expected a number above 0")
     require_count("ShardWriter", "start_shard", start_shard, least=0)
     require_callable_or_none("ShardWriter", post=post, opener=opener)

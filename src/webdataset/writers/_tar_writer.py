@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
 
+from webdataset.arguments import is_number
 from webdataset.errors import EncodingError, SpecError, WebDatasetError, Where, add_where
 from webdataset.index import index_url, save_index
 from webdataset.redact import redacted
@@ -153,7 +154,7 @@ class TarWriter:
             save_index(self._record.index, str(self._sink.name), self._location)
 
     def take_notes(self, record: Record) -> None:
-        """Tell `record` about every sample and every byte."""
+        """Pass every sample and every byte to `record`."""
         self._record = record
         if record.described:
             self._sink.watch = record.see
@@ -246,6 +247,6 @@ def _as_bytes(field: str, value: Any) -> bytes:
 
 
 def _whole_seconds(mtime: Any) -> int:
-    if not isinstance(mtime, int | float | None):
+    if mtime is not None and not is_number(mtime):
         raise SpecError(f"mtime={mtime!r} is not a time", hint="give seconds since 1970, such as time.time()")
     return int(mtime or 0)
