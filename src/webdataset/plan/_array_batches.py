@@ -91,7 +91,10 @@ class ArrayBatches(Source):
 
     def __getitem__(self, number: int) -> Array:
         """One batch."""
-        first = range(0, len(self._dataset), self.batchsize)[number]
+        try:
+            first = range(0, len(self._dataset), self.batchsize)[number]
+        except IndexError:
+            raise IndexError(f"there is no batch {number}: there are {len(self)}") from None
         positions = np.arange(first, min(first + self.batchsize, len(self._dataset)))
         return self._batch(self._numbers(self._own_order, positions))
 
