@@ -106,6 +106,7 @@ def test_others(shard, make):
     ("call", "message"),
     [
         (lambda name: wds.WebDataset(name, shardshufle=True), "WebDataset has .* did you mean shardshuffle?"),
+        (lambda name: wds.WebDataset(name, shuffle=9), r"no parameter shuffle; .* method: WebDataset\(...\).shuffle\("),
         (lambda name: wds.ShardWriter("a-%d.tar", max_count=3), "ShardWriter has .* did you mean maxcount?"),
         (lambda name: wds.WebLoader(wds.WebDataset(name), num_worker=1), "WebLoader.* did you mean num_workers?"),
         (lambda name: wds.WebLoader(wds.WebDataset(name), worker="threads"), "WebLoader.* did you mean workers?"),

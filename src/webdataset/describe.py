@@ -100,7 +100,11 @@ def refuse_unknown(what: str, given: Iterable[str], *takers: Callable[..., Any])
     """
     known = {name for taker in takers for name in inspect.signature(taker).parameters}
     if unknown := sorted(set(given) - known):
-        raise TypeError(f"{what} has no parameter {', '.join(unknown)}{did_you_mean(unknown, known)}")
+        method = next((name for name in unknown if any(callable(getattr(each, name, None)) for each in takers)), None)
+        advice = (
+            did_you_mean(unknown, known) if method is None else f"; {method} is a method: {what}(...).{method}(...)"
+        )
+        raise TypeError(f"{what} has no parameter {', '.join(unknown)}{advice}")
 
 
 def same_everywhere(text: str) -> str:

@@ -10,12 +10,14 @@ import random
 from itertools import islice
 
 import numpy as np
+import pytest
 
 import webdataset as wds
 from tests.dropin.programs import KEYS, keys
 from webdataset import autodecode, filters, shardlists, tariterators, utils
 from webdataset.compat import FluidInterface
 from webdataset.pipeline import DataPipeline
+from webdataset.testing import make_shard
 
 # --- timm ---------------------------------------------------------------------------------------------------------
 
@@ -278,3 +280,25 @@ def test_energon_decodes_with_a_list_of_handlers():
     decoded = decoder({"__key__": "0", "png": image.getvalue(), "json": b"[1]"})
     assert tuple(decoded["png"].shape) == (3, 3, 4)
     assert decoded["json"] == [1]
+
+
+FROM_ADDRESSES = {
+    "stream": lambda urls: wds.WebDataset(urls, shardshuffle=False, index=False),
+    "shuffled": lambda urls: wds.WebDataset(urls, shardshuffle=True),
+    "indexed": lambda urls: wds.WebDataset(urls, shardshuffle=True, index=True),
+    "splitter": lambda urls: wds.WebDataset(urls, shardshuffle=False, nodesplitter=None, workersplitter=iter),
+    "resampled": lambda urls: wds.WebDataset(urls, resampled=True).with_epoch(8),
+    "SimpleShardList": lambda urls: wds.DataPipeline(wds.SimpleShardList(urls), wds.tarfile_to_samples()),
+    "ResampledShards": lambda urls: wds.DataPipeline(wds.ResampledShards(urls, 4), wds.tarfile_to_samples()),
+    "IndexedDataset": wds.IndexedDataset,
+    "ArrayBatches": lambda urls: wds.ArrayBatches(urls, batchsize=1),
+}
+
+
+@pytest.mark.parametrize("name", FROM_ADDRESSES)
+def test_a_generator_of_addresses_is_read_once_and_kept(name, tmp_path):
+    for number in range(4):
+        make_shard(tmp_path / f"{number}.tar", [{"__key__": f"{number}{n}", "npy": np.arange(3)} for n in range(2)])
+    dataset = FROM_ADDRESSES[name](tmp_path.glob("*.tar"))
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert [len(list(each)) for each in (dataset, dataset, copy, copy)] == [8] * 4

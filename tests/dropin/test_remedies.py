@@ -21,6 +21,60 @@ def test_map_tuple_on_a_dict(shard):
         list(wds.WebDataset(shard).map_tuple(len))
 
 
+VERBS_OF_FIELDS = {
+    "map_dict": lambda d: d.map_dict(txt=len),
+    "rename": lambda d: d.rename(text="txt"),
+    "rename keep": lambda d: d.rename(keep=False, text="txt"),
+    "rename_keys": lambda d: d.rename_keys(text="txt"),
+    "extract_keys": lambda d: d.extract_keys("txt"),
+    "to_tuple": lambda d: d.to_tuple("txt"),
+    "xdecode": lambda d: d.xdecode(),
+    "associate": lambda d: d.compose(wds.associate({})),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS_OF_FIELDS)
+@pytest.mark.parametrize("kind", ["tuple", "list"])
+def test_a_verb_of_fields_on_a_tuple_or_a_list(verb, kind, shard):
+    """Whatever Python says of it (arrays are not hashable, a tuple has no items, …): one message."""
+    named = wds.WebDataset(shard).decode()
+    given = named.to_tuple("npy", "txt") if kind == "tuple" else named.listed(2)
+    with pytest.raises(SpecError, match=rf"{verb.split()[0]} needs samples .* got a {kind} .*before .to_tuple\(\)"):
+        list(VERBS_OF_FIELDS[verb](given))
+
+
+def test_lengths_and_rows_of_tuples(shard):
+    pairs = wds.WebDataset(shard).decode().to_tuple("npy", "txt")
+    with pytest.raises(SpecError, match=r"a tuple, which has no field 'npy'.*length=0"):
+        list(pairs.bucketed(2, boundaries=(3,), length="npy"))
+    with pytest.raises(SpecError, match=r"packed\(10, 'npy'\) got a tuple.*before .to_tuple\(\)"):
+        list(pairs.packed(10, "npy"))
+    with pytest.raises(SpecError, match=r"packed\(fields=0\): expected the names of fields"):
+        pairs.packed(10, 0)
+
+
+def test_a_dataset_is_not_a_list_of_datasets(shard):
+    for verb in (wds.mix, wds.RoundRobin, wds.RandomMix):
+        with pytest.raises(SpecError, match="expected a list of datasets"):
+            verb(wds.WebDataset(shard))
+
+
+def test_shards_to_index_are_named_as_everywhere(tmp_path):
+    for name in "ab":
+        make_shard(tmp_path / f"{name}.tar", [{"__key__": name, "txt": "x"}])
+    for spec in (f"{tmp_path}/{{a,b}}.tar", f"{tmp_path}/*.tar", [str(tmp_path / "a.tar"), str(tmp_path / "b.tar")]):
+        assert [entry.nsamples for entry in wds.index_shards(spec).shards] == [1, 1]
+    assert len(wds.index_shards(tmp_path / "a.tar").shards) == 1
+    with pytest.raises(FileNotFoundError, match=r"c\.tar"):
+        wds.index_shards(str(tmp_path / "c.tar"))
+
+
+def test_a_batch_that_is_not_there(shard):
+    same = make_shard(shard + ".same", [{"__key__": str(n), "npy": np.arange(3)} for n in range(5)])
+    with pytest.raises(IndexError, match="there is no batch 3: there are 3"):
+        wds.ArrayBatches(same, batchsize=2)[3]
+
+
 @pytest.mark.parametrize(
     "open_it", [lambda s, f: wds.WebDataset(s, index=True, fields=f), lambda s, f: wds.IndexedDataset(s, fields=f)]
 )

@@ -111,3 +111,12 @@ def test_torch_loaders_and_samplers(data, workers):
         assert sorted(n for batch in batches for n in batch) == list(range(10)) and len(batches) == 3
         subset = data_room.Subset(dataset, [9, 0])
         assert numbers(subset) == [9, 0]
+
+
+def test_a_key_is_in_the_dataset_if_it_has_that_sample(data):
+    """Python would compare the key with every sample otherwise, and never find it."""
+    whole = wds.IndexedDataset(data)
+    keys = [whole.where(number).key for number in range(len(whole))]
+    part = whole[1:4]
+    assert all(key in whole for key in keys) and [key for key in keys if key in part] == keys[1:4]
+    assert "no such key" not in whole and "no such key" not in part and 0 not in whole

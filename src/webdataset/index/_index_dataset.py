@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from webdataset import stores
+from webdataset.shards import expand
 
 from ._build_index import build_index
 from ._description import Description, ShardEntry
@@ -17,7 +18,7 @@ from ._index_location import save_index
 
 
 def index_shards(
-    urls: Sequence[str],
+    urls: str | os.PathLike[str] | Sequence[str],
     *,
     index: str | None = None,
     workers: int = 4,
@@ -33,14 +34,15 @@ def index_shards(
     1
 
     Args:
-        urls: the shards' addresses.
+        urls: the shards: a string with braces or a glob, or a list.
         index: a directory or bucket for the indexes of shards one does not own.
         workers: how many shards are read at a time.
         store_index: False only counts and checks.
         name: the dataset's name, for the description.
     """
+    listed = expand(urls) if isinstance(urls, str | os.PathLike) else urls
     with futures.ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        entries = list(pool.map(partial(_index_one, location=index, store=store_index), urls))
+        entries = list(pool.map(partial(_index_one, location=index, store=store_index), listed))
     return Description(entries, name=name)
 
 

@@ -183,6 +183,13 @@ class IndexedShards(Sequence[Any]):
                 "dataset.where(number).key tells the key of a sample"
             ) from None
 
+    def __contains__(self, key: object) -> bool:
+        """Whether a sample has this key; no sample is read."""
+        try:
+            return isinstance(key, str) and self._shards.find(key) in self._numbers
+        except KeyError:
+            return False
+
     def keys(self) -> Iterator[str]:
         """The keys of all samples of all shards, in order; no sample is read."""
         for shard, url in enumerate(self._shards.urls):

@@ -20,6 +20,7 @@ from ._fluid import FluidInterface
 from ._nested import NestedProgress, PartsProgress
 from ._pipeline import DataPipeline
 from ._source_choice import AtRandom, ByShares, Drawing, InTurns, Shares
+from ._stage_kinds import is_stage
 
 EXHAUSTED: Any = object()  # in place of an item: the dataset has no more items
 _EXHAUSTED = ("stop", "drop", "repeat")
@@ -231,7 +232,7 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
 
 
 def _listed(verb: str, datasets: Any) -> list[Any]:
-    if not isinstance(datasets, Iterable) or isinstance(datasets, str | bytes):
+    if not isinstance(datasets, Iterable) or isinstance(datasets, str | bytes) or is_stage(datasets):
         raise SpecError(f"{verb}({datasets!r:.100}): expected a list of datasets")
     return list(datasets)
 

@@ -15,7 +15,7 @@ from webdataset.flow import Json, Origin, Pass, Source
 from webdataset.index import IndexedShards
 from webdataset.order import Order, Steps, starts_of
 from webdataset.redact import hides_secrets
-from webdataset.shards import expand
+from webdataset.shards import expand, kept
 from webdataset.stages import combine_values
 
 from ._plan_progress import PlanProgress
@@ -65,6 +65,7 @@ class ArrayBatches(Source):
     index: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "shards", kept(self.shards))
         for name, least in (("batchsize", 1), ("epoch", 0), ("seed", None)):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, require_count("ArrayBatches", name, value, least=least))
@@ -94,7 +95,10 @@ class ArrayBatches(Source):
 
     def __getitem__(self, number: int) -> Array:
         """One batch."""
-        first = range(0, len(self._dataset), self.batchsize)[number]
+        try:
+            first = range(0, len(self._dataset), self.batchsize)[number]
+        except IndexError:
+            raise IndexError(f"there is no batch {number}: there are {len(self)}") from None
         positions = np.arange(first, min(first + self.batchsize, len(self._dataset)))
         return self._batch(self._numbers(self._own_order, positions))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from webdataset.errors import WebDatasetError, add_where
+from webdataset.errors import SpecError, WebDatasetError, add_where
 from webdataset.flow import DROP, EndOfStreamError, Pass, ask_handler
 from webdataset.handlers import Handler
 from webdataset.redact import redacted, scrub
@@ -70,6 +70,8 @@ def answer(handler: Handler, exn: Exception, stage: Any, item: Any) -> Any:
     Raises:
         EndOfStreamError: the handler returned False: the stream ends here.
     """
+    if getattr(stage, "needs_fields", False) and not isinstance(item, Mapping):
+        exn = _without_fields(stage, item, exn)
     locate(exn, stage, item)
     known = item if isinstance(item, dict) else {}
     try:
@@ -77,6 +79,16 @@ def answer(handler: Handler, exn: Exception, stage: Any, item: Any) -> Any:
         return DROP
     finally:
         del exn  # see reraise_exception
+
+
+def _without_fields(stage: Any, item: Any, cause: Exception) -> SpecError:
+    """Why a stage that names fields failed on a tuple or a list."""
+    error = SpecError(
+        f"{stage.verb} needs samples with named fields (dicts) and got a {type(item).__name__}",
+        hint="put it before .to_tuple(); .map_tuple(f) and .map(f) take tuples",
+    )
+    error.__cause__ = cause
+    return error
 
 
 def locate(exn: Exception, stage: Any, item: Any) -> None:

@@ -25,6 +25,7 @@ class Associate(Described, PerItem):
     """
 
     verb: ClassVar[str] = "associate"
+    needs_fields: ClassVar[bool] = True
     # The table may have millions of rows, so it is not part of any text.
     associator: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any] | None] = field(repr=False)
     handler: Handler = reraise_exception

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -108,9 +108,18 @@ def length_by(spec: Any) -> Callable[[Any], int]:
     (5, 5)
     """
     if isinstance(spec, str):
-        return lambda sample: len(getfirst(sample, [spec]))
+        return lambda sample: len(_field(sample, spec))
     if is_integer(spec):
         return lambda sample: len(sample[spec])
     if callable(spec):
         return spec  # type: ignore[no-any-return]  # whatever it returns is compared with numbers
     raise SpecError(f"{spec!r} does not say how long a sample is", hint="name a field, a position, or give a function")
+
+
+def _field(sample: Any, name: str) -> Any:
+    if not isinstance(sample, Mapping):
+        raise SpecError(
+            f"the sample is a {type(sample).__name__}, which has no field {name!r}",
+            hint="give the position of the value, as in length=0, or a function",
+        )
+    return getfirst(sample, [name])

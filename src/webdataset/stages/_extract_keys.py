@@ -35,6 +35,7 @@ class ExtractKeys(Described, PerItem):
     """
 
     verb: ClassVar[str] = "extract_keys"
+    needs_fields: ClassVar[bool] = True
     args_field: ClassVar[str] = "patterns"
     patterns: tuple[str | Sequence[str], ...]
     duplicate_is_error: bool = True

@@ -28,6 +28,7 @@ class MapDict(Described, PerItem):
     """
 
     verb: ClassVar[str] = "map_dict"
+    needs_fields: ClassVar[bool] = True
     kwargs_field: ClassVar[str] = "functions"
     functions: dict[str, Callable[[Any], Any]]
     handler: Handler = reraise_exception

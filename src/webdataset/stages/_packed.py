@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -83,9 +83,13 @@ class Packed(Described, Resumable):
 
     def __post_init__(self) -> None:
         self._set(size=require_count("packed", "size", self.size, least=1))  # first: they may be in the wrong order
-        fields = (self.fields,) if isinstance(self.fields, str) else tuple(self.fields)
-        if not fields:
-            raise SpecError("packed() was given no fields", hint='for example packed(2048, "tokens")')
+        given: Any = (self.fields,) if isinstance(self.fields, str) else self.fields
+        fields = tuple(given) if isinstance(given, Iterable) else ()
+        if not fields or not all(isinstance(field, str) for field in fields):
+            raise SpecError(
+                f"packed(fields={self.fields!r}): expected the names of fields",
+                hint='for example packed(2048, "tokens")',
+            )
         self._set(fields=fields)
         self._set(rows=require_count("packed", "rows", self.rows, least=1))
         require_choice("overlong", self.overlong, ("error", "drop", "cut", "split"))
@@ -169,11 +173,11 @@ class Packed(Described, Resumable):
 
     def _length_of(self, sample: Any, field: str) -> int:
         if not isinstance(sample, Mapping) or field not in sample:
-            found = list(sample) if isinstance(sample, Mapping) else type(sample).__name__
+            named = isinstance(sample, Mapping)
             raise SpecError(
-                f"packed({self.size}, {field!r}) got {found}",
+                f"packed({self.size}, {field!r}) got {list(sample) if named else f'a {type(sample).__name__}'}",
                 Where(key=key_of(sample)),
-                hint="name a field that it has",
+                hint="name a field that it has" if named else "put it before .to_tuple()",
             )
         value = sample[field]
         if isinstance(value, bytes | str) or not hasattr(value, "__len__"):

@@ -29,6 +29,7 @@ class Rename(Described, PerItem):
     """
 
     verb: ClassVar[str] = "rename"
+    needs_fields: ClassVar[bool] = True
     kwargs_field: ClassVar[str] = "renamed"
     renamed: dict[str, str]
     handler: Handler = reraise_exception

@@ -38,6 +38,7 @@ class RenameKeys(Described, PerItem):
     """
 
     verb: ClassVar[str] = "rename_keys"
+    needs_fields: ClassVar[bool] = True
     args_field: ClassVar[str] = "rules"
     rules: tuple[tuple[str, str], ...]
     keep_unselected: bool = False

@@ -33,6 +33,7 @@ class ToTuple(Described, PerItem):
     """
 
     verb: ClassVar[str] = "to_tuple"
+    needs_fields: ClassVar[bool] = True
     args: tuple[str | Sequence[str], ...]
     handler: Handler = reraise_exception
     missing_is_error: bool = True

@@ -87,6 +87,7 @@ class XDecode(Described, PerItem):
     """
 
     verb: ClassVar[str] = "xdecode"
+    needs_fields: ClassVar[bool] = True
     rules: tuple[tuple[str, StreamDecoder], ...]
     must_decode: bool = True
     handler: Handler = reraise_exception
