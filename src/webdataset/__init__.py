@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 
-if TYPE_CHECKING:  # the table `_HOME` as imports, for editors and type checkers; a test compares the two
+if TYPE_CHECKING:  # the table `_FILES` as imports, for editors and type checkers; a test compares the two
     from webdataset import cache as cache
     from webdataset import handlers as handlers
     from webdataset import interop as interop
@@ -178,7 +178,7 @@ __version__ = "2.0.0"
 __path__.append(str(Path(__file__).parent / "legacy"))
 
 # The module of each public name.
-_HOME = {
+_FILES = {
     "webdataset.older": (
         "ChoppedDataset Composable Dataset FakeLength MultiDataset Processor PytorchShardList ResizedDataset "
         "SampleEqually ShardList Shorthands cached_tarfile_samples cached_tarfile_to_samples cached_url_opener "
@@ -223,7 +223,7 @@ _MODULES = (
     "autodecode cache compat extradatasets filters gopen handlers interop iterators mix pipeline pytorch shardlists "
     "tariterators tenbin utils writer"
 )
-_LAZY = {name: module for module, names in _HOME.items() for name in names.split()}
+_LAZY = {name: module for module, names in _FILES.items() for name in names.split()}
 
 __all__ = sorted([*_LAZY, *_MODULES.split(), "__version__", "pytorch_weights_only"])  # noqa: PLE0605  # from the table
 

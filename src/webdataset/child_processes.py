@@ -22,7 +22,6 @@ import shutil
 import signal
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +30,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from webdataset.errors import CommandFailed
+from webdataset.redact import warn
 
 if TYPE_CHECKING:  # loaded with the first command: 4 ms
     import subprocess
@@ -191,9 +191,7 @@ def shell(command: str) -> list[str]:
     if bash is not None:
         return [bash, "-o", "pipefail", "-c"]
     if "|" in command:
-        warnings.warn(
-            "bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2
-        )
+        warn("bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2)
     return ["/bin/sh", "-c"]
 
 
@@ -215,8 +213,10 @@ def exit_on(number: int, status: int) -> None:
     """Raise `SystemExit` when this signal arrives, once, so that `finally` blocks remove unfinished files.
 
     Python drops an exception that is raised in a finalizer or in the callback of a weak reference, and the process
-    would go on: then the signal is sent again.
+    would go on: then the signal is sent again. A signal that is ignored stays so, as SIGHUP under `nohup`.
     """
+    if signal.getsignal(number) is signal.SIG_IGN:
+        return
     earlier = sys.unraisablehook
 
     def stop(_number: int, _frame: Any) -> None:
@@ -224,7 +224,8 @@ def exit_on(number: int, status: int) -> None:
         raise SystemExit(status)
 
     def dropped(unraisable: sys.UnraisableHookArgs) -> None:
-        if isinstance(unraisable.exc_value, SystemExit):
+        arrived = signal.getsignal(number) is signal.SIG_IGN
+        if arrived and isinstance(unraisable.exc_value, SystemExit):
             signal.signal(number, stop)
             threading.Timer(_SOON, os.kill, (os.getpid(), number)).start()  # after the finalizer
         else:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
-from webdataset.redact import redacted, scrub
+from webdataset.redact import redacted, scrub, warn
 
 Handler = Callable[[Exception], bool | None]
 
@@ -47,11 +46,11 @@ class _Tally:
             count = self._seen[type(exn)]
         # The location is in the notes of an error that is not ours.
         scrub(exn)
-        text = redacted(" – ".join([str(exn), *getattr(exn, "__notes__", ())]))
+        text = " – ".join([str(exn), *getattr(exn, "__notes__", ())])
         if count <= _SHOWN_IN_FULL:
-            warnings.warn(f"{type(exn).__name__}: {text}" if str(exn) else f"{exn!r}{text}", stacklevel=4)
+            warn(f"{type(exn).__name__}: {text}" if str(exn) else f"{exn!r}{text}", stacklevel=4)
         elif str(count).strip("0") == "1":
-            warnings.warn(f"{type(exn).__name__} for the {count:,}th time, last: {text}", stacklevel=4)
+            warn(f"{type(exn).__name__} for the {count:,}th time, last: {text}", stacklevel=4)
 
 
 _tally = _Tally()
@@ -93,6 +92,7 @@ def warn_and_continue(exn: Exception) -> bool:
 
     >>> class BadPixelError(ValueError):
     ...     pass
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_and_continue(BadPixelError("all black"))
@@ -109,6 +109,7 @@ def warn_and_stop(exn: Exception) -> bool:
 
     >>> class BadPixelError(ValueError):
     ...     pass
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_and_stop(BadPixelError("all black"))

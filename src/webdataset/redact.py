@@ -18,6 +18,7 @@ What counts as a secret:
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -177,6 +178,23 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode() for sign in text
     )
+
+
+def warn(text: str, category: type[Warning] = UserWarning, *, stacklevel: int = 1) -> None:
+    r"""A warning of the package, without secrets and in one line, whatever addresses and names are in it.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("https://me:secret@h/a.tar: the member a\n is a link")
+    >>> print(caught[0].message)
+    https://***@h/a.tar: the member a\n is a link
+
+    Args:
+        text: what it says.
+        category: its class.
+        stacklevel: as for `warnings.warn`, counted from the caller of this function.
+    """
+    warnings.warn(printable(redacted(text)), category, stacklevel=stacklevel + 1)
 
 
 def is_secret_name(name: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +26,8 @@ from webdataset.index import (
     read_by_shard,
     read_description,
 )
+from webdataset.redact import warn
+from webdataset.stores import Closing
 
 from ._indexed_tar import IndexedTarSamples, LRUShards
 from ._shard_location import ShardLocations
@@ -38,7 +39,7 @@ _MANY_SHARDS = 200
 _MISS_RATE, _ENOUGH_ACCESSES = 0.3, 100
 
 
-class ShardListDataset:
+class ShardListDataset(Closing):
     """The samples of described shards, by number.
 
     >>> from webdataset.testing import make_shard
@@ -50,8 +51,8 @@ class ShardListDataset:
     >>> dataset.add_transform(lambda sample: sample[".cls"])[-1]
     7
 
-    A shard is mapped into memory where it is local. From other places the bytes of the wanted samples are fetched by
-    ranges; with `cache_dir`, `WIDS_CACHE` or `localname` the whole shard is fetched once, checked, and mapped.
+    A local shard is mapped into memory. From other stores, the bytes of the requested samples are fetched by ranges;
+    with `cache_dir`, `WIDS_CACHE` or `localname` the whole shard is fetched once, checked, and mapped.
 
     Args:
         shards: the address of a description, an open file with one, its content, its list of shards, or anything
@@ -83,7 +84,7 @@ class ShardListDataset:
     ) -> None:
         lru_size = require_count("ShardListDataset", "lru_size", lru_size, least=1)
         if lru_size > _MANY_SHARDS:
-            warnings.warn(f"lru_size={lru_size} keeps very many shards open", stacklevel=2)
+            warn(f"lru_size={lru_size} keeps very many shards open", stacklevel=2)
         description = find_description(shards, base)
         self.shards: list[ShardEntry] = list(description.shards)
         self.dataset_name = dataset_name or description.name
@@ -105,7 +106,7 @@ class ShardListDataset:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indexes: Sequence[int]) -> list[Any]:
-        """Many samples, shard by shard, with few requests: what torch's loaders ask for."""
+        """Many samples, shard by shard, with few requests; torch's loaders call this."""
         return read_by_shard([self._locate(index) for index in indexes], self._read)
 
     def __iter__(self) -> Iterator[Any]:
@@ -117,7 +118,7 @@ class ShardListDataset:
         return self
 
     def get_stats(self) -> tuple[int, int]:
-        """(accesses, misses): how often a sample was asked for, and how often its shard was not open."""
+        """(accesses, misses): how often a sample was requested, and how often its shard was not open."""
         return self._accesses, self._misses
 
     @property
@@ -127,7 +128,7 @@ class ShardListDataset:
 
     @property
     def cache(self) -> LRUShards:
-        """Whole shards on the local disk, for programs that want their paths."""
+        """Whole shards on the local disk, for programs that need their paths."""
         if self._whole is None:
             self._whole = LRUShards(self.lru_size, localname=self._locations.localname)
         return self._whole
@@ -145,12 +146,7 @@ class ShardListDataset:
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            self._seen.clear()
 
     def __repr__(self) -> str:
         name = f"{self.dataset_name}: " if self.dataset_name else ""
@@ -165,6 +161,7 @@ class ShardListDataset:
 
     def _forget_open(self) -> None:
         self._open: OrderedDict[int, ShardReader] = OrderedDict()
+        self._seen: dict[str, Any] = {}  # of all shards, also of those that were let go of
         self._lock = threading.Lock()
         self._accesses = self._misses = 0
         self._begun: set[int] = set()
@@ -189,7 +186,9 @@ class ShardListDataset:
                 self._begun.add(shard)
                 self._warn_about_misses()
                 address = self._locations.find(self.shards[shard])
-                reader = self._open[shard] = ShardReader(address, self._index(shard, address))
+                reader = self._open[shard] = ShardReader(
+                    address, self._index(shard, address), seen=self._seen if address == self.shards[shard].url else None
+                )
                 if len(self._open) > self.lru_size:
                     self._open.popitem(last=False)  # not closed: another thread may be reading from it
             self._open.move_to_end(shard)
@@ -214,7 +213,7 @@ class ShardListDataset:
         again = self._misses - len(self._begun)  # every shard has to be opened once
         if self._accesses >= _ENOUGH_ACCESSES and again > _MISS_RATE * self._accesses and not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"{again} of {self._accesses} accesses opened a shard again; use a sampler that stays inside shards"
                 f" (ShardListSampler, ChunkedSampler) or a larger lru_size than {self.lru_size}",
                 stacklevel=7,

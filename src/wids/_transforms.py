@@ -28,7 +28,7 @@ def decode_all_gz(sample: Sample) -> Sample:
     >>> decode_all_gz({".txt.gz": io.BytesIO(gzip.compress(b"hello"))})[".txt.gz"].read()
     b'hello'
     """
-    return _each(sample, _unpacked)
+    return _decode_fields(sample, _unpacked)
 
 
 def decode_basic(sample: Sample) -> Sample:
@@ -37,7 +37,7 @@ def decode_basic(sample: Sample) -> Sample:
     >>> decode_basic({".cls": io.BytesIO(b"3"), ".json": io.BytesIO(b"[1]"), "__key__": "0"})
     {'.cls': 3, '.json': [1], '__key__': '0'}
     """
-    return _each(sample, _basic)
+    return _decode_fields(sample, _basic)
 
 
 def decode_images_to_pil(sample: Sample) -> Sample:
@@ -46,7 +46,7 @@ def decode_images_to_pil(sample: Sample) -> Sample:
     >>> sorted(decode_images_to_pil({".txt": io.BytesIO(b"no picture")}))
     ['.txt']
     """
-    return _each(sample, _picture)
+    return _decode_fields(sample, _picture)
 
 
 def decode_images_to_numpy(sample: Sample) -> Sample:
@@ -55,7 +55,7 @@ def decode_images_to_numpy(sample: Sample) -> Sample:
     >>> sorted(decode_images_to_numpy({".txt": io.BytesIO(b"no picture")}))
     ['.txt']
     """
-    return _each(sample, _pixels)
+    return _decode_fields(sample, _pixels)
 
 
 def find_transformations(wanted: Any) -> list[Transformation]:
@@ -77,7 +77,7 @@ def find_transformations(wanted: Any) -> list[Transformation]:
     return listed
 
 
-def _each(sample: Sample, decode: Callable[[str, bytes], Any]) -> Sample:
+def _decode_fields(sample: Sample, decode: Callable[[str, bytes], Any]) -> Sample:
     """A new sample; `decode` returns None for fields that stay as they are."""
     result = {}
     for field, value in sample.items():

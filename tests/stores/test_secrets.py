@@ -7,12 +7,14 @@ tracebacks, warnings, log lines, `repr`, checkpoints, counters and names of cach
 import dataclasses
 import importlib
 import inspect
+import io
 import json
 import logging
 import pickle
 import pkgutil
 import shutil
 import socket
+import tarfile
 import warnings
 from contextlib import contextmanager, suppress
 from urllib.parse import unquote
@@ -267,6 +269,32 @@ def test_secrets_in_the_cache(site, listening, position, tmp_path, monkeypatch):
     assert_clean(map(str, found))
     assert_clean(path.read_bytes().decode("latin1") for path in found if path.is_file() and "a.tar" not in path.name)
     assert_clean(listening())
+
+
+@pytest.mark.parametrize("position", NEEDS_SERVER)
+def test_secrets_in_warnings_about_what_a_shard_holds(position, listening):
+    """Links and fields that are left out; their names are a stranger's, and make no second line and move no cursor."""
+    needs_curl(position)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, kind in (("a.txt", tarfile.REGTYPE), ("b\n\x1b[2J.x", tarfile.SYMTYPE), ("c\n.x", tarfile.FIFOTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "x\nERROR: \x1b[2J"
+            tar.addfile(info)
+
+    def respond(handler):
+        send_object(handler, archive.getvalue()) if "a.tar" in handler.path else answer(handler, 404)
+
+    with LoopbackServer(respond) as server:
+        url = address(position, server.url("").removeprefix("http://").rstrip("/"))
+        for dataset in (wds.WebDataset(url, index=False), wds.WebDataset(url, resampled=True).slice(1)):
+            list(dataset.decode(only="nothing"))
+        with suppress(WebDatasetError):  # a command has no index
+            list(wds.IndexedDataset(url, fields=["y"]))
+    stores.close_connections()
+    assert any("link" in text for text in listening())
+    assert_clean(listening())
+    assert all(text.isprintable() for text in listening() if "link" in text or "field" in text)
 
 
 @pytest.mark.parametrize("position", POSITIONS)

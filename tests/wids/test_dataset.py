@@ -14,6 +14,7 @@ import pytest
 
 import webdataset as wds
 import wids
+from webdataset import stores
 from webdataset.errors import (
     DecodingError,
     DuplicateField,
@@ -330,12 +331,21 @@ def test_a_description_in_an_open_file_is_data(tmp_path, monkeypatch, url):
             wids.ShardListDataset(file, base=base)[0]
 
 
+def test_a_description_in_an_open_file_is_read_as_from_its_folder(data, monkeypatch):
+    monkeypatch.chdir("/")
+    (data / "d.json").write_text(json.dumps({"wids_version": 1, "shardlist": [{"url": "train-000000.tar", "nsamples": 4}]}))  # fmt: skip
+    with open(data / "d.json") as file, wids.ShardListDataset(file) as dataset:
+        assert len(numbers(dataset)) == 4
+
+
 def test_an_open_file_without_a_description_is_an_error_of_ours():
     with pytest.raises(FormatError, match="not JSON"):
         wids.ShardListDataset(io.BytesIO(b"{nonsense"))
 
 
 def test_addresses_of_an_open_file_get_no_credentials_of_another_host():
-    file = io.StringIO(json.dumps({"wids_version": 1, "shardlist": [{"url": "https://other/a.tar", "nsamples": 1}]}))
-    (entry,) = wids.ShardListDataset(file, base="https://h/").shards
+    stores.write_bytes("memory://open/d.json", json.dumps({"wids_version": 1, "shardlist": [{"url": "https://other/a.tar", "nsamples": 1}]}).encode())  # fmt: skip
+    with wds.gopen("memory://open/d.json") as file:
+        file.url = "https://h/d.json"
+        (entry,) = wids.ShardListDataset(file).shards
     assert not may_send_credentials(entry.url)

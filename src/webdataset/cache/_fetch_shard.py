@@ -99,14 +99,23 @@ class Fill:
         records, best = self._directory.records, None
         for name, token in list(records.parts(self.name)):
             claim = records.claim(name, token)
-            if claim is not None and claim.is_live and claim.process != os.getpid():
-                continue  # another process writes it, although this one has the lock
+            if claim is not None and self._may_be_written(claim):
+                continue
             size = file_size(records.part(name, token))
             if best is None and size and claim is not None and self._can_continue(claim):
                 best = (token, claim, size)
             else:
                 records.remove_part(name, token)
         return best
+
+    def _may_be_written(self, claim: Claim) -> bool:
+        """Whether another process may be writing a part, although we hold the lock of the shard.
+
+        On this machine the lock is the proof that none does: a process with that number may be another one by now, or
+        one that was killed and that its parent has not waited for. Without locks the number is all there is.
+        """
+        soft = self._directory.locks.soft
+        return claim.machine != machine() or (soft and claim.is_live and claim.process != os.getpid())
 
     def _can_continue(self, claim: Claim) -> bool:
         """The rule of `stores._same_object`: only under a strong version, which the origin still has."""

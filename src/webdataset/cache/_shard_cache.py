@@ -275,8 +275,7 @@ class CacheDirectory:
         self.records = Records(cache.folder)
         self.locks = Locks(self.records.notes)
         self.quota = Quota(self.records, self.locks, int(cache.limit))
-        self.quota.sweep()
-        self.swept = time.monotonic()
+        self._sweep()
         self.mutex = threading.Lock()
         self.fills: dict[str, Fill] = {}
         self.origins = Revalidation()
@@ -285,5 +284,9 @@ class CacheDirectory:
         """Make the directory again if it was removed, and remove files of killed processes every `interval` seconds."""
         self.records.make_folder()
         if time.monotonic() - self.swept > interval:
-            self.swept = time.monotonic()
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self.swept = time.monotonic()
+        if os.access(self.records.notes, os.W_OK):  # a read-only directory is good for what it has
             self.quota.sweep()

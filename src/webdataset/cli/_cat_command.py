@@ -17,7 +17,7 @@ from ._output import verb
 @_options.writing
 @click.option("-f", "--fields", help="Fields to keep: 'jpg cls', 'jpg,png' for the first of several, 'new:old'.")
 @click.option("-s", "--shuffle", type=_options.COUNT, default=None, help="Shuffle in a buffer of so many samples.")
-@click.option("--slice", help="A stretch of the samples, lo:hi or lo:hi:step.")
+@click.option("--slice", help="A slice of the samples, lo:hi or lo:hi:step.")
 @click.option("-R", "--rekey", metavar="FORMAT", help="Number the keys: '{:09d}', or # for the same.")
 @click.option("-l", "--load", is_flag=True, help="The inputs are text files that list shards, one per line.")
 @_options.seed

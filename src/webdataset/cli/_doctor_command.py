@@ -12,7 +12,7 @@ from ._output import console, echo, verb
 @verb()
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
 def command(addresses: tuple[str, ...]) -> None:
-    """Show what this machine has and what is missing, and ask each ADDRESS whether it answers.
+    """Show what this machine has and what is missing, and test whether each ADDRESS can be read.
 
     An ADDRESS is a shard, or a folder or bucket that ends in '/'. The exit code is 1 if there is a problem.
 

@@ -18,7 +18,7 @@ from ._output import console, echo, echo_json, echo_line, verb
 @click.option("-n", "--count", type=click.IntRange(0), help="At most so many samples.")
 @click.option("--index", help="Where index files are; by default beside the shards.")
 def command(inputs: tuple[str, ...], long: bool, keys: bool, count: int | None, index: str | None) -> None:
-    """List the samples of all INPUTs: key, fields and their sizes. Payloads are not read where an index tells.
+    """List the samples of all INPUTs: key, fields and their sizes. Payloads are not read if there is an index.
 
     Example: wds ls -l train-000.tar
     """

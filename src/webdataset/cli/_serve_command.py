@@ -34,7 +34,7 @@ def command(pipeline: tuple[str, ...], *, new_keys: str | None, urls: tuple[str,
     """Make the items of an indexed PIPELINE for trainers that connect with wds.connect.
 
     PIPELINE is module:function or file.py:function, which returns the dataset; or shards. Start it on as many machines
-    as needed, with the same arguments: workers do not know of each other, and a trainer notices if they differ.
+    as needed, with the same arguments: workers are independent of each other, and a trainer notices if they differ.
 
     For other machines make keys first, then: wds serve data.py:make --bind tcp://0.0.0.0:7880 --keys keys/worker.key
 

@@ -16,7 +16,7 @@ from ._tarproc_commands import sort_expression
 
 _output = click.option("-o", "--output", required=True, help="Where to write; - is standard output.")
 _fields = click.option("-f", "--field", "fields", help="Fields to keep: 'jpg,png cls', 'new:old'.")
-_slice = click.option("--slice", help="A stretch of the samples, lo:hi:step, as Python slices a list.")
+_slice = click.option("--slice", help="A slice of the samples, lo:hi:step, as Python slices a list.")
 _rekey = click.option("-R", "--rekey", type=click.Choice(["#"]), help="Number the keys.")
 
 

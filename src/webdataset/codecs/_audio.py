@@ -61,9 +61,11 @@ class AudioHandler:
             return None
         if self.torch and extension in _SOUNDFILE and _use_torchaudio():
             return _read_torchaudio
-        return self._with(_read_soundfile if extension in _SOUNDFILE else _read_av)
+        return self._as_tensors(_read_soundfile if extension in _SOUNDFILE else _read_av)
 
-    def _with(self, read: Callable[[bytes], tuple[np.ndarray[Any, Any], int]]) -> Callable[[bytes], tuple[Any, int]]:
+    def _as_tensors(
+        self, read: Callable[[bytes], tuple[np.ndarray[Any, Any], int]]
+    ) -> Callable[[bytes], tuple[Any, int]]:
         if not self.torch:
             return read
 

@@ -30,12 +30,12 @@ _STRING_REFERENCE, _SET = 25, 258
 _TRANSPARENT = {28, 256}  # may be between the tag of a set and its array: they allow references
 
 
-def load_cbor(data: bytes) -> Any:
+def cbor_loads(data: bytes) -> Any:
     r"""The value in a CBOR field; an error if its keys or values cost too much.
 
-    >>> load_cbor(b"\xa1\x01\x61x")
+    >>> cbor_loads(b"\xa1\x01\x61x")
     {1: 'x'}
-    >>> load_cbor(b"\xa1\x80\x61x")
+    >>> cbor_loads(b"\xa1\x80\x61x")
     Traceback (most recent call last):
     webdataset.errors.UnsafeContent: the CBOR has a key other than text, bytes and small numbers – if you trust the ...
     """

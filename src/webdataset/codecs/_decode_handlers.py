@@ -32,7 +32,7 @@ Handler = Any  # a callable (key, data) -> value | None | Continue
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Go on with the handlers that follow, with another key and other data.
+    """The result of a handler that passes another key and other data to the handlers that follow.
 
     >>> Continue(".txt", b"hello")
     Continue(key='.txt', data=b'hello')

@@ -55,7 +55,7 @@ class Decoder:
         before = default_pre_handlers if pre is None else pre
         after = default_post_handlers if post is None else post
         self.handlers: list[Handler] = [as_handler(each) for each in (*before, *listed, *after)]
-        self.only = _names(only)
+        self.only = _field_names(only)
         self.partial = bool(partial)
         self._forget_plans()
 
@@ -178,7 +178,7 @@ class _Decoded:
         return map(self.decoder.decode, self.source)
 
 
-def _names(only: str | Iterable[str] | None) -> set[str] | None:
+def _field_names(only: str | Iterable[str] | None) -> set[str] | None:
     if only is None:
         return None
     return set(only.split() if isinstance(only, str) else only)
@@ -187,7 +187,7 @@ def _names(only: str | Iterable[str] | None) -> set[str] | None:
 def _compile(handlers: Sequence[Handler], key: str) -> Step:
     """One function that runs all handlers, for one field name."""
     if not handlers:
-        return _leave
+        return _keep_bytes
     first, rest = handlers[0], handlers[1:]
     if hasattr(first, "unwrap"):
         return _compile_filter(first.unwrap(key), rest, key)
@@ -197,7 +197,7 @@ def _compile(handlers: Sequence[Handler], key: str) -> Step:
     return _compile(rest, key) if decode is None else _compile_known(first, decode, rest, key)
 
 
-def _leave(data: Any, sample: Sample | None) -> Any:
+def _keep_bytes(data: Any, sample: Sample | None) -> Any:
     return data
 
 

@@ -60,7 +60,7 @@ def imageencoder(image: Any, format: str = "PNG", **options: Any) -> bytes:  # n
     """
     target = _find_format(format)
     picture = image if _is_picture(image) else _picture(np_image(image), target.name)
-    picture = _fit(picture, target, format)
+    picture = _to_supported_mode(picture, target, format)
     stream = io.BytesIO()
     try:
         picture.save(stream, format=target.name, **(target.options | options))
@@ -133,7 +133,7 @@ def _picture(array: np.ndarray[Any, Any], target: str) -> Image:
     return images.fromarray(np.ascontiguousarray(array))
 
 
-def _fit(picture: Image, target: ImageFormat, name: str) -> Image:
+def _to_supported_mode(picture: Image, target: ImageFormat, name: str) -> Image:
     """The image in a mode that the format supports, converted only without loss."""
     if picture.mode in target.modes:
         return picture

@@ -32,7 +32,7 @@ def encode_field(
     Traceback (most recent call last):
     webdataset.errors.EncodingError: expected an integer, got None (NoneType) – field cls – ...
 
-    Bytes pass as they are and text becomes UTF-8, whatever the name; a suffix `.gz` or `.zst` packs the result.
+    Bytes stay as they are and text becomes UTF-8, for any name; a suffix `.gz` or `.zst` packs the result.
 
     Args:
         field: the name; the longest ending of it that is in the table decides, `imu.z` before `z`.

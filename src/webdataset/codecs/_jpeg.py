@@ -33,7 +33,7 @@ _SAME_AS_PILLOW = {"YCbCr", "Gray", "RGB"}
 MOST_PIXELS = 178_956_970
 # libjpeg-turbo reports its first warning: if it is this one there was none before, and the end was found.
 _ROWS_ARE_LEFT = "extraneous bytes before marker 0xd9"
-_SEQUENTIAL = {0xC0, 0xC1}  # one scan from top to bottom; progressive files tell of all rows in every scan
+_SEQUENTIAL = {0xC0, 0xC1}  # one scan from top to bottom; progressive files have data of all rows in every scan
 _SCAN = 0xDA
 _SCANS = re.compile(rb"\xff\xda")
 _MOST_SCANS = 500  # TurboJPEG's own limit, which is off by default; encoders make about ten

@@ -13,7 +13,7 @@ from typing import Literal
 
 from webdataset.errors import FormatError
 
-_TO_A_PIPE = 0x7FFFF000  # sizes from here on are written by programs that cannot know: sox this one, FFmpeg 0xffffffff
+_TO_A_PIPE = 0x7FFFF000  # larger sizes mean that the size was unknown: sox writes this one, FFmpeg 0xffffffff
 _LAST_PAGE = 4
 _JPEG2000_END = b"\xff\xd9"
 _XING = re.compile(rb"(?:Xing|Info)...(.)", re.DOTALL)  # and the flags of what follows
@@ -47,7 +47,7 @@ def counts_frames(data: bytes) -> bool:
 
 
 def _riff_end(data: bytes) -> int:
-    """Of WAV and AVI: the end of the last chunk of samples. What follows it may be missing."""
+    """The end of the last chunk of samples in a WAV or AVI file; chunks after it may be missing."""
     order: Literal["little", "big"] = "big" if data[:4] == b"RIFX" else "little"
     offset, end = 12, len(data) + 1
     while offset + 12 <= len(data) or data[offset : offset + 4] == b"data":
@@ -65,7 +65,7 @@ def _riff_end(data: bytes) -> int:
 
 
 def _boxes_end(data: bytes) -> int:
-    """Of MP4 and its relatives: the end of the last box that must be complete."""
+    """The end of the last box that must be complete, in MP4 and related formats."""
     offset = end = 0
     while offset < len(data):
         size, name = int.from_bytes(data[offset : offset + 4], "big"), data[offset + 4 : offset + 8]
@@ -82,7 +82,7 @@ def _boxes_end(data: bytes) -> int:
 
 
 def _ebml_end(data: bytes) -> int:
-    """Of Matroska and WebM: the end of the last element; those of unknown size consist of further elements."""
+    """The end of the last element in Matroska and WebM; an element of unknown size consists of further elements."""
     offset = 0
     while offset < len(data) and data[offset]:
         offset += 9 - data[offset].bit_length()
@@ -94,7 +94,7 @@ def _ebml_end(data: bytes) -> int:
 
 
 def _asf_end(data: bytes) -> int:
-    """Of WMA and WMV: the end of the second object, which has the data; the index that follows may be missing."""
+    """The end of the second object in WMA and WMV, which has the data; the index after it may be missing."""
     offset = 0
     for _ in range(2):
         offset += max(24, int.from_bytes(data[offset + 16 : offset + 24], "little"))
@@ -102,7 +102,7 @@ def _asf_end(data: bytes) -> int:
 
 
 def _ogg_end(data: bytes) -> int:
-    """Of Ogg: the end of the last page; each stream has a page that is marked as its last."""
+    """The end of the last page in Ogg; each stream has a page that is marked as its last."""
     offset = 0
     unfinished: set[bytes] = set()
     while data[offset : offset + 4] == b"OggS":

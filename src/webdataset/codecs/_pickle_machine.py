@@ -145,7 +145,7 @@ class Machine(Scalars):
         items = tuple(self._marked())
         self._stack.append(items)
 
-    def _fold(self, count: int) -> None:
+    def _push_tuple(self, count: int) -> None:
         self._budget.spend(_CONTAINER)
         if len(self._stack) < count:
             raise IndexError
@@ -290,9 +290,9 @@ class Machine(Scalars):
         # Containers.
         pickle.EMPTY_TUPLE: lambda self: self._stack.append(()),
         pickle.TUPLE: _tuple,
-        pickle.TUPLE1: lambda self: self._fold(1),
-        pickle.TUPLE2: lambda self: self._fold(2),
-        pickle.TUPLE3: lambda self: self._fold(3),
+        pickle.TUPLE1: lambda self: self._push_tuple(1),
+        pickle.TUPLE2: lambda self: self._push_tuple(2),
+        pickle.TUPLE3: lambda self: self._push_tuple(3),
         pickle.EMPTY_LIST: lambda self: self._begin([], _CONTAINER),
         pickle.LIST: _list,
         pickle.APPEND: _append,

@@ -46,7 +46,7 @@ class Scalars:
         return value
 
     def _sized(self, kind: struct.Struct) -> bytes:
-        """As many bytes as the number before them says."""
+        """Bytes whose number is stored before them."""
         return self._take(self._number(kind))
 
     def _line(self) -> bytes:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from ._verify_shards import VerifyShards as VerifyShards
 
 # The file of each name.
-_HOME = {
+_FILES = {
     "_build_index": "IndexBuilder build build_index",
     "_check_index": "check_end",
     "_dali_text": "count_dali read_dali write_dali",
@@ -82,7 +82,7 @@ _HOME = {
     "_split_names": "sample_and_field",
     "_verify_shards": "VerifyShards",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

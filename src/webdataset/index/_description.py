@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike, fspath
+from os import PathLike
 from typing import IO, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -143,19 +143,18 @@ def read_description(source: str | PathLike[str] | IO[Any] | Mapping[str, Any], 
 
     Args:
         source: the address of the JSON, an open file, or the content.
-        base: what relative addresses are relative to; by default the folder of the description, or the current
-            directory if it has no address.
+        base: what relative addresses are relative to; by default the folder of the description.
     """
-    if isinstance(source, Mapping):
-        folder = _as_folder(base or "")
-        return _parse(source, _Document("the description", folder, Birth.MAPPING, folder))
-    if hasattr(source, "read"):  # its author is not trusted, even if the user opened it
-        name = "the description"
-        return _parse(
-            _decoded(source.read(), name), _Document(name, _as_folder(base or ""), Birth.DESCRIPTION, base or ".")
-        )
-    name = source if isinstance(source, str) else stores.local_file(fspath(source))
-    return _parse(_load(name), _document(name, base))
+    if isinstance(source, str | PathLike):
+        name = stores.as_address(source)
+        return _parse(_load(name), _document(name, base))
+    content = source if isinstance(source, Mapping) else _decoded(source.read(), "the description")
+    url, path = getattr(source, "url", None), getattr(source, "name", None)
+    # An open file or stream: its author is not trusted, even if the user opened it.
+    if isinstance(url, str) or isinstance(path, str):
+        return _parse(content, _document(url if isinstance(url, str) else stores.local_file(str(path)), base))
+    folder = _as_folder(base or "")
+    return _parse(content, _Document("the description", folder, Birth.MAPPING, folder))
 
 
 def write_description(description: Description) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from webdataset.arguments import require_callable
 from webdataset.errors import FormatError, SpecError, StaleIndex, Where, located
 from webdataset.order import starts_of
-from webdataset.redact import hides_secrets, redacted
+from webdataset.redact import hides_secrets, redacted, warn
 
 from ._build_index import build_index
 from ._check_index import stale
@@ -291,6 +290,7 @@ class _Shards:
         self._storing = StoreIndexes(location) if store_index else None
         self._indexes = RecentIndexes()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+        self._seen: dict[str, Any] = {}  # of all shards, also of those whose readers are gone
         self._lock = threading.Lock()
         if isinstance(shards, Description):
             self.urls = shards.urls
@@ -340,7 +340,7 @@ class _Shards:
         found = {name.lower() for name in self.index(first).fields}
         missing = [name for name in fields if name.lower() not in found and not name.startswith("__")]
         if missing:
-            warnings.warn(
+            warn(
                 f"fields={list(fields)}: no sample of {redacted(self.urls[first])} has {', '.join(missing)}; "
                 f"its fields are {', '.join(sorted(found))}",
                 stacklevel=4,
@@ -363,7 +363,7 @@ class _Shards:
             if reader is not None:
                 self._readers.move_to_end(shard)
                 return reader
-        reader = ShardReader(self.urls[shard], self.index(shard), self._fetch, copy=self._copy)
+        reader = ShardReader(self.urls[shard], self.index(shard), self._fetch, copy=self._copy, seen=self._seen)
         with self._lock:
             reader = self._readers.setdefault(shard, reader)
             if len(self._readers) > _OPEN_SHARDS:
@@ -375,6 +375,7 @@ class _Shards:
         with self._lock:
             while self._readers:
                 self._readers.popitem()[1].close()
+            self._seen.clear()
 
     def _count(self, shard: int) -> int:
         count = load_count(self.urls[shard], self._location)

@@ -53,10 +53,17 @@ class ShardReader:
         index: the index of the shard; it is checked while the shard is read.
         fetch: makes a local copy of a shard that is not a local file, and returns its path.
         copy: False makes the fields read-only views of what was read.
+        seen: of readers that take turns, what was found where they were opened: a shard must still be the same then.
     """
 
     def __init__(
-        self, url: str, index: ShardIndex, fetch: Callable[[str], str] | None = None, *, copy: bool = True
+        self,
+        url: str,
+        index: ShardIndex,
+        fetch: Callable[[str], str] | None = None,
+        *,
+        copy: bool = True,
+        seen: dict[str, Any] | None = None,
     ) -> None:
         if is_packed(url):
             raise SpecError(
@@ -66,6 +73,7 @@ class ShardReader:
         self.url = url
         self.index = index
         self._fetch = fetch
+        self._seen = seen
         self._show: Show = bytes if copy else memoryview
         self._bytes: LocalFile | Ranged | None = None
         self._gaps = gap_sizes(index)
@@ -127,7 +135,7 @@ class ShardReader:
     def _open(self) -> LocalFile | Ranged:
         if self._bytes is None:
             try:
-                opened = open_bytes(self.url, self._fetch)
+                opened = open_bytes(self.url, self._fetch, self._seen)
             except FileNotFoundError as error:
                 raise ShardNotFound(
                     "shard not found", Where(shard=self.url), hint="check the path; it was indexed before"

@@ -20,7 +20,7 @@ from webdataset.errors import EncodingError, FormatError
 
 
 class FieldType(IntEnum):
-    """What a field holds."""
+    """The type of a field."""
 
     FLOAT, INT, IMAGE, BYTES, NDARRAY, JSON, TENSOR = range(7)
 

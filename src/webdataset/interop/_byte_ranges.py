@@ -7,7 +7,7 @@ import io
 import os
 import tempfile
 from abc import abstractmethod
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _NAMES = {"gz": "gzip", "bz2": "bzip2", "zstd": "zstd", "zst": "zstd"}
 _COMPRESSIONS = {name: kind for name, whole in _NAMES.items() for kind in COMPRESSIONS if kind.name == whole}
 
 
-class ByteRanges:
+class ByteRanges(stores.Closing):
     """An object of any store, read by position. Local files are read in place, and compressed ones unpacked first.
 
     >>> with stores.open_write("memory://ranges/a.bin") as stream:
@@ -70,12 +70,6 @@ class ByteRanges:
     def close(self) -> None:
         """Release the file."""
         self._data.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class RangeFile(IndexedFile):

@@ -39,7 +39,7 @@ _MOST_BYTES = 3e9
 
 @dataclass(frozen=True, slots=True)
 class Converted(Report):
-    """What a conversion did: the report of any verb that writes shards, and the mapping.
+    """The report of a conversion: that of any verb that writes shards, and the mapping.
 
     Attributes:
         mapping: which field came from which; `str(mapping)` can be given to another conversion.

@@ -78,9 +78,10 @@ class ConvertTask:
             for sample in self.conversion.samples(self.number, self.part, counter):
                 sink.write(sample)
         filesize, checksum = stored_checksum(self.output) if sink.total else (MISSING, "")
-        total, lacking = sink.total, counter.lacking
-        made = (self.input, self.output, total, total, sink.size, filesize, checksum, version)
-        return ShardResult(*made, lacking=lacking)
+        total = sink.total
+        return ShardResult(
+            self.input, self.output, total, total, sink.size, filesize, checksum, version, lacking=counter.lacking
+        )
 
 
 def write_stream(conversion: Conversion, parts: Sequence[Part], sink: RollingSink, options: Options) -> None:

@@ -141,7 +141,7 @@ def _magic(data: bytes) -> str | None:
 def _is_npy(value: bytes) -> bool:
     try:
         decoders["npy"](value)
-    except Exception:  # whatever NumPy raises about bytes that are no array
+    except Exception:  # of any class, for bytes that are not an array
         return False
     return True
 

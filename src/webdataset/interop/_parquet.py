@@ -94,7 +94,7 @@ class _ParquetFile(RecordFile):
                 if before + rows.num_rows > start:
                     yield from self._group(group, rows, before, max(0, start - before))
                 before += rows.num_rows
-            self._expect(len(self), before)
+            self._check_row_count(len(self), before)
 
     def _group(self, group: int, rows: Any, before: int, skip: int) -> Iterator[Record]:
         with located(shard=self._url):
@@ -115,7 +115,7 @@ class _ParquetFile(RecordFile):
                 offset = rows.column(0).file_offset or rows.column(0).data_page_offset
                 raise bad_record(f"{error}", self._url, before + number, offset, hint="copy the file again") from error
             if batch is None:
-                self._expect(rows.num_rows, number)
+                self._check_row_count(rows.num_rows, number)
                 return
             with located(shard=self._url):
                 check_unpacked(packed, batch.nbytes, "a row group")  # equal values are stored once
@@ -123,7 +123,7 @@ class _ParquetFile(RecordFile):
                 yield from rows_of(batch, max(0, skip - number))
             number += batch.num_rows
 
-    def _expect(self, rows: int, found: int) -> None:
+    def _check_row_count(self, rows: int, found: int) -> None:
         """Refuse a file with another number of rows than it states."""
         if rows != found:
             raise bad_record(f"expected {rows} rows, got {found}", self._url, hint="copy the file again")

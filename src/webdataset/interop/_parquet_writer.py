@@ -75,7 +75,7 @@ class ArrowSink(RecordSink):
         known = set(self._schema.names)
         for number, row in enumerate(rows, self._written):
             if not known.issuperset(row):
-                raise self._misfit(number, min(set(row) - known), "is not in the first rows of the file")
+                raise self._misfit_error(number, min(set(row) - known), "is not in the first rows of the file")
         columns = [self._column(field, rows) for field in self._schema]
         self._writer.write_table(self._pa.Table.from_arrays(columns, schema=self._schema))
         self._written += len(rows)
@@ -93,7 +93,9 @@ class ArrowSink(RecordSink):
             return self._pa.array(values, field.type)
         except (self._pa.ArrowInvalid, self._pa.ArrowTypeError, OverflowError) as error:
             number = next((n for n, value in enumerate(values) if not self._fits(value, field.type)), 0)
-            raise self._misfit(self._written + number, field.name, f"does not fit {field.type}: {error}") from error
+            raise self._misfit_error(
+                self._written + number, field.name, f"does not fit {field.type}: {error}"
+            ) from error
 
     def _fits(self, value: Any, kind: Any) -> bool:
         try:
@@ -134,7 +136,7 @@ class ArrowSink(RecordSink):
                 hint=f"map it to {name}.json or {name}.npy, so that it is stored as bytes",
             ) from error
 
-    def _misfit(self, number: int, name: str, what: str) -> EncodingError:
+    def _misfit_error(self, number: int, name: str, what: str) -> EncodingError:
         return EncodingError(
             f"row {number}: the field {what}",
             Where(field=name, shard=self._url),

@@ -36,7 +36,7 @@ class Part:
     details: Any = None
 
 
-class RecordFile(ABC):
+class RecordFile(stores.Closing, ABC):
     """One part, open for reading."""
 
     @abstractmethod
@@ -61,14 +61,8 @@ class RecordFile(ABC):
         """The fields and their types, where the file itself states them."""
         return None
 
-    def close(self) -> None:  # noqa: B027 - most formats have something to release, not all
+    def close(self) -> None:
         """Release what is open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class IndexedFile(RecordFile):

@@ -37,13 +37,13 @@ def find_mapping(
     by_extension: bool,
     schema: Schema | None = None,
 ) -> FieldMapping:
-    """The mapping that was asked for, or a guess from the first records. `schema` is that of the first file."""
+    """The mapping of the user, or a guess from the first records. `schema` is that of the first file."""
     if mapping is not None:
         fields = FieldMapping.of(mapping)
     else:
         by_extension = by_extension and not kind.by_extension
         with located(shard=parts[0].url):
-            fields = guess_mapping(_first(kind, parts), by_extension=by_extension, repeated=kind.repeated)
+            fields = guess_mapping(_first_records(kind, parts), by_extension=by_extension, repeated=kind.repeated)
         logger.info("no mapping was given, this one is used: %s", fields)
     return with_known_key(fields, key, schema, parts[0].url)
 
@@ -62,7 +62,7 @@ def with_known_key(fields: FieldMapping, key: str | None, names: Iterable[str] |
     return fields
 
 
-def _first(kind: Format, parts: list[Part]) -> list[Record]:
+def _first_records(kind: Format, parts: list[Part]) -> list[Record]:
     """Some records of the first file that has any, fewer if they are large."""
     found: list[Record] = []
     size = 0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from webdataset.errors import StoreError, Where
-from webdataset.stores import hidden_name
+from webdataset.stores import lock_folder, sweep_folder, temporary_prefix
 
 
 class StagedDirectory:
@@ -33,7 +33,10 @@ class StagedDirectory:
         if os.path.exists(self._target) and (names is None or not replaceable(names)):
             raise StoreError("the directory exists already", Where(shard=path), hint="remove it, or name another")
         self._target.parent.mkdir(parents=True, exist_ok=True)
-        self.work = Path(tempfile.mkdtemp(prefix=f"{hidden_name(self._target.name)}.", dir=self._target.parent))
+        sweep_folder(str(self._target.parent), {self._target.name})
+        prefix = temporary_prefix(self._target.name)
+        self.work = Path(tempfile.mkdtemp(prefix=prefix, suffix=".part", dir=self._target.parent))
+        self._lock = lock_folder(str(self.work))
 
     def publish(self) -> None:
         """Rename the directory to the target, whose former content is removed."""
@@ -45,9 +48,11 @@ class StagedDirectory:
             shutil.rmtree(aside)
         else:
             self.work.rename(self._target)
+        os.close(self._lock)
 
     def discard(self) -> None:
         """Remove the temporary directory."""
+        os.close(self._lock)
         shutil.rmtree(self.work, ignore_errors=True)
 
 

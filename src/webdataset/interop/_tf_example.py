@@ -247,7 +247,7 @@ def _few_varints(raw: bytes) -> list[int]:
 
 
 def _many_varints(raw: bytes) -> np.ndarray[Any, Any]:
-    """All varints at once: a byte below 128 ends one, and each byte brings 7 bits."""
+    """All varints at once: a byte below 128 ends one, and each byte has 7 bits."""
     bytes_ = np.frombuffer(raw, np.uint8)
     ends = np.flatnonzero(bytes_ < 0x80)
     if not len(ends) or ends[-1] != len(bytes_) - 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any
 from webdataset import config
 from webdataset.errors import ObsoleteException, SpecError
 from webdataset.pipeline import PipelineStage
+from webdataset.redact import warn
 from webdataset.shards import (
     compute_sample_weights,
     fnmatch_with_braces,
@@ -110,6 +110,7 @@ def deprecated(arg: Any = None) -> Any:
     >>> @deprecated("use new()")
     ... def old():
     ...     return 1
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     _ = old()
@@ -125,7 +126,7 @@ def _deprecated(function: Callable[..., Any], *, reason: str | None) -> Callable
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         text = f"Call to deprecated function {function.__name__}."
-        warnings.warn(text if reason is None else f"{text} Reason: {reason}", DeprecationWarning, stacklevel=2)
+        warn(text if reason is None else f"{text} Reason: {reason}", DeprecationWarning, stacklevel=2)
         return function(*args, **kwargs)
 
     return call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +13,7 @@ from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
 from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
 from webdataset.plan import ArrayBatches
+from webdataset.redact import warn
 
 from ._device import Device, OnDevice
 from ._move_batching import as_it_is, batch_inside, converted, default_batch_size, makes_batches
@@ -92,7 +92,7 @@ class WebLoader(DataPipeline, FluidInterface):
         settings["device"] = None if device is None else Device(device)
         size = default_batch_size(dataset) if batch_size is USUAL else batch_size
         if batch_size is not USUAL and size is not None and not settings.get("collate_fn") and makes_batches(dataset):
-            warnings.warn(
+            warn(
                 f"batch_size={size!r} makes batches of batches: the dataset makes them already; pass batch_size=None",
                 stacklevel=2,
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -15,6 +14,7 @@ from webdataset import shards, stores
 from webdataset.arguments import is_integer, require_choice
 from webdataset.decompress import is_packed
 from webdataset.errors import FormatError, SpecError, StoreError
+from webdataset.redact import warn
 
 if TYPE_CHECKING:
     from webdataset.index import Description, IndexedShards, StoreIndexes
@@ -125,7 +125,7 @@ def indexed(
     except FormatError as error:
         if requests.needs_index is not None:
             raise
-        warnings.warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
+        warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
         return None
     # An index changes the order of the samples, so the user must see that there is one.
     _log.info("%d shards are read by their indexes: %d samples in one order for all ranks", len(found.urls), len(found))

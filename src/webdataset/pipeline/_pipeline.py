@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +14,8 @@ from webdataset.describe import as_html
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, PerItem, count_in, well_formed
 from webdataset.plan import count_items
+from webdataset.redact import warn
+from webdataset.stages import JoinColumns
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
@@ -22,6 +23,7 @@ from ._epoch_counter import EpochCounter
 from ._epoch_length import ENDLESS, KnownLength
 from ._inner_datasets import check_owner_of_epoch, inner_seeds, is_repeatable, shares_of_mixes
 from ._nested import Nested
+from ._nested_join import Joined
 from ._rank_agreement import check_ranks
 from ._require_json import require_json
 from ._run import Definition, Run
@@ -65,7 +67,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     def __init__(self, *stages: Any, **ignored: Any) -> None:
         if ignored:
-            warnings.warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
+            warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
         self.pipeline: list[Any] = []
         self.size = None
         self._recalls: RunningPass | None = None  # a pass whose items were made again
@@ -221,7 +223,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
             before.new_epoch()
             return before
         epoch = self._epochs.next()
-        follows = before is not None and before.pass_number + 1 == epoch
+        follows = before is not None and not before.is_closed and before.pass_number + 1 == epoch
         return self._new_run(Cursor(epoch), before if follows else None)
 
     def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
@@ -275,6 +277,8 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
         stages = [Nested(stage) if isinstance(stage, DataPipeline) else stage for stage in self.pipeline]
+        if isinstance(stages[0], JoinColumns):
+            stages[0] = Joined(stages[0], DataPipeline)
         return Definition(
             stages, self.seed, self.repetitions, self.nsamples, shares_of_mixes(self), is_repeatable(self)
         )
@@ -348,10 +352,10 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return Identity(self.seed, fingerprint(self.pipeline), tuple(inner_seeds(self)))
 
     def close(self) -> None:
-        """Close what an iteration has open, then every stage that has a `close` method."""
+        """Close what an iteration has open, then every stage that has a `close`; `state_dict()` remains the same."""
         if self._run is not None:
             self._run.close()
-        self._run = self._recalls = None
+        self._recalls = None
         for stage in self.pipeline:
             close = getattr(stage, "close", None)
             if close is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -16,6 +15,7 @@ from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.redact import warn
 from webdataset.samples import ReadSamples
 
 from ._epoch_length import ENDLESS
@@ -307,7 +307,7 @@ class CheckEmpty(shards.NonEmpty):
         """Raise the error about a pass without samples, or warn."""
         if during.world.part[1] == 1:
             raise shards.no_samples(self.urls)
-        warnings.warn("this worker got no samples: there are fewer shards than workers", stacklevel=2)
+        warn("this worker got no samples: there are fewer shards than workers", stacklevel=2)
 
 
 def _ahead(source: Any, depth: int | None, opener: Any, handler: Handler) -> Any:
@@ -350,6 +350,6 @@ def _wants_shuffle(shardshuffle: Any) -> bool:
 def _renamed(older: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the 0.1 and 0.2 series under their present names."""
     for name in [name for name in older if name in _RENAMED]:
-        warnings.warn(f"{name}= was renamed to {_RENAMED[name]}=", DeprecationWarning, stacklevel=3)
+        warn(f"{name}= was renamed to {_RENAMED[name]}=", DeprecationWarning, stacklevel=3)
         older[_RENAMED[name]] = older.pop(name)
     return older

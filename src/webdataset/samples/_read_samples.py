@@ -9,7 +9,6 @@ after the loss, a false one ends the stream.
 from __future__ import annotations
 
 import inspect
-import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
@@ -24,6 +23,7 @@ from webdataset.errors import SpecError, StateError, Where, located
 from webdataset.flow import EndOfStreamError, Json, Pass, Source, ask_handler, count_in, url_from_json
 from webdataset.handlers import Handler, reraise_exception
 from webdataset.names import split_name
+from webdataset.redact import redacted, warn
 from webdataset.tar import WINDOW, Header, Run, Windows, new_window, read_runs
 
 from ._file_filter import Select, as_predicate, choose
@@ -286,8 +286,8 @@ class _LinkWarning:
         if not self._warned:
             self._warned = True
             what = f"a link to {header.link}" if header.link else f"of the unknown type {header.kind!r}"
-            warnings.warn(
-                f"{self._url}: member {header.name} at byte {offset} is {what}, carries no data and is left out"
-                " – write the shard again with `tar --dereference --hard-dereference`",
+            warn(
+                f"{redacted(self._url)}: member {header.name} at byte {offset} is {what}, carries no data and is left"
+                " out – write the shard again with `tar --dereference --hard-dereference`",
                 stacklevel=2,
             )

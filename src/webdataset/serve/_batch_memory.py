@@ -39,7 +39,7 @@ class BatchMemory:
 
     def take(self, size: int) -> memoryview:
         """Memory of this size, with any content."""
-        block = self._kept(size)
+        block = self._find_free_block(size)
         if block is None:
             block = np.empty(size, np.uint8)
         # Everything that is made from the memoryview keeps `in_use` alive: slices, casts, arrays, tensors.
@@ -47,7 +47,7 @@ class BatchMemory:
         weakref.finalize(in_use, self._free.append, block).atexit = False
         return memoryview(in_use)  # type: ignore[arg-type]  # arrays are buffers since Python 3.12 only in name
 
-    def _kept(self, size: int) -> np.ndarray | None:
+    def _find_free_block(self, size: int) -> np.ndarray | None:
         """A block that is large enough and not much larger."""
         found = None
         for _ in range(len(self._free)):

@@ -65,7 +65,7 @@ def connect(
         keys: the file `trainer.key`, or its keys; needed for addresses that are not loopback.
         insecure: connect without keys.
         patience: a worker that does not answer for so many seconds gets no requests until it does.
-        timeout: an error is raised after so many seconds without any answer; None waits for ever.
+        timeout: an error is raised after so many seconds without any answer; None for no limit.
         buffer: how many bytes of items may be in flight.
         float16: send float32 arrays with half the bytes; they arrive rounded, as float32.
         zstd: compress at this level, for slow networks.

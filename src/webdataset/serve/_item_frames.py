@@ -3,7 +3,7 @@
     tree = None, bool, int, float, str, bytes, or [tag, …]
     tags   list [trees]   tuple [trees]   dict [[key, tree], …]   bytes n   int "digits"
            array n   tensor n   scalar n      frames n and n + 1 are tenbin's header and data
-           raw dtype shape n                  a NumPy type that tenbin does not know: text, dates, complex numbers
+           raw dtype shape n                  a NumPy type without a tenbin code: text, dates, complex numbers
 
 Other types cannot be sent. Received trees are checked: their tags, and the sizes of their frames.
 """

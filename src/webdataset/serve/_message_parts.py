@@ -50,7 +50,7 @@ class Parts:
     """A message whose large frames are being received.
 
     Args:
-        header: of the message; it says which frames come in parts, and their sizes.
+        header: of the message; it has the numbers and sizes of the frames that are sent in parts.
         frames: of the message.
         memory: where large frames are put.
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from webdataset.optional import require
 from webdataset.pipeline import DataPipeline
+from webdataset.stores import Closing
 
 from ._curve_keys import Keys, as_keys
 from ._serve_worker import Worker
 
 
-class RayWorkers:
+class RayWorkers(Closing):
     """Workers that Ray runs; `connect(workers.addresses)` reads from them.
 
     Ray restarts an actor that dies, at another port. `addresses` requests the ports again, so pass the method itself to
@@ -42,12 +43,6 @@ class RayWorkers:
         for actor in self._actors:
             ray.kill(actor)
         self._actors = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class _Actor:

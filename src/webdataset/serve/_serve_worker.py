@@ -186,7 +186,7 @@ class Worker:
         if kind == b"ping":
             return pack(b"pong", {"number": number, "held": list(self._held.get(trainer, ())), "stats": self.stats()})
         if kind == b"bye":
-            self._hold(trainer, frozenset())
+            self._set_held(trainer, frozenset())
             return None
         raise FormatError(f"not a message: the kind {kind!r} is not known")
 
@@ -196,7 +196,7 @@ class Worker:
         held = self._held.get(trainer, frozenset())
         if self._queued() >= self._queue or len(held) >= max(2, self._queue // 4):
             return pack(b"busy", {"number": number})
-        self._hold(trainer, held | {number})
+        self._set_held(trainer, held | {number})
         self._pool.submit(self._make, trainer, number, request)
         return None
 
@@ -234,7 +234,7 @@ class Worker:
             trainer, number, answer = self._answers.popleft()
             held = self._held.get(trainer, frozenset())
             if number in held:  # else the trainer is gone
-                self._hold(trainer, held - {number})
+                self._set_held(trainer, held - {number})
                 self._send(trainer, answer)
 
     def _send(self, trainer: bytes, messages: list[list[Any]]) -> None:
@@ -244,9 +244,9 @@ class Worker:
                 self._socket.send_multipart([trainer, *message], flags=zmq.NOBLOCK, copy=False)
         except zmq.ZMQError as error:  # disconnected: it sends its requests again over a new connection
             logger.debug("a trainer is gone: %s", error)
-            self._hold(trainer, frozenset())
+            self._set_held(trainer, frozenset())
 
-    def _hold(self, trainer: bytes, numbers: frozenset[int]) -> None:
+    def _set_held(self, trainer: bytes, numbers: frozenset[int]) -> None:
         """Set the requests of a trainer that have no answer yet; without any, its entry is removed."""
         if numbers:
             self._held[trainer] = numbers

@@ -33,7 +33,7 @@ class Offer:
         identity: of the pipeline, as in its checkpoints.
         samples: how many samples an epoch has.
         batch: how many samples make an item; 0 if items are samples.
-        last: what several ranks do with an uneven end, as `WebDataset(uneven=...)` says.
+        last: what several ranks do with an uneven end, as for `WebDataset(uneven=...)`.
         partial: whether a last batch that is not full is an item.
         code: versions of packages, and digests of the files that the pipeline's functions are defined in.
         threads: how many steps the worker makes at a time; workers may differ in this.

@@ -1,4 +1,4 @@
-"""Make batches to send over streams of arrays, and look at received ones."""
+"""Make batches to send over streams of arrays, and describe received ones."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def imagenet_batches(shards: str, batch: int, *, shuffle: bool = False) -> DataP
     dataset: Any = WebDataset(shards, shardshuffle=shuffle)
     if shuffle:
         dataset = dataset.shuffle(1000)
-    result: DataPipeline = dataset.decode("rgb8").to_tuple("jpg;png;jpeg cls").map(_fit).batched(batch)
+    result: DataPipeline = dataset.decode("rgb8").to_tuple("jpg;png;jpeg cls").map(_crop_and_resize).batched(batch)
     return result
 
 
-def _fit(sample: Sequence[Any]) -> tuple[Any, Any]:
+def _crop_and_resize(sample: Sequence[Any]) -> tuple[Any, Any]:
     """The middle of the image, in the size that all images of a batch have."""
     image = np.asarray(sample[0])
     side = min(image.shape[:2])

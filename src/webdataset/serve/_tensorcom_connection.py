@@ -13,7 +13,7 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import braceexpand
@@ -22,6 +22,7 @@ import numpy as np
 from webdataset.codecs import tenbin
 from webdataset.errors import FormatError, SpecError, StoreError, StoreTimeout, Where
 from webdataset.pipeline import TorchIterable
+from webdataset.stores import Closing
 
 from ._message_rates import Statistics
 from ._serve_packages import load_zmq
@@ -110,7 +111,7 @@ def zconnect(url: str | Sequence[str], topic: str = "", *, context: Any = None, 
     return socket
 
 
-class Connection:
+class Connection(Closing):
     """Sends or receives lists of arrays.
 
     Args:
@@ -152,8 +153,8 @@ class Connection:
         self.epoch, self.total, self.multipart, self.infos = epoch, total, multipart, infos
         self.allow64, self.raw, self.batch_count, self.report = allow64, raw, batch_count, report
         self.noexpand, self.timeout = noexpand, timeout
-        self.batch_transforms = _cycle(batch_transforms)
-        self.converters = CONVERTERS[converters](device) if isinstance(converters, str) else _cycle(converters)
+        self.batch_transforms = _as_list(batch_transforms)
+        self.converters = CONVERTERS[converters](device) if isinstance(converters, str) else _as_list(converters)
         self.stats = Statistics(stats_horizon)
         self.socket: Any = None
         self._context: Any = None
@@ -252,12 +253,6 @@ class Connection:
             self._context.term()
         self.socket = self._context = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _open_socket(self) -> Any:
         if self.socket is None:
             raise SpecError("the connection is not open", hint="call connect(url)")
@@ -273,7 +268,7 @@ class Connection:
             logger.info("%s", self.stats.summary())
 
 
-def _cycle(functions: Any) -> list[Callable[[Any], Any]] | None:
+def _as_list(functions: Any) -> list[Callable[[Any], Any]] | None:
     if functions is None:
         return None
     return [functions] if callable(functions) else list(functions)

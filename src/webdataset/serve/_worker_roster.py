@@ -10,9 +10,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from webdataset.errors import FormatError, SpecError, StateError, StoreTimeout, WebDatasetError
+from webdataset.stores import Closing
 
 from ._batch_memory import BatchMemory
 from ._curve_keys import Keys, as_keys, check_address
@@ -41,7 +42,7 @@ class FleetOptions:
         keys: this trainer's keys.
         insecure: connect without keys to addresses that are not loopback.
         patience: a worker that does not answer a ping for so many seconds is silent.
-        timeout: an error is raised after so many seconds without any answer; None waits for ever.
+        timeout: an error is raised after so many seconds without any answer; None for no limit.
         buffer: how many bytes of items may be requested or received and not yet returned.
     """
 
@@ -52,7 +53,7 @@ class FleetOptions:
     buffer: int = 1 << 30
 
 
-class Roster(ABC):
+class Roster(Closing, ABC):
     """The workers at some addresses.
 
     Args:
@@ -86,12 +87,6 @@ class Roster(ABC):
     def _take_back(self, worker: RemoteWorker, numbers: set[int] | None = None) -> None:
         """Take requests back from a worker; None takes all of them back."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close all connections."""
         for worker in self._workers.values():
@@ -116,7 +111,7 @@ class Roster(ABC):
         for worker in self._workers.values():
             # Events before messages: a message was sent over the connection that they announce.
             if (worker.monitor in ready or worker.socket in ready) and (lost := worker.note_events()) is not None:
-                self._lose(worker, lost)
+                self._disconnect(worker, lost)
             if worker.socket in ready:
                 self._read(worker)
             if worker.offer is None and worker.standing is not Standing.REFUSED and worker.tried == 0.0:
@@ -169,9 +164,9 @@ class Roster(ABC):
             if now - worker.tried > patience / 4:
                 worker.send_ping(self._batch)
             if worker.pinged and now - worker.pinged > patience:
-                self._lose(worker, f"no answer for {patience:g} s")
+                self._disconnect(worker, f"no answer for {patience:g} s")
 
-    def _lose(self, worker: RemoteWorker, reason: str) -> None:
+    def _disconnect(self, worker: RemoteWorker, reason: str) -> None:
         if worker.standing is not Standing.REFUSED:
             if worker.standing is Standing.READY:
                 logger.info("the worker %s is gone: %s", worker.address, reason)

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from ._yaml_spec import shardspec as shardspec
 
 # The file of each name.
-_HOME = {
+_FILES = {
     "_directory_shards": "DirectoryShardList check_pid_is_running get_pid_from_filename without_last_extension",
     "_expand": "envlookup envsubst expand expand_in_file expand_source expand_urls is_shard_name kept",
     "_glob_with_braces": "fnmatch_with_braces glob_with_braces",
@@ -87,7 +87,7 @@ _HOME = {
     "_user_splitters": "SplitShards are_ours",
     "_yaml_spec": "MSSource MultiShardSample load_yaml parse_spec shardspec",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

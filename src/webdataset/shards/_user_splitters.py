@@ -121,7 +121,7 @@ class SplitShards(Splitter):
             raise SpecError(
                 f"the splitters {_name(self.nodesplitter)} and {_name(self.workersplitter)} together lose "
                 f"{len(given - left)} of {len(given)} shards",
-                hint="if both split by the same thing, give one, and None for the other; or list fewer shards",
+                hint="both split by the same thing: give one and None for the other; to read a part, list its shards",
             )
         if len(by_worker) > 1 and _overlap(by_worker):
             raise SpecError(

@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     xdecode = XDecode
 
 # The file of each name. A pipeline needs a few stages, and loading all of them takes 13 ms.
-_HOME = {
+_FILES = {
     "_ask_handler": "answer guarded locate",
     "_associate": "Associate associate=Associate",
     "_batched": "Batched Listed batched=Batched listed=Listed",
@@ -150,7 +150,7 @@ _HOME = {
     "_unbatched": "Unbatched Unlisted unbatched=Unbatched unlisted=Unlisted",
     "_xdecode": "XDecode decode_bin decode_pickle decode_text default_decoders find_decoder xdecode=XDecode",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

@@ -1,13 +1,13 @@
 """Bytes from and to anywhere.
 
 In: an address (a path, or a URL of any scheme). Out: a binary stream, a range of bytes, a size, a list of addresses.
-This package knows connections, commands, ranges, retries and credentials. It does not know what the bytes contain.
+This package handles connections, commands, ranges, retries and credentials. It does not know what the bytes contain.
 
 The end of every stream is verified. A failure is retried, or raised as one typed error with shard and offset. What is
 written appears at its address complete or not at all.
 
     _open               open_read, open_write, read_bytes, write_bytes, read_range, stat, list_urls, is_local, gopen
-    _trust              who may open what: one table, secure mode
+    _trust              which addresses may be opened: one table, secure mode
     _registry           which store serves which scheme; users add theirs to `schemes`
     _parse_address      schemes and local paths
     _rewrite            GOPEN_REWRITE
@@ -16,7 +16,7 @@ written appears at its address complete or not at all.
     _byte_stream        the base class of streams for reading
     _upload             the base class of streams for writing
     _resuming_stream    retries, and resumes a broken stream at the next byte
-    _same_object        when bytes of two requests may be joined
+    _same_object        whether bytes of two requests belong to one object
     _local_files, _memory_store, _standard_streams, _pipe, _http     one store each
     _object_store       s3, gs, az
     _broker, _broker_server      the same for forked children
@@ -41,7 +41,7 @@ from ._fsspec import FsspecStore
 from ._globs import is_pattern
 from ._http import HttpStore
 from ._huggingface import HuggingFaceStore
-from ._local_files import LocalStore, hidden_name, process_lives, sweep_folder
+from ._local_files import LocalStore, hidden_name, lock_folder, process_lives, sweep_folder, temporary_prefix
 from ._lock_file import lock_file, remove_lock
 from ._memory_store import MemoryStore
 from ._object_store import CloudStore
@@ -68,12 +68,13 @@ from ._same_object import BytesRead, is_strong
 from ._standard_streams import StandardStore
 from ._store import Stat, Store, read_document, read_fully, skip
 from ._system_errors import system_errors
-from ._upload import SpooledUpload, Upload, close_or_abort
+from ._upload import Closing, SpooledUpload, Upload, close_or_abort
 
 __all__ = [
     "AisStore",
     "Backoff",
     "BytesRead",
+    "Closing",
     "CloudStore",
     "Counters",
     "FsspecStore",
@@ -105,6 +106,7 @@ __all__ = [
     "list_urls",
     "local_file",
     "lock_file",
+    "lock_folder",
     "open_read",
     "open_write",
     "pause",
@@ -126,5 +128,6 @@ __all__ = [
     "store_for",
     "sweep_folder",
     "system_errors",
+    "temporary_prefix",
     "write_bytes",
 ]

@@ -53,11 +53,11 @@ def _basic(user: str, password: str) -> str:
 def _from_table(url: str) -> dict[str, str]:
     """`WDS_HTTP_HEADERS` maps the beginning of an address to headers; the longest one that matches is used."""
     table = config.read("WDS_HTTP_HEADERS")
-    fitting = [prefix for prefix in table if _begins(url, prefix)]
+    fitting = [prefix for prefix in table if _has_prefix(url, prefix)]
     return dict(table[max(fitting, key=len)]) if fitting else {}
 
 
-def _begins(url: str, prefix: str) -> bool:
+def _has_prefix(url: str, prefix: str) -> bool:
     """A prefix ends at the end of a host or path component: `https://h` is not `https://h.evil.org`."""
     rest = url.removeprefix(prefix) if url.startswith(prefix) else None
     return rest is not None and (prefix.endswith("/") or rest[:1] in {"", "/", "?"})

@@ -26,7 +26,7 @@ def manager(url: str) -> urllib3.PoolManager:
     proxy = config.proxy(url)
     with _lock:
         if proxy not in _managers:
-            _managers[proxy] = _new(proxy)
+            _managers[proxy] = _new_manager(proxy)
         return _managers[proxy]
 
 
@@ -45,7 +45,7 @@ def close_connections() -> None:
     close_brokers()
 
 
-def _new(proxy: str | None) -> urllib3.PoolManager:
+def _new_manager(proxy: str | None) -> urllib3.PoolManager:
     import urllib3
 
     from ._timely_headers import with_timely_headers

@@ -62,7 +62,7 @@ class FsspecStore(Store):
         return _FsspecUpload(url)
 
     def list(self, prefix: str) -> Iterator[str]:
-        fs, path = _place(prefix)
+        fs, path = _file_system_and_path(prefix)
         if prefix.endswith("/") and not path.endswith("/"):
             path += "/"  # some file systems remove it
         folder, _, _ = path.rpartition("/")
@@ -73,7 +73,7 @@ class FsspecStore(Store):
 
 class _FsspecBody(Body):
     def __init__(self, url: str, start: int, stat: Callable[[str], Stat]) -> None:
-        fs, path = _place(url)
+        fs, path = _file_system_and_path(url)
         self._url, self.start, self._at, self.ranged, self._stat = url, start, start, True, stat
         self._found = found = _stat(url)
         self.size, self.version = found.size, found.etag
@@ -101,7 +101,7 @@ class _FsspecUpload(Upload):
     def __init__(self, url: str) -> None:
         self._finished = True  # until there is something to publish or discard
         self._url = url
-        self._fs, self._path = _place(url)
+        self._fs, self._path = _file_system_and_path(url)
         self._temporary = f"{self._path}.{secrets.token_hex(4)}.part"  # a name of its own for every writer
         with fsspec_errors(url):
             self._file: Any = self._fs.open(self._temporary, "wb")
@@ -135,7 +135,7 @@ def _find(fs: Any, folder: str, prefix: str) -> list[str]:
 
 
 def _stat(url: str) -> Stat:
-    fs, path = _place(url)
+    fs, path = _file_system_and_path(url)
     with fsspec_errors(url):
         fs.invalidate_cache(fs._parent(path))  # a listing in the file system's cache may have an old version
         found = fs.info(path)
@@ -147,7 +147,7 @@ def _stat(url: str) -> Stat:
     return Stat(found.get("size"), str(etag) if etag else f'W/"{modified}"' if modified else None)
 
 
-def _place(url: str) -> tuple[Any, str]:
+def _file_system_and_path(url: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
     fsspec = require("fsspec", extra="fsspec", why=f"to open {url}")
     if "::" in url or scheme_of(url) in _DISGUISES:
@@ -172,7 +172,7 @@ def _place(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def fsspec_errors(url: str) -> Iterator[None]:
-    """Turn exceptions of file systems into ours."""
+    """Turn exceptions of file systems into typed errors."""
     try:
         yield
     except StoreError:
@@ -180,7 +180,7 @@ def fsspec_errors(url: str) -> Iterator[None]:
     except (OSError, EOFError, io.UnsupportedOperation) as error:
         raise _typed_error(error, url) from error
     except Exception as error:
-        # Each file system brings a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
+        # Each file system uses a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
         raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=url))) from error
 
 

@@ -111,10 +111,10 @@ class HttpStore(Store):
                 raise
         else:
             response.drain_conn()  # there is nothing to read; this returns the connection to its pool
-            return Stat(_content_length(response), _version(response), _time(response))
+            return Stat(_content_length(response), _version(response), _modification_time(response))
         body = self._body(url, 0, 1, None)
         try:
-            return Stat(body.size, body.version, _time(body.response))
+            return Stat(body.size, body.version, _modification_time(body.response))
         finally:
             body.close()
 
@@ -186,7 +186,7 @@ def _digest(response: urllib3.BaseHTTPResponse) -> tuple[str, str] | None:
     return None
 
 
-def _time(response: urllib3.BaseHTTPResponse) -> float | None:
+def _modification_time(response: urllib3.BaseHTTPResponse) -> float | None:
     from email.utils import parsedate_to_datetime  # rarely needed, and 10 ms of the first sample
 
     try:

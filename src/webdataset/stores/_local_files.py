@@ -9,7 +9,9 @@ import io
 import os
 import re
 import secrets
+import shutil
 import stat
+import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import IO, Any
@@ -29,6 +31,8 @@ _GATHERED_BYTES = 1 << 20
 _GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
 # File systems allow 255 bytes, and our endings take up to 40.
 _LONGEST_NAME = 200
+# Seconds after which a file that was made is locked.
+_SOON_LOCKED = 60.0
 
 
 class LocalStore(Store):
@@ -149,7 +153,7 @@ class _LocalUpload(Upload):
         self._blocks: list[bytes | memoryview] = []
         self._gathered = 0
         self._incomplete = False
-        with suppress(OSError):  # a file system without locks: the sweep then relies on process ids alone
+        with suppress(OSError):  # a file system without locks: there no sweep removes it
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._finished = False
 
@@ -219,7 +223,24 @@ def _host() -> str:
 
 def _temporary_name(path: str) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f"{hidden_name(name)}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
+    return os.path.join(folder, f"{temporary_prefix(name)}{secrets.token_hex(4)}.part")
+
+
+def temporary_prefix(name: str) -> str:
+    """How the names of temporary files and folders beside a file begin; eight letters and `.part` follow.
+
+    >>> temporary_prefix("a.tar").startswith(".a.tar.")
+    True
+    """
+    return f"{hidden_name(name)}.{_host()}-{os.getpid()}-"
+
+
+def lock_folder(path: str) -> int:
+    """Lock a temporary folder, so that no sweep removes it, until the descriptor is closed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    with suppress(OSError):  # a file system without locks: there no sweep removes it
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
 
 
 def hidden_name(name: str) -> str:
@@ -236,17 +257,17 @@ def hidden_name(name: str) -> str:
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
-    """Remove the temporary files that killed writers of these files left in a folder, if that is permitted.
+    """Remove the temporary files and folders that killed writers of these names left in a folder, if permitted.
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
     kept = {hidden_name(name) for name in names}
-    ours = re.compile(rf"(\..+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
+    ours = re.compile(rf"(\..+)\.{_host()}-(\d+)-\w{{8}}\.part", re.DOTALL)
     with suppress(OSError):
         for entry in os.listdir(folder or "."):
             found = ours.fullmatch(entry)
-            if found and found[1] in kept and not process_lives(int(found[2])):
-                _remove_unlocked(os.path.join(folder, entry))
+            if found and found[1] in kept:
+                _remove_abandoned(os.path.join(folder, entry), int(found[2]))
 
 
 def process_lives(process: object) -> bool:
@@ -266,12 +287,23 @@ def process_lives(process: object) -> bool:
     return True
 
 
-def _remove_unlocked(path: str) -> None:
-    # The process id may belong to another container with our host name; the lock decides.
+def _remove_abandoned(path: str, process: int) -> None:
+    """Remove a file or folder that no process has locked: another process may have the number by now.
+
+    Where there are no locks, nothing is removed.
+    """
     with suppress(OSError):
-        with open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(path)
+        if process_lives(process) and time.time() - os.stat(path).st_mtime < _SOON_LOCKED:
+            return  # it may have been made just now, and not be locked yet
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+        finally:
+            os.close(descriptor)
 
 
 def _sync_directory(path: str) -> None:

@@ -26,8 +26,8 @@ def lock_file(path: str, *, wait: bool = False) -> Any:
     """
     import filelock  # 30 ms, which only a process that locks has to spend
 
-    made = _make(path)
-    # Without flock (ENOSYS) filelock would treat the existing file as a lock, and it was made by `_make`.
+    made = _create_file(path)
+    # Without flock (ENOSYS) filelock would treat the existing file as a lock, and it was made by `_create_file`.
     lock = filelock.FileLock(path, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire(blocking=wait)
@@ -58,10 +58,10 @@ def remove_lock(lock: Any) -> None:
     lock.release()
 
 
-def _make(path: str) -> bool:
-    """Make an empty file; False if there is one."""
+def _create_file(path: str) -> bool:
+    """Make an empty file; False if there is one. 0o666: the user's umask decides who else may lock it."""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except FileExistsError:
         return False
     return True

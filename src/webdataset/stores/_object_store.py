@@ -24,7 +24,7 @@ from webdataset.optional import require
 
 from ._broker import BrokeredStore
 from ._parse_address import refuse_another_name
-from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, persist, retryable
+from ._resuming_stream import PASSING_STATUSES, Body, PastTheEnd, Patience, ResumingStream, persist, retryable
 from ._same_object import BytesRead, changed, is_strong
 from ._store import Stat, Store, checked_range, read_fully
 from ._upload import Upload
@@ -34,7 +34,7 @@ _CHUNK = 1 << 20
 _PART = 16 << 20
 # Keys that obstore refuses, or opens under another name, besides those with `..`.
 _CHANGED_BY_OBSTORE = re.compile(r"^/|//|/$|[\x00-\x1f\x7f]")
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
+
 
 # The process whose obstore runtime is running; its threads do not exist in a forked child, where calls would hang.
 _runtime: list[int] = []
@@ -115,7 +115,7 @@ class _CloudUpload(Upload):
 
         self._finished = True  # until there is something to publish or discard
         self._url = url
-        store, path = _place(url, retries=10)
+        store, path = _client_and_key(url, retries=10)
         with obstore_errors(url):
             self._writer = obstore.open_writer(store, path, buffer_size=_PART)
             self._writer.__enter__()
@@ -139,7 +139,7 @@ class _CloudUpload(Upload):
 def _body(url: str, start: int, version: str | None) -> _CloudBody:
     import obstore
 
-    store, path = _place(url)
+    store, path = _client_and_key(url)
     options = _must_match(version)
     with obstore_errors(url, start):
         if not start:
@@ -161,7 +161,7 @@ def _must_match(version: str | None) -> dict[str, Any]:
 def _range(url: str, start: int, length: int, version: str | None, size: int | None) -> bytes:
     import obstore
 
-    store, path = _place(url)
+    store, path = _client_and_key(url)
     with obstore_errors(url, start):
         try:
             options = {**_must_match(version), "range": (start, start + length)}
@@ -180,7 +180,7 @@ def _range(url: str, start: int, length: int, version: str | None, size: int | N
 def _head(url: str) -> Stat:
     import obstore
 
-    store, path = _place(url)
+    store, path = _client_and_key(url)
     with obstore_errors(url):
         found = obstore.head(store, path)
     return Stat(found["size"], found.get("e_tag"), found["last_modified"].timestamp())
@@ -198,7 +198,7 @@ def _list(prefix: str) -> list[str]:
     return [f"{bucket}/{name}" for name in dict.fromkeys(found) if name.startswith(path)]
 
 
-def _place(url: str, retries: int = 0) -> tuple[Any, str]:
+def _client_and_key(url: str, retries: int = 0) -> tuple[Any, str]:
     """The obstore object for the bucket of an address, and the key in it."""
     bucket, path = _split(url)
     with obstore_errors(url):
@@ -286,7 +286,7 @@ def _typed_error(error: Exception, exceptions: Any, url: str, offset: int | None
     if "timed out" in str(error) or "timeout" in what:
         return StoreTimeout(what, where, hint="WDS_TIMEOUT sets the seconds to wait")
     final = StoreError(what, where, hint="check the endpoint, the bucket and the credentials in the environment")
-    return final if 400 <= status < 500 and status not in _PASSING else retryable(final)
+    return final if 400 <= status < 500 and status not in PASSING_STATUSES else retryable(final)
 
 
 def _first_line(error: Exception) -> str:

@@ -87,7 +87,7 @@ def read_range(
     size: int | None = None,
     trusted: bool = True,
 ) -> bytes:
-    """Exactly `length` bytes from `start` on; an error if the store says that the object has another version or size.
+    """Exactly `length` bytes from `start` on; an error if the store reports another version or size of the object.
 
     >>> with open_write("memory://open/c.tar") as stream:
     ...     _ = stream.write(b"hello")
@@ -144,8 +144,8 @@ def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
     `*` and `?` stay inside one directory, `**` does not, and a trailing slash means every file in that directory. An
     address that is not a pattern is returned as it is, whether it exists or not.
 
-    A local file is returned as a path: whatever its name looks like, it is opened as a file. What a server lists is
-    marked as read from data, and opened on that server alone.
+    A local file is returned as a path, which is opened as a file for any name. Addresses that a server lists are marked
+    as read from data, and opened on that server alone.
     """
     name, store = _resolve(pattern)
     # Without a trailing slash it may still be a directory: the store of local files checks.

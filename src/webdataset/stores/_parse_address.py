@@ -20,7 +20,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 
 
 def as_address(url: str | os.PathLike[str]) -> str:
-    """What a user gave as an address; a path object is a local file, whatever its name looks like.
+    """The address that a user gave; a path object is always a local file.
 
     >>> from pathlib import PurePosixPath
     >>> as_address("data/a.tar"), as_address(PurePosixPath("pipe:touch x"))

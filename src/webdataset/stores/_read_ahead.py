@@ -15,6 +15,7 @@ from webdataset.read_methods import find_read1, find_readinto
 from ._byte_stream import Stream
 from ._open import open_read
 from ._resuming_stream import abandonable
+from ._upload import Closing
 
 # Bytes per read of a thread: small enough that the first ones arrive soon, large enough that there are few.
 _PIECE = 256 << 10
@@ -208,7 +209,7 @@ class AheadStream(Stream):
                 self._filled.notify()
 
 
-class ReadAhead:
+class ReadAhead(Closing):
     """An iterator of opened streams, in the order of their items; `depth` of them are read at the same time.
 
     >>> from webdataset import stores
@@ -223,7 +224,7 @@ class ReadAhead:
     the next one is requested. Only the thread that iterates takes items from their iterator.
 
     Args:
-        items: Addresses, or whatever `opener` takes.
+        items: Addresses, or any values that `opener` takes.
         opener: Opens one item.
         budget_bytes: The limit of bytes in memory, over all streams.
         depth: How many streams are open at once, the one in use included.
@@ -281,12 +282,6 @@ class ReadAhead:
             ahead = self._ahead.popleft()
             if ahead is not None:
                 self.drop(ahead)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _finish_current(self) -> None:
         current, self._current = self._current, None

@@ -25,7 +25,7 @@ from webdataset.redact import redacted
 from ._auth import secrets_for
 from ._connection_pool import manager
 from ._parse_address import origin, refuse_malformed, scheme_of
-from ._resuming_stream import PastTheEnd, retryable
+from ._resuming_stream import PASSING_STATUSES, PastTheEnd, retryable
 from ._store import read_document
 from ._trust import check
 
@@ -45,8 +45,6 @@ _HEADER_NAME = re.compile(r"[!#-9;-~]+")
 _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 # The body of a redirect that is read to keep its connection.
 _SMALL = 64 << 10
-# Temporary: too early, too many requests, timeout, and errors of the server itself.
-_PASSING = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524, 529}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Request:
         refuse_malformed(location, "https")
         url = Address(urljoin(self.url, location), Birth.REDIRECT, self.url)
         check(url, scheme_of(url))
-        if _may_follow(self.url, url):
+        if _may_forward_credentials(self.url, url):
             return replace(self, url=url)
         kept = {name: value for name, value in self.headers.items() if name.lower() not in self.secret | _ALWAYS_SECRET}
         return replace(self, url=url, headers=kept)
@@ -87,7 +85,7 @@ def request(method: str, wanted: Request, body: IO[bytes] | bytes | None = None)
         location = response.headers.get("Location")
         if not location or response.status not in (_MOVED if method in {"GET", "HEAD"} else _MOVED_WITH_BODY):
             if response.status >= 300:
-                raise _bad(response)
+                raise _status_error(response)
             return response
         _release(response)
         wanted = wanted.moved(location)
@@ -109,7 +107,7 @@ def request_list(
         data, headers = read_document(response, wanted.url), response.headers
     try:
         return read(json.loads(data), headers)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise retryable(StoreError("the server sent a list of objects that is not JSON")) from error
     except (LookupError, TypeError, AttributeError) as error:
         raise StoreError("expected a list of objects, got something else", hint=f"check {variable}") from error
@@ -135,7 +133,7 @@ def every_page(request_page: Callable[[P], tuple[list[str], P | None]], first: P
     raise StoreError(f"the list of objects has more than {_PAGES:,} pages", hint="list a smaller folder")
 
 
-def _may_follow(source: str, target: str) -> bool:
+def _may_forward_credentials(source: str, target: str) -> bool:
     """Whether credentials may be sent on: to the same origin, or from http to https of the same host."""
     upgraded = source.startswith("http://") and origin(f"https{source[4:]}") == origin(target)
     return upgraded or origin(source) == origin(target)
@@ -212,10 +210,10 @@ def urllib3_errors() -> Iterator[None]:
 
 def meaning(error: BaseException) -> StoreError | SpecError:
     """The error for an exception of urllib3."""
-    return _fault_of_the_request(error) or _fault_of_the_network(error)
+    return _permanent_error(error) or _network_error(error)
 
 
-def _fault_of_the_request(error: BaseException) -> StoreError | SpecError | None:
+def _permanent_error(error: BaseException) -> StoreError | SpecError | None:
     """Errors that a retry cannot fix."""
     from urllib3 import exceptions
 
@@ -230,7 +228,7 @@ def _fault_of_the_request(error: BaseException) -> StoreError | SpecError | None
     return None
 
 
-def _fault_of_the_network(error: BaseException) -> StoreError:
+def _network_error(error: BaseException) -> StoreError:
     from urllib3 import exceptions
 
     if isinstance(error, exceptions.ProxyError) and error.original_error is not None:
@@ -245,14 +243,14 @@ def _fault_of_the_network(error: BaseException) -> StoreError:
     return retryable(StoreError(f"the connection failed: {error}"))
 
 
-def _bad(response: urllib3.BaseHTTPResponse) -> StoreError:
+def _status_error(response: urllib3.BaseHTTPResponse) -> StoreError:
     """The error for a status code; the connection is closed."""
     status, excerpt = response.status, _excerpt(response)
     error = _by_status(status, f"the server answered {status} {response.reason or ''}".rstrip() + excerpt)
     if isinstance(error, PastTheEnd):
         found = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", ""))
         error.size = int(found[1]) if found else None
-    if status in _PASSING:
+    if status in PASSING_STATUSES:
         retryable(error, _seconds(response.headers.get("Retry-After")))
     error.status = status  # type: ignore[attr-defined]  # read by stores that have a second way to request
     return error

@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 _jitter = random.Random()
 _thread_state = threading.local()
 
+# Status codes of temporary errors: too early, too many requests, timeout, and errors of the server itself.
+PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524, 529}
 # Counters are updated after this many bytes.
 _REPORTED = 8 << 20
 # Requests that check whether the object has ended: so many for a stream, and one more for each so many bytes.
@@ -69,7 +71,7 @@ class Patience:
 
 
 class Backoff:
-    """Waits longer after each failure in a row, and gives up at the limits of its `Patience`."""
+    """Waits longer after each failure in a row; at the limits of its `Patience` it raises the error."""
 
     def __init__(self, patience: Patience, url: str, kind: str = "store") -> None:
         self._patience, self._url, self._kind = patience, url, kind
@@ -280,7 +282,7 @@ class ResumingStream(Stream):
             count = self._body.readinto(view)
             if count:
                 return count
-            self._at_the_end()
+            self._check_end()
         return 0
 
     def _begin(self) -> None:
@@ -292,7 +294,7 @@ class ResumingStream(Stream):
     def _open(self, offset: int) -> None:
         read = self._read_so_far
         if offset < self.position and not self._patience.restart:
-            raise _no_restart("sends no strong ETag, so it cannot continue an object")
+            raise _no_restart_error("sends no strong ETag, so it cannot continue an object")
         try:
             body = self._connect(offset, read.version)
         except PastTheEnd as error:
@@ -306,26 +308,26 @@ class ResumingStream(Stream):
     def _skip_forward(self, body: Body) -> None:
         """Read a body that begins before the next byte up to that byte, and compare with the bytes read before."""
         if not (body.ranged or self._patience.restart):
-            raise _no_restart("cannot send parts of an object")
+            raise _no_restart_error("cannot send parts of an object")
         count = self._read_so_far.reread(body.start, body.read1)
         counters.add(f"{self._kind}.bytes_again", count)
         if body.start + count < self.position:
-            raise _short(f"{self.position - body.start - count} bytes before byte {self.position}")
+            raise _short_body_error(f"{self.position - body.start - count} bytes before byte {self.position}")
 
-    def _at_the_end(self) -> None:
+    def _check_end(self) -> None:
         assert self._body is not None
         if self.size is not None:
             if self.position < self.size:
-                raise _short(f"{self.size - self.position} bytes before its end")
+                raise _short_body_error(f"{self.size - self.position} bytes before its end")
             if self.position > self.size:
                 raise changed(self.url, self.position, f"its size was {self.size} and more bytes came")
             self._end()
         elif self._body.complete or self._patience.unverified:
             self._end()
         else:
-            self._confirm()
+            self._confirm_end()
 
-    def _confirm(self) -> None:
+    def _confirm_end(self) -> None:
         """Request the byte after the end of a body, if nothing else proves that the object ends there."""
         self._confirmations += 1
         limit = _CONFIRMATIONS + (self.position - self._read_so_far.start) // _BYTES_PER_CONFIRMATION
@@ -373,13 +375,13 @@ def retryable(error: StoreError, retry_after: float | None = None) -> StoreError
     """
     error.retryable = True
     if retry_after is not None:
-        error.retry_after = retry_after  # type: ignore[attr-defined]  # set only where the server asked for it
+        error.retry_after = retry_after  # type: ignore[attr-defined]  # set only if the server sent it
     return error
 
 
-def _short(how: str) -> StoreError:
+def _short_body_error(how: str) -> StoreError:
     return retryable(StoreError(f"the body ended {how}"))
 
 
-def _no_restart(why: str) -> StoreError:
+def _no_restart_error(why: str) -> StoreError:
     return StoreError(f"the server {why}", hint="Patience(restart=True) reads it again from the start")

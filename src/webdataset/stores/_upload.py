@@ -25,6 +25,20 @@ def close_or_abort(target: Any, kind: object, *_: object) -> None:
         target.abort()
 
 
+class Closing:
+    """A base class for objects that a `with` block closes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the object; subclasses define it."""
+        raise NotImplementedError
+
+
 class Upload(io.RawIOBase):
     """A write-only stream that publishes on `close()` and discards on `abort()`.
 
@@ -116,5 +130,5 @@ class SpooledUpload(Upload):
     def disown(self) -> None:
         super().disown()
         # Asking a spool in memory for its descriptor would write it to the disk.
-        if self._spool._rolled:  # type: ignore[attr-defined]  # no public name tells
+        if self._spool._rolled:  # type: ignore[attr-defined]  # there is no public attribute for it
             point_nowhere(self._spool.fileno())

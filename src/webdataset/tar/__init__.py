@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ._write_header import padding as padding
 
 # The file of each name.
-_HOME = {
+_FILES = {
     "_byte_window": "WINDOW Readable",
     "_damage": "Damage DamageKind Surveyed",
     "_parse_header": "BLOCK Header parse_header",
@@ -61,7 +61,7 @@ _HOME = {
     "_window_memory": "Windows new_window",
     "_write_header": "END_OF_ARCHIVE encode_header encode_member padding",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

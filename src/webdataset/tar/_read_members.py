@@ -13,12 +13,12 @@ from __future__ import annotations
 import io
 import math
 import mmap
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from webdataset.decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
+from webdataset.redact import warn
 
 from ._byte_window import FIRST_WINDOW, WINDOW, Blocks, Readable
 from ._extended_headers import Extensions
@@ -80,6 +80,7 @@ class Member(NamedTuple):
 def warn_about_link(header: Header, offset: int) -> None:
     """The default of `on_skip`: a warning.
 
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_about_link(Header("b.txt", 0, b"2", "a.txt"), 512)
@@ -87,7 +88,7 @@ def warn_about_link(header: Header, offset: int) -> None:
     member b.txt at byte 512 is a link to a.txt and is left out
     """
     what = f"is a link to {header.link}" if header.link else f"has the unknown type {header.kind!r}"
-    warnings.warn(f"member {header.name} at byte {offset} {what} and is left out", stacklevel=2)
+    warn(f"member {header.name} at byte {offset} {what} and is left out", stacklevel=2)
 
 
 def read_members(stream: Readable | bytes, **options: Any) -> Iterator[Member]:

@@ -1,4 +1,4 @@
-"""What every stage must do. Subclass it in your tests; pytest runs the methods that it inherits."""
+"""StageContract: the tests of every stage. Subclass it in your tests; pytest runs the methods that it inherits."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class StageContract(ABC):
         assert all(len(kind) <= 1 for kind in kinds), kinds
 
     def test_a_saved_state_does_not_change_later(self) -> None:
-        """A loader keeps states while the stage goes on: `save` must not return what the stage changes."""
+        """A loader keeps states while the stage continues: `save` must not return objects that the stage changes."""
         pipeline = self.pipeline()
         states = []
         for _ in pipeline:

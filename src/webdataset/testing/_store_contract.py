@@ -1,4 +1,4 @@
-"""What every store must do. Subclass it in your tests; pytest runs the methods that it inherits."""
+"""StoreContract: the tests of every store. Subclass it in your tests; pytest runs the methods that it inherits."""
 
 from __future__ import annotations
 

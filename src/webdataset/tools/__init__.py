@@ -4,7 +4,7 @@ Verbs:
     _check           what is wrong with a dataset
     _repair          damaged shards, written again
     _list_samples    keys, fields, sizes, offsets
-    _show_samples    samples as a person wants to see them
+    _show_samples    samples in readable form
     _get_field       one field of one sample
     _grep            samples whose text matches
     _dataset_stats   how many samples, how large, which fields

@@ -51,7 +51,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What was measured: reading alone, and reading and decoding.
+    """Throughput of reading alone, and of reading and decoding.
 
     Attributes:
         shards: how many shards there are; as many of them were read as the time allowed.
@@ -91,9 +91,9 @@ def bench(
         advance: called with the number of samples.
     """
     urls = expand_inputs(inputs)
-    pace = partial(_pace, seconds=seconds, samples=samples, advance=advance)
+    pace = partial(_measure, seconds=seconds, samples=samples, advance=advance)
     reading = pace(_dataset(urls), 0)
-    decoding = None if decode is None else pace(_dataset(urls).map(_sized).decode(*decode, partial=True), workers)
+    decoding = None if decode is None else pace(_dataset(urls).map(_with_size).decode(*decode, partial=True), workers)
     return Bench(len(urls), reading, decoding, workers)
 
 
@@ -101,12 +101,12 @@ def _dataset(urls: Sequence[str]) -> Any:
     return WebDataset(list(urls), shardshuffle=False, nodesplitter=None, index=False)
 
 
-def _unchanged(sample: Any) -> Any:
+def _collate_nothing(sample: Any) -> Any:
     """Collate nothing: neither the conversion to tensors nor the import of torch is measured."""
     return sample
 
 
-def _sized(sample: dict[str, Any]) -> dict[str, Any]:
+def _with_size(sample: dict[str, Any]) -> dict[str, Any]:
     """Record how many bytes a sample has before it is decoded."""
     return {**sample, "__size__": _size(sample)}
 
@@ -115,8 +115,8 @@ def _size(sample: dict[str, Any]) -> int:
     return sum(len(value) for name, value in sample.items() if name not in OWN_FIELDS)
 
 
-def _pace(dataset: Any, workers: int, *, seconds: float, samples: int | None, advance: Advance | None) -> Pace:
-    loader = WebLoader(dataset, batch_size=None, num_workers=workers, workers="threads", collate_fn=_unchanged)
+def _measure(dataset: Any, workers: int, *, seconds: float, samples: int | None, advance: Advance | None) -> Pace:
+    loader = WebLoader(dataset, batch_size=None, num_workers=workers, workers="threads", collate_fn=_collate_nothing)
     began, size, taken = time.perf_counter(), 0, 0
     items: Any = iter(loader)
     with dataset, closing(items):

@@ -30,7 +30,7 @@ _MOST_LISTED = 100_000
 @hides_secrets
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What is wrong with a dataset.
+    """The report of a check on a dataset.
 
     Attributes:
         shards: how many shards were read.
@@ -98,7 +98,7 @@ def check(
     return dataset.finish()
 
 
-# Shards to check, and what a description says about each.
+# Shards to check, each with its entry in the description, if there is one.
 _Entries = dict[str, ShardEntry | None]
 
 

@@ -29,7 +29,7 @@ class Fault:
 
 
 def decode_faults(fields: Mapping[str, bytes], decoder: Decoder) -> list[Fault]:
-    """What is wrong with the fields of one sample.
+    """The faults in the fields of one sample.
 
     >>> [fault.kind.value for fault in decode_faults({"json": b"{", "txt": b"a", "cls": b"7"}, field_decoder())]
     ['undecodable-field']
@@ -42,7 +42,7 @@ def decode_faults(fields: Mapping[str, bytes], decoder: Decoder) -> list[Fault]:
             faults.append(Fault(Kind.NOT_CHECKED, f"the field is not decoded: {error.what}", field))
         except UnsafeContent as error:
             faults.append(Fault(Kind.UNSAFE, error.what, field))
-        except Exception as error:  # whatever a codec raises about the data
+        except Exception as error:  # of any class, from a codec
             faults.append(Fault(Kind.UNDECODABLE, getattr(error, "what", "") or str(error), field))
         else:
             faults += _wrong_extension(field, data)

@@ -93,7 +93,7 @@ class _ShardCheck:
             self._decoding.close()
 
     def compare_index(self) -> None:
-        """Compare the index that is stored with what was read."""
+        """Compare the stored index with the shard."""
         url = self.report.url
         if not self._opened or self._damaged or url in {"", "-"}:
             return
@@ -103,12 +103,11 @@ class _ShardCheck:
             if isinstance(error, FormatError):
                 self._findings.add(Kind.BAD_INDEX, f"the index cannot be read: {error.what}")
             return
-        built = self._index.finish() if stored is not None else None
-        if stored is not None and built is not None and (what := index_difference(stored, built)):
+        if stored is not None and (what := index_difference(stored, self._index.finish())):
             self._findings.add(Kind.STALE_INDEX, what)
 
     def compare_entry(self, entry: ShardEntry) -> None:
-        """Compare what the description says with what was read."""
+        """Compare the entry in the description with the shard."""
         if not self._opened:
             return
         report, add = self.report, self._findings.add

@@ -181,7 +181,7 @@ def _present(entries: list[Entry], policy: str, failed: list[Failure]) -> list[E
         if path is None:
             kept.append(entry)
         elif policy == "error":
-            entry.sample()  # raises, and says where
+            entry.sample()  # raises an error with the location
             raise FormatError(f"the source {path} is not a file", Where(shard=entry.place), hint="name a file")
         else:
             failed.append(Failure(entry.key, f"the source {path} was not found ({entry.place})"))

@@ -68,7 +68,7 @@ def _machine() -> Iterator[Diagnosis]:
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     yield Diagnosis("processors", State.INFO, f"{processors}")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield _amount("open files", f"at most {files:,}", "raise it: ulimit -n 65536", enough=files >= _ENOUGH_FILES)
+    yield _limit("open files", f"at most {files:,}", "raise it: ulimit -n 65536", enough=files >= _ENOUGH_FILES)
     yield _shared_memory()
     yield _temporary_folder()
     yield _gnu_tar()
@@ -80,10 +80,10 @@ def _shared_memory() -> Diagnosis:
     except OSError:
         return Diagnosis("shared memory", State.INFO, "there is no /dev/shm")
     remedy = "worker processes transfer batches through it: docker run --shm-size=8g"
-    return _amount("shared memory", f"{free / 1e9:.1f} GB are free", remedy, enough=free >= _ENOUGH_SHARED)
+    return _limit("shared memory", f"{free / 1e9:.1f} GB are free", remedy, enough=free >= _ENOUGH_SHARED)
 
 
-def _amount(name: str, what: str, remedy: str, *, enough: bool) -> Diagnosis:
+def _limit(name: str, what: str, remedy: str, *, enough: bool) -> Diagnosis:
     return Diagnosis(name, State.GOOD, what) if enough else Diagnosis(name, State.POOR, what, remedy)
 
 

@@ -66,12 +66,11 @@ class InThisProcess:
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> cf.Future[Any]:
         """Run `fn(*args)` now; the future that is returned is done."""
-        try:
-            result = fn(*args)
-        except Exception as error:
-            return _failed(error)
         future: cf.Future[Any] = cf.Future()
-        future.set_result(result)
+        try:
+            future.set_result(fn(*args))
+        except Exception as error:
+            future.set_exception(error)
         return future
 
 
@@ -114,8 +113,9 @@ def _new_pool(workers: int) -> cf.ProcessPoolExecutor:
 
 
 def _begin_worker() -> None:
-    """Ignore Ctrl-C, which the driver handles; end on SIGTERM, and when the driver has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ignore Ctrl-C and SIGHUP, which the driver handles; end on SIGTERM, and when the driver has ended."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     exit_on(signal.SIGTERM, 1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -50,9 +50,9 @@ def _prefix(folder: str) -> str:
 def read_image_folder(folder: str) -> tuple[Files, list[str]]:
     """The samples of a folder with one folder for each class, and the classes.
 
-    As for torchvision's `ImageFolder`, every image is a sample, whatever dots are in its name; they become underscores,
-    since a key ends at the first dot. A sample has the number of its class as `cls`, and the files that are named like
-    its image but for the extension.
+    As for torchvision's `ImageFolder`, every image is a sample, also if there are dots in its name; they become
+    underscores, since a key ends at the first dot. A sample has the number of its class as `cls`, and the files that
+    differ from its image in the extension only.
     """
     prefix = _prefix(folder)
     named = sorted(os.path.splitext(path.removeprefix(prefix)) for path in _walk(prefix, links=True))  # noqa: PTH122 - both parts
@@ -112,7 +112,7 @@ def read_zip(url: str, stack: ExitStack) -> Files:
 
 
 def read_tar(url: str, stack: ExitStack) -> Files:
-    """The samples of any tar archive, whatever the order of its files; the stack keeps a copy if one is needed."""
+    """The samples of any tar archive, with its files in any order; the stack keeps a copy if one is needed."""
     path = _local_copy(url, stack)
     with stores.open_read(path) as stream:
         compressed = find_compression(stream.read(tar.BLOCK)) is not None

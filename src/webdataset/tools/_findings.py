@@ -1,4 +1,4 @@
-"""What `check` finds: kinds of faults, how bad each is, which program is affected, and what to do."""
+"""Findings of `check`: kinds of faults, how bad each is, which program is affected, and what to do."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _json_types(path: Path, value: Any) -> Iterator[tuple[Path, str]]:
 
 
 def type_faults(first: Mapping[Path, set[str]], seen: Mapping[Path, Mapping[str, T]]) -> Iterator[tuple[Kind, str, T]]:
-    """What `load_dataset` refuses or changes: the kind of the finding, its description, and where it is.
+    """Find the values that `load_dataset` refuses or changes: (kind of the finding, description, where it is).
 
     >>> list(type_faults({("json",): {"int"}}, {("json",): {"int": 0, "str": 6}}))[0][1]
     'json is of type int first and of type str here, so load_dataset fails or changes the value'

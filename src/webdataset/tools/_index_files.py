@@ -33,7 +33,7 @@ from ._verb_options import Advance
 @hides_secrets
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What was indexed.
+    """The result of indexing shards.
 
     Attributes:
         shards: how many shards.
@@ -130,7 +130,7 @@ def update_index(
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """What indexes and descriptions say about shards.
+    """Totals of shards, from indexes and descriptions.
 
     Attributes:
         name: the dataset's name, if a description gives one.

@@ -10,9 +10,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, zip_longest
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from webdataset.errors import StoreError
+from webdataset.stores import Closing
 
 _REPEATED = """
     select key, source, detail from rows
@@ -26,7 +27,7 @@ _UNPAIRED = """
 """
 
 
-class _Table:
+class _Table(Closing):
     """Rows of a key, the number of its source, and a detail."""
 
     def __init__(self) -> None:
@@ -49,12 +50,6 @@ class _Table:
     def close(self) -> None:
         """Delete the temporary files."""
         self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class Ledger:
 
     @contextmanager
     def _disk_errors(self) -> Iterator[None]:
-        """Errors of the disk, as typed errors: the next run goes on after the last line that is complete."""
+        """Turn errors of the disk into typed errors; the next run continues after the last complete line."""
         try:
             yield
         except WebDatasetError:

@@ -73,7 +73,7 @@ class PerShard:
             )
         output = self.text.replace("{name}", name)
         if "{stem}" in self.text:
-            output = output.replace("{stem}", _SUFFIX.sub("", name))
+            output = output.replace("{stem}", without_suffix(name))
         scheme = _scheme_of(self.text)
         if scheme == "pipe" and isinstance(url, Address):
             raise UnsafeContent(
@@ -89,7 +89,7 @@ Stream = OneArchive | Series
 
 
 def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
-    """The kind of output that a user's text asks for.
+    """The kind of output that a user's text means.
 
     >>> parse_target("-"), parse_target("out-%06d.tar"), parse_target("out/")
     (OneArchive(text='-'), Series(text='out-%06d.tar'), PerShard(text='out/{name}'))
@@ -105,6 +105,15 @@ def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
     if url.endswith("/") or (path is not None and os.path.isdir(path)):
         return PerShard(f"{url.rstrip('/')}/{{name}}")
     return OneArchive(url)
+
+
+def without_suffix(name: str) -> str:
+    """The name of a shard without its extension.
+
+    >>> without_suffix("out/a.tar.gz"), without_suffix("a.tgz"), without_suffix("a.b")
+    ('out/a', 'a', 'a.b')
+    """
+    return _SUFFIX.sub("", name)
 
 
 def _scheme_of(text: str) -> str:
@@ -179,7 +188,7 @@ def existing(urls: Iterable[str | None]) -> list[str]:
 
 
 def series_members(pattern: str) -> list[str]:
-    """The existing archives of a series, whatever their numbers.
+    """The existing archives of a series, with any numbers.
 
     >>> series_members("/nowhere/out-%06d.tar")
     []

@@ -61,13 +61,13 @@ def _path_faults(name: str, parts: list[str]) -> Iterator[tuple[Kind, str]]:
         len(part.encode("utf-8", "surrogateescape")) > _LONGEST_PART for part in parts
     ):
         yield Kind.TOO_LONG, f"no file system can store this name: {len(encoded)} bytes"
-    if _WINDOWS_SIGNS.search(name) or any(_WINDOWS_NAMES.match(part) or _ends_badly(part) for part in parts):
+    if _WINDOWS_SIGNS.search(name) or any(_WINDOWS_NAMES.match(part) or _is_changed_by_windows(part) for part in parts):
         yield Kind.WINDOWS_NAME, "Windows cannot create a file of this name"
     if " " in name:
         yield Kind.NAME_WITH_SPACE, "DALI's index format cannot hold names with spaces"
 
 
-def _ends_badly(part: str) -> bool:
+def _is_changed_by_windows(part: str) -> bool:
     """Whether Windows would change a name: it drops blanks and dots at the end."""
     return part.endswith((" ", ".")) and part not in {".", ".."}
 

@@ -30,8 +30,8 @@ class Recoding:
     >>> [sorted(sample) for sample in Recoding(short=20, format="jpg")(iter([{"__key__": "a", "png": photo}]))]
     [['__key__', 'jpg']]
 
-    Images are turned upright as their EXIF data says, which is then left out. An image that is small enough and of the
-    right format already is kept byte for byte, unless a quality is given. Images are never enlarged.
+    Images are turned upright by their EXIF data, which is then left out. An image that is small enough and of the right
+    format already is kept byte for byte, unless a quality is given. Images are never enlarged.
 
     Attributes:
         fields: which fields; by default those named like an image format (`jpg`, not `mask.png`).

@@ -8,7 +8,6 @@ The payloads are kept in a temporary file while the plan is made, so that takes 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryFile, gettempdir
@@ -24,7 +23,7 @@ from webdataset.writers import TarWriter
 from ._check_decoding import decode_faults, field_decoder
 from ._check_shard import REGULAR, check_shard
 from ._findings import Finding, Kind, Severity
-from ._output_target import PerShard, existing, make_folder, parse_target, refuse_existing
+from ._output_target import PerShard, existing, make_folder, parse_target, refuse_existing, without_suffix
 from ._repair_plan import Action, Deed, Draft, Plan, Planner, Stored
 from ._shard_report import CheckOptions
 from ._verb_options import Advance, advancing
@@ -92,7 +91,7 @@ def quarantine_name(output: str) -> str:
     >>> quarantine_name("out/a.tar.gz"), quarantine_name("out/a")
     ('out/a.quarantine.tar', 'out/a.quarantine.tar')
     """
-    return re.sub(r"(\.tar(\.\w+)?|\.tgz)?$", ".quarantine.tar", output, count=1)
+    return f"{without_suffix(output)}.quarantine.tar"
 
 
 def repair_shard(url: str, output: str, options: CheckOptions) -> Repair:

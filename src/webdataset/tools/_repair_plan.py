@@ -73,7 +73,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be written, what is set aside, and what was done about each member."""
+    """The samples to write, the members that are set aside, and what was done about each member."""
 
     samples: list[Draft] = field(default_factory=list)
     aside: list[Stored] = field(default_factory=list)
@@ -194,7 +194,7 @@ class Planner:
         return common_fields(sets, _USUAL) | self._required()
 
     def _beside_losses(self, drafts: list[Draft]) -> set[str]:
-        """The samples just before and just after bytes that were lost: the lost member may be theirs."""
+        """The samples just before and just after lost bytes: the lost member may belong to them."""
         places = sorted((member.offset, draft.key) for draft in drafts for member in draft.fields.values())
         beside: set[str] = set()
         for loss in self._losses:

@@ -1,4 +1,4 @@
-"""What a verb that writes shards returns."""
+"""The report of a verb that writes shards."""
 
 from __future__ import annotations
 

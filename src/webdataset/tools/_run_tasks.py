@@ -91,7 +91,7 @@ def run_tasks(
         if todo:
             with open_engine(options.engine, options.workers, options.address) as engine:
                 run.execute(todo, engine)
-            _sweep(names)
+            _remove_unfinished(names)
         if options.description is not None and not run.failed:
             _describe(options.description, [ledger.finished[url] for url in urls if url in ledger.finished])
     return _report(urls, ledger, run)
@@ -151,11 +151,11 @@ class _Run:
             if lost:
                 suspects = lost + [task for future, task in working.items() if self._is_lost(future, task)]
                 working.clear()
-                self._one_by_one(suspects, engine)
+                self._run_one_by_one(suspects, engine)
         if self.stopped is not None:
             raise self.stopped
 
-    def _one_by_one(self, suspects: Sequence[Task], engine: Engine) -> None:
+    def _run_one_by_one(self, suspects: Sequence[Task], engine: Engine) -> None:
         """Run the tasks that were running when a worker died again, one at a time, to find the one that caused it."""
         if not engine.restart():
             raise _lost_worker(suspects[0], "run again with a working executor; finished shards are skipped")
@@ -217,7 +217,7 @@ def _default_ledger(names: Sequence[str], pattern: str | None) -> str:
     return os.path.join(os.path.dirname(path), f".wds-{digest(text):016x}.jsonl")  # noqa: PTH118, PTH120 - addresses
 
 
-def _sweep(names: Sequence[str]) -> None:
+def _remove_unfinished(names: Sequence[str]) -> None:
     """Remove the unfinished files that killed workers of an earlier run left beside local outputs."""
     for folder, files in by_folder(names).items():
         stores.sweep_folder(folder, files)

@@ -14,7 +14,7 @@ from ._findings import Findings, Target
 @hides_secrets
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What to check beyond what every reader needs.
+    """Options of a check, beyond what every reader needs.
 
     Attributes:
         fields: fields that every sample must have; None finds out which ones nearly all have.

@@ -19,7 +19,7 @@ from ._read_inputs import Inputs, expand_inputs
 
 @dataclass(frozen=True, slots=True)
 class ReaderShare:
-    """What one worker of one rank gets in an epoch without an index.
+    """The share of one worker of one rank in an epoch without an index.
 
     Attributes:
         rank: the rank.

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from webdataset import stores
 from webdataset.decompress import is_packed
@@ -51,7 +51,7 @@ class ClosedError(Exception):
     """The catalog was closed while a shard was read."""
 
 
-class Catalog:
+class Catalog(stores.Closing):
     """The samples of some shards, by number; their number grows while shards are counted.
 
     >>> from webdataset.testing import make_shard
@@ -177,12 +177,6 @@ class Catalog:
             self._views.clear()
             self._streamed.clear()
         self._learned.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _index(self, shard: int) -> ShardIndex:
         url = self.urls[shard]

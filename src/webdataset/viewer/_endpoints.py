@@ -33,7 +33,7 @@ from ._thumbnail import array_picture, check_fetch, checked_image, first_frame, 
 _MOST_CELLS = 200
 _MOST_BODY = 20_000
 _EDGES = range(16, 2049)
-# The security policy of fields: nothing in them can run, whatever type a browser assumes.
+# The security policy of fields: nothing in them can run, for any type that a browser assumes.
 _SANDBOX = "default-src 'none'; style-src 'none'; sandbox"
 
 Answer = Callable[[Request], Any]
@@ -139,11 +139,11 @@ class Endpoints:
             data = bytes(found.view.samples([found.inside], [member.field])[0][member.field])
             if edge == 0 and media_type(member.field) != OCTETS:
                 return _picture(checked_image(data), media_type(member.field))
-            return _picture(*shrink_image(data, _edge(edge)))
+            return _picture(*shrink_image(data, _checked_edge(edge)))
         if kind is FieldKind.VIDEO:
-            return _picture(*first_frame(open_member(found.view, found.inside, member), _edge(edge)))
+            return _picture(*first_frame(open_member(found.view, found.inside, member), _checked_edge(edge)))
         if kind is FieldKind.ARRAY:
-            picture = array_picture(load_array(found.view, found.inside, member), _edge(edge))
+            picture = array_picture(load_array(found.view, found.inside, member), _checked_edge(edge))
             if picture is not None:
                 return _picture(*picture)
         raise SpecError(f"the field {member.field!r} is not an image")
@@ -290,7 +290,7 @@ def _picture(data: bytes, media: str) -> Response:
     return Response(data, media_type=media, headers={"content-security-policy": _SANDBOX})
 
 
-def _edge(edge: int) -> int:
+def _checked_edge(edge: int) -> int:
     if edge == 0:
         return _EDGES[-1]
     if edge not in _EDGES:

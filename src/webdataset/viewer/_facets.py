@@ -44,7 +44,7 @@ def count_facets(catalog: Catalog, job: Job) -> dict[str, Any]:
         if not isinstance(view, WebDatasetError):
             _count_members(view, sizes, fields)
         job.advance()
-    labels, shapes = _look(catalog, looked_at, job)
+    labels, shapes = _count_labels_and_shapes(catalog, looked_at, job)
     return {
         "samples": len(catalog),
         "looked_at": looked_at,
@@ -106,7 +106,7 @@ def _count_columns(view: IndexedShard, sizes: tools.Distribution, fields: dict[s
     sizes.total += int(totals.sum())
 
 
-def _look(catalog: Catalog, count: int, job: Job) -> tuple[dict[str, Counter[str]], Counter[str]]:
+def _count_labels_and_shapes(catalog: Catalog, count: int, job: Job) -> tuple[dict[str, Counter[str]], Counter[str]]:
     """Labels and resolutions of samples that are evenly spread over the dataset."""
     labels: dict[str, Counter[str]] = {}
     shapes: Counter[str] = Counter()
@@ -115,13 +115,13 @@ def _look(catalog: Catalog, count: int, job: Job) -> tuple[dict[str, Counter[str
         try:
             found = catalog.at(place * len(catalog) // count)
             for member in found.view.members(found.inside):
-                _look_at(found.view, found.inside, member, labels, shapes)
-        except (WebDatasetError, ValueError):
+                _count_field(found.view, found.inside, member, labels, shapes)
+        except (WebDatasetError, ValueError, RecursionError):
             continue  # the cell of the sample shows the error
     return labels, shapes
 
 
-def _look_at(
+def _count_field(
     view: ShardView, inside: int, member: Member, labels: dict[str, Counter[str]], shapes: Counter[str]
 ) -> None:
     kind = field_kind(member.field)

@@ -136,7 +136,7 @@ def _as_array(value: Any) -> Any:
 
     if hasattr(value, "detach") and hasattr(value, "cpu"):
         tensor = value.detach().cpu()
-        return (tensor if tensor.dtype.is_floating_point is False else tensor.float()).numpy()
+        return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
     if isinstance(value, np.ndarray) or (hasattr(value, "mode") and hasattr(value, "getbands")):
         return np.asarray(value)
     return None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from webdataset.errors import SpecError
+from webdataset.stores import Closing
 
 from ._model_input import ModelInput, shown_entries
 from ._view_server import ViewServer
 
 
-class Preview:
+class Preview(Closing):
     """A running viewer; a notebook shows it as a frame. `close()` ends it; it also ends with the process.
 
     Args:
@@ -36,12 +37,6 @@ class Preview:
     def close(self) -> None:
         """End the server."""
         self._server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def preview(data: Any, *, height: int = 640, index: str | None = None) -> Preview:

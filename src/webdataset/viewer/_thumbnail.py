@@ -80,7 +80,7 @@ def first_frame(file: SeekableRange, edge: int) -> tuple[bytes, str]:
     with decoding("the film"), open_media(io.BufferedReader(file, 1 << 18), "to show films") as container:
         stream = container.streams.video[0]
         if stream.width * stream.height > MOST_PIXELS:
-            raise _bomb(stream.width, stream.height)
+            raise _too_many_pixels(stream.width, stream.height)
         for tried, frame in enumerate(container.decode(stream)):
             if frame.width or tried > _FRAMES_TRIED:
                 return _encoded(frame.to_image(), edge)
@@ -150,11 +150,11 @@ def _opened(data: bytes) -> Any:
             raise undecodable("this is not an image, or of an unknown format") from error
     if image.width * image.height > MOST_PIXELS:
         image.close()
-        raise _bomb(image.width, image.height)
+        raise _too_many_pixels(image.width, image.height)
     return image
 
 
-def _bomb(width: int, height: int) -> FormatError:
+def _too_many_pixels(width: int, height: int) -> FormatError:
     return FormatError(
         f"the image has {width:,} x {height:,} pixels and is not decoded: {MOST_PIXELS:,} are the limit",
         hint="download it instead",
