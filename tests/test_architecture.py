@@ -6,10 +6,12 @@ Layers and cycles are checked by import-linter (`make lint`); what it cannot see
 import ast
 import functools
 import importlib
+import io
 import re
 import statistics
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,33 @@ def test_functions_are_short():
 
 
 # --- words -------------------------------------------------------------------------------------------------------
+
+
+# Metaphors and words for persons, which a reader has to translate. `tests/test_messages.py` has those of messages.
+UNPLAIN = re.compile(
+    r"\b(nobody|somebody|anybody|whoever|deaf|told|asks?|asked|asking|wants?|at hand|lets? go|obeys|puzzles?|riddles?"
+    r"|travels?|lives|hands? (?:on|over|out|back)|gives? back)\b",
+    re.IGNORECASE,
+)
+PLAIN = set("cache index loader order pipeline plan samples shards stages tar writers".split())
+# A word in its ordinary meaning: data, and code in it, that asks for something that the user did not allow.
+ORDINARY = ("UnsafeContent (ValueError)", "Data asks for something")
+
+
+def prose(path):
+    """(line number, line) of all docstrings and comments of a file."""
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        is_docstring = token.type == tokenize.STRING and token.string.lstrip("rRbB").startswith('"""')
+        if is_docstring or token.type == tokenize.COMMENT:
+            yield from enumerate(token.string.splitlines(), token.start[0])
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if package_of(path) in PLAIN or path.parent == SOURCE], ids=lambda path: path.name
+)
+def test_docstrings_and_comments_are_plain(path):
+    found = [(number, line.strip()) for number, line in prose(path) if UNPLAIN.search(line)]
+    assert [entry for entry in found if not any(ordinary in entry[1] for ordinary in ORDINARY)] == []
 
 
 def words(path):

@@ -52,7 +52,7 @@ MUTATIONS = {
         "state/test_every_stop_point.py", "stream_shuffled+in_stages",
     ),
     "a state between two passes knows where parts go on": (
-        "pipeline/_mix.py", "return _start([part.save_next() for part in self.parts])", "return None",
+        "pipeline/_nested.py", "return _start([part.save_next() for part in self.parts])", "return None",
         "pipeline/test_mix.py", "between_epochs",
     ),
     "an epoch that has ended is not continued": (

@@ -4,7 +4,7 @@ A plain `str` was written by the user, in code, on the command line or in the en
 from data is an `Address`: a `str` that also knows its `birth` and its `home`. It behaves as text everywhere
 (`sample["__url__"]`, dictionary keys, JSON, logging) but for its `repr`, which has no secrets, and survives pickling
 and copying. `str(address)` and every other operation on text returns plain text; `like` makes an address of it again.
-The text alone is harmless as well, because an address is checked when it is read, not only when it is opened.
+The text alone makes no command either, because an address is checked when it is read, not only when it is opened.
 
 `webdataset.stores` decides, by one table, who may open what (`stores/_trust.py`).
 """

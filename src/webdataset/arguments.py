@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
@@ -85,3 +85,12 @@ def require_choice(name: str, value: Any, choices: Collection[Any]) -> None:
     """
     if value not in choices:
         raise SpecError(f"{name}={value!r}: expected one of {', '.join(map(str, choices))}")
+
+
+def in_order(values: Iterable[Any]) -> tuple[Any, ...]:
+    """The values as a tuple. Those of a set are sorted: it has another order in each process.
+
+    >>> in_order(["b", "a"]), in_order({"b", "a"})
+    (('b', 'a'), ('a', 'b'))
+    """
+    return tuple(sorted(values, key=str) if isinstance(values, set | frozenset) else values)

@@ -85,8 +85,6 @@ def reap(process: subprocess.Popen[bytes]) -> int:
     >>> reap(process)
     -9
     """
-    if os.name != "posix":
-        return process.wait()
     if process.returncode is None:
         try:
             process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
@@ -356,5 +354,4 @@ def _after_fork() -> None:
     _open_pipes.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

@@ -24,6 +24,8 @@ _PIECE = 1 << 16
 DECOMPRESS_LIMIT = 1 << 30
 # A shard may decompress to any size as long as it is not suspicious: gzip reaches 1,032 bytes for one at most.
 _MOST_PER_BYTE = 1100
+# xz keeps what it decompressed in a dictionary of up to 4 GB, `xz -9` 64 MB; zstd takes no more than 128 MB by itself.
+_XZ_MEMORY = 1 << 28
 
 
 class _Unpacker:
@@ -84,7 +86,7 @@ _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([kind]) + b"\x2a\x4d\x18" for kind in rang
 COMPRESSIONS = (
     Compression("gzip", (b"\x1f\x8b\x08",), lambda: _ZlibUnpacker(31)),
     Compression("bzip2", _BZIP2, lambda: _Unpacker(bz2.BZ2Decompressor())),
-    Compression("xz", (b"\xfd7zXZ\0",), lambda: _Unpacker(lzma.LZMADecompressor(lzma.FORMAT_XZ))),
+    Compression("xz", (b"\xfd7zXZ\0",), lambda: _Unpacker(lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY))),
     Compression("zstd", _ZSTD, _zstd_unpacker),
 )
 # Not in COMPRESSIONS: two bytes are not enough to recognise an archive by.

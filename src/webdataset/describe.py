@@ -12,7 +12,10 @@ from typing import Any, ClassVar
 
 from webdataset.redact import redacted
 
-identifies: ContextVar[bool] = ContextVar("webdataset_identifies", default=False)  # a checkpoint asks for the text
+identifies: ContextVar[bool] = ContextVar("webdataset_identifies", default=False)  # the text is for a checkpoint
+# The `repr` of a string, and of a set of strings.
+_WORD = r"'(?:[^'\\]|\\.)*'" r'|"(?:[^"\\]|\\.)*"'
+_SET = rf"\{{((?:{_WORD})(?:, (?:{_WORD}))+)\}}"
 
 
 class Described:
@@ -63,7 +66,7 @@ def shown(value: Any) -> str:
         return str(name).replace("<locals>.", "")
     if getattr(type(value), "__repr__") is object.__repr__:  # noqa: B009 – mypy takes the method for bound
         return f"<{type(value).__qualname__}>"
-    return redacted(without_addresses(repr(value)))
+    return redacted(same_everywhere(repr(value)))
 
 
 def counted(number: int, noun: str) -> str:
@@ -100,12 +103,13 @@ def refuse_unknown(what: str, given: Iterable[str], *takers: Callable[..., Any])
         raise TypeError(f"{what} has no parameter {', '.join(unknown)}{did_you_mean(unknown, known)}")
 
 
-def without_addresses(text: str) -> str:
-    """Return a text without the memory addresses of functions and objects, so that it is the same in every process.
+def same_everywhere(text: str) -> str:
+    """Return a text without memory addresses of functions and objects, and with sorted sets: the same in every process.
 
-    >>> without_addresses("Decoder(<function decode at 0x7f00>, <a.B object at 0x7f01>)")
-    'Decoder(decode, <a.B object>)'
+    >>> same_everywhere("Decoder(<function decode at 0x7f00>, <a.B object at 0x7f01>, {'b', 'a'})")
+    "Decoder(decode, <a.B object>, {'a', 'b'})"
     """
+    text = re.sub(_SET, lambda found: f"{{{', '.join(sorted(re.findall(_WORD, found[1])))}}}", text)
     text = re.sub(
         r"<(?:bound method|built-in function|built-in method|function|class) ([\w.<>]+)[^<>]* at 0x[0-9a-f]+>",
         r"\1",

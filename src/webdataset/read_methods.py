@@ -48,16 +48,31 @@ class Watched:
     >>> Watched(io.BytesIO(b"abc"), print).read(2)
     b'ab'
     b'ab'
+
+    At the end the function is called with no bytes. It may raise an error.
     """
 
-    def __init__(self, stream: Any, see: Callable[[bytes], object]) -> None:
+    def __init__(self, stream: Any, see: Callable[[Any], object]) -> None:
         self._stream, self._see = stream, see
+        self._readinto = find_readinto(stream)
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes."""
+        """Read the next bytes."""
         data: bytes = self._stream.read(size) or b""
-        self._see(data)
+        if data or size:
+            self._see(data)
         return data
+
+    def readinto(self, view: memoryview, /) -> int:
+        """Read the next bytes into memory of the caller."""
+        count = self._readinto(view) or 0
+        if count or len(view):
+            self._see(view[:count])
+        return count
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
 
 
 def _is_own(stream: Any, name: str) -> bool:

@@ -129,7 +129,7 @@ def _from_parent() -> Sender | None:
 
 @contextmanager
 def as_worker(here: World) -> Iterator[World]:
-    """Use the world of another worker in this block, also for functions that ask torch: to simulate a splitter in it.
+    """Use the world of another worker in this block, also in torch's own functions: to simulate a splitter in it.
 
     >>> with as_worker(World(worker=1, workers=2)):
     ...     current().worker

@@ -86,3 +86,32 @@ def test_a_signal_that_is_ignored_stays_so(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.tar").exists()
+
+
+def run_with_closed(folder, numbers, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "webdataset", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: [os.close(number) for number in numbers],
+    )
+
+
+@pytest.mark.parametrize("numbers", [[0], [1], [2], [0, 1, 2]])
+def test_what_commands_print_never_gets_into_an_archive(tmp_path, numbers):
+    """A file that is opened takes the number of a standard stream that is closed."""
+    write_shard(tmp_path / "0.tar", [{"__key__": f"{number}", "txt": b"x"} for number in range(4)])
+    command = "cat; echo printed; echo printed >&2; true"
+    for closed, output in (([], "a.tar"), (numbers, "b.tar")):
+        done = run_with_closed(tmp_path, closed, "proc", "-c", command, "-o", output, "0.tar")
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
+
+
+@pytest.mark.parametrize("arguments", [["ls", "0.tar"], ["cat", "0.tar", "-o", "-"], ["get", "0", "txt", "0.tar"]])
+def test_a_closed_standard_output_is_an_error_of_one_line(tmp_path, arguments):
+    write_shard(tmp_path / "0.tar", [{"__key__": f"{number}", "txt": b"x"} for number in range(4)])
+    done = run_with_closed(tmp_path, [1], *arguments)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and "standard output" in done.stderr, done.stderr

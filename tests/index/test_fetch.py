@@ -173,14 +173,17 @@ def test_a_shard_that_is_replaced_while_others_are_open_is_an_error(tmp_path, mo
     stores.close_connections()
 
 
+@pytest.mark.parametrize("rows", [(5, 0, 7, 3), (0, 1, 2, 3), (2, 4, 6), (3, 2, 1), (1, 1), (4,)], ids=str)
 @pytest.mark.parametrize("spread", [1, 20])
-def test_rows_are_the_bytes_at_their_offsets(tmp_path, spread):
+def test_rows_are_the_bytes_at_their_offsets(tmp_path, rows, spread):
     data = np.random.default_rng(0).integers(0, 256, 400_000, np.uint8)
     (tmp_path / "x").write_bytes(data.tobytes())
     opened = open_bytes(str(tmp_path / "x"))
-    starts = np.array([5, 0, 7, 3]) * 1024 * spread
-    for length in (1, 512, 700, 1024):
-        assert (opened.read_rows(starts, length) == np.stack([data[s : s + length] for s in starts])).all()
+    starts = np.array(rows) * 1024 * spread
+    for length in (1, 512, 700, 1024, 8192, 10_000):
+        found = opened.read_rows(starts, length)
+        assert found.flags.writeable
+        assert (found == np.stack([data[s : s + length] for s in starts])).all()
     opened.close()
 
 

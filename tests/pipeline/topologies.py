@@ -15,7 +15,7 @@ def rank_items(make, rank, ranks, workers, state=None):
     cursors, turn = [Cursor(0)] * workers, 0
     if state is not None:
         dataset.load_state_dict(json.loads(json.dumps(state)))
-        cursors, turn = per_worker(dataset._start, workers)
+        cursors, turn = per_worker(dataset._start.cursor, workers)
     runs = []
     for worker in range(workers):
         here = World(rank, ranks, worker, workers)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
@@ -346,6 +347,24 @@ def test_the_text_of_an_address_is_harmless_when_its_type_is_lost(scene):
     for url in shards.expand("*"):
         assert read(str(url)) == b"file"
     assert not (scene.data / "marker").exists()
+
+
+@pytest.mark.parametrize("text", [
+    "x::pipe:touch marker", "x/y.tar:: PIPE:touch marker", "{pipe:touch marker;,b}.tar", "{p,q}ipe:touch marker", "{a/b,pipe:touch marker}",
+    "x::{p,q}ipe:touch marker", "https://h/a::pipe:touch marker",
+])  # fmt: skip
+def test_no_text_out_of_a_document_becomes_a_command_by_its_expansion(scene, text):
+    """As a part of a specification, or in a list: what `::` and braces make of it."""
+    places = [from_local_description, from_remote_description, from_a_yaml_spec, from_a_nested_description]
+    for place in places:
+        with suppress(WebDatasetError):
+            url = str(place(scene, text))
+            for spec in (url, [url]):
+                for found in shards.expand_urls(spec):
+                    assert not found.strip().lower().startswith("pipe:")
+    assert first(
+        read_description({"wids_version": 1, "shardlist": [{"url": "s3://b/{a:b}::c.tar", "nsamples": 1}]}).urls
+    )
 
 
 SECRET_VARIABLES = {

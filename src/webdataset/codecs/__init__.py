@@ -48,7 +48,7 @@ from ._decode_pixels import open_image
 from ._decoder import Decoder, decode_field, default_decoder
 from ._encode_image import IMAGE_FORMATS, imageencoder
 from ._encoders import encode_based_on_extension, encode_based_on_extension1, encode_field
-from ._field_limit import check_row_group, check_size, check_unpacked, read_member
+from ._field_limit import check_row_group, check_size, check_unpacked, open_member, read_member
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl
 from ._msgpack_cbor import cbor_dumps, mp_dumps, msgpack_loads
@@ -110,6 +110,7 @@ __all__ = [
     "numpy_npz_dumps",
     "open_image",
     "open_media",
+    "open_member",
     "pack_gz",
     "read_cbor_item",
     "read_member",

@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from webdataset.arguments import is_integer, is_number
+from webdataset.arguments import in_order, is_integer, is_number
 from webdataset.errors import SpecError
 from webdataset.optional import require
 
 from ._crop import Box, central_box, covering, random_box, random_window
 from ._decode_pixels import as_float, other_pixels
+from ._field_limit import check_size
 from ._image_specs import IMAGE_EXTENSIONS, ends_with_one_of, find_imagespec
 from ._jpeg import jpeg_size, upper_pixels
 from ._resize import cut, flip, nearest, planes_of, resize, scaled
@@ -84,7 +85,7 @@ class DecodeImage:
     def __post_init__(self) -> None:
         extensions = self.extensions.split() if isinstance(self.extensions, str) else self.extensions
         if hasattr(extensions, "__iter__"):
-            object.__setattr__(self, "extensions", tuple(extensions))
+            object.__setattr__(self, "extensions", in_order(extensions))
         _check(self)
         object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in self.extensions))
         # A list, as settings files have it, equals no shape.
@@ -157,10 +158,13 @@ class DecodeImage:
             assert rng is not None
             return random_window(width, height, self._plan.size, rng), self._plan.size
         if self.crop == "center":
-            return whole, covering(width, height, self._plan.before_crop)
-        if isinstance(self.size, int):
-            return whole, covering(width, height, self._plan.size)
-        return whole, self._plan.size
+            size = covering(width, height, self._plan.before_crop)
+        elif isinstance(self.size, int):
+            size = covering(width, height, self._plan.size)
+        else:
+            return whole, self._plan.size
+        check_size(math.prod(size) * len(self._plan.mode))  # a row of n pixels becomes 224 rows of 224 n
+        return whole, size
 
     def _step(self, box: Box, size: Size) -> int:
         if self.oversample is None or self.interpolation == "nearest":

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import struct
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -30,6 +32,9 @@ _JPEG = b"\xff\xd8"
 _ICO, _ICNS = b"\0\0\1\0", b"icns"
 _RGBA = 4
 _JP2, _J2K = b"\0\0\0\x0c", b"\xff\x4f\xff\x51"
+# Of TIFF and BigTIFF: the size of an offset, of the count of entries, and of an entry.
+_TIFF_OFFSETS = {42: (4, 2, 12), 43: (8, 8, 20)}
+_TILE_SIDES, _TIFF_NUMBERS = {322, 323}, {3: 2, 4: 4}  # tags; types and their sizes
 _TILE = 1 << 14  # bytes that OpenJPEG needs for the description of a tile
 # Pillow's plugins that run a program (EPS starts Ghostscript), only call another library, or do not decode still
 # images: never used, whatever the bytes look like.
@@ -53,6 +58,7 @@ def open_image(data: bytes) -> Image:
         check_scans(data)
     _check_icon(data)
     _check_tiles(data)
+    _check_tile(data)
     own = [name for name in images.ID if name not in _WANTED and name not in _UNWANTED]  # plugins of the user's
     try:
         image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])
@@ -71,6 +77,27 @@ def _check_tiles(data: bytes) -> None:
         right, bottom, _, _, width, height, left, top = struct.unpack(">8I", size)
         if width and height:
             check_size(-(-(right - left) // width) * -(-(bottom - top) // height) * _TILE)
+
+
+def _check_tile(data: bytes) -> None:
+    """Raise an error for a TIFF of too large tiles: each is decoded as a whole, however few pixels the image has."""
+    order: Literal["little", "big"] = "little" if data[:2] == b"II" else "big"
+    number = partial(int.from_bytes, byteorder=order)
+    if data[:2] not in (b"II", b"MM") or number(data[2:4]) not in _TIFF_OFFSETS:
+        return
+    offset, count, entry = _TIFF_OFFSETS[number(data[2:4])]
+    at = number(data[offset : 2 * offset])
+    sides: dict[int, int] = {}
+    first = at + count
+    for start in range(first, first + number(data[at:first]) * entry, entry):
+        if start > len(data):
+            break
+        tag, kind = number(data[start : start + 2]), number(data[start + 2 : start + 4])
+        if tag in _TILE_SIDES:
+            value = data[start + entry - offset : start + entry]
+            side = number(value[: _TIFF_NUMBERS.get(kind)])
+            sides[tag] = max(side, sides.get(tag, 1))  # a tag may come twice: Pillow and libtiff take different ones
+    check_size(math.prod(sides.values()) * _RGBA)
 
 
 def _check_icon(data: bytes) -> None:

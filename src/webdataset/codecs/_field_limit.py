@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 from webdataset import config
 from webdataset.decompress import is_bomb, too_large
+from webdataset.errors import FormatError
+
+_READ_IN_PIECES = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 
 
 def field_limit(limit: int | None = None) -> int:
@@ -89,5 +92,16 @@ def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     b'abc'
     """
     check_size(info.file_size)
-    with archive.open(info) as stream:
+    with open_member(archive, info) as stream:
         return stream.read(info.file_size)
+
+
+def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
+    """The stream of one file of a zip archive, which decompresses no more than is read from it.
+
+    Of bzip2, LZMA and Zstandard `zipfile` decompresses 4 kB at a time, whatever comes out: 4 GB of zeros.
+    """
+    if info.compress_type not in _READ_IN_PIECES:
+        what = f"{info.filename!r:.80} in the zip archive has the compression method {info.compress_type}"
+        raise FormatError(f"{what}, expected none or deflate", hint="write the archive again with ZIP_DEFLATED")
+    return archive.open(info)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from webdataset.arguments import in_order
 from webdataset.errors import SpecError
 from webdataset.optional import require
 
@@ -84,7 +85,7 @@ class ImageHandler:
         find_imagespec(self.imagespec)
         if isinstance(self.extensions, str):
             object.__setattr__(self, "extensions", self.extensions.split())
-        object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in self.extensions))
+        object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in in_order(self.extensions)))
 
     def __call__(self, key: str, data: bytes) -> Any:
         """The image, or None if the field is not an image's."""

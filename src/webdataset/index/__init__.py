@@ -13,8 +13,8 @@ which order samples are read, or ranks.
 * `_description`          the JSON description of a whole dataset
 * `_index_location`       where index files are stored; saving and loading them
 * `_index_dataset`        index a whole dataset and describe it
-* `_verify_shards`        the bytes of a whole shard, compared with its description as they pass
-* `_check_index`          does this index describe this shard?
+* `_verify_shards`        the bytes of a whole shard, compared with its description while they are read
+* `_check_index`          check that an index describes its shard
 * `_fetch_ranges`         byte ranges of a shard, from a local file or over the network
 * `_seekable_range`       byte ranges as a file
 * `_shard_reader`         single samples of a shard
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from ._split_names import sample_and_field as sample_and_field
     from ._verify_shards import VerifyShards as VerifyShards
 
-# Where each name lives.
-_HOME = {
+# The file of each name.
+_FILES = {
     "_build_index": "IndexBuilder build build_index",
     "_check_index": "check_end",
     "_dali_text": "count_dali read_dali write_dali",
@@ -82,7 +82,7 @@ _HOME = {
     "_split_names": "sample_and_field",
     "_verify_shards": "VerifyShards",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

@@ -150,7 +150,7 @@ def read_description(source: str | PathLike[str] | IO[Any] | Mapping[str, Any], 
         return _parse(_load(name), _document(name, base))
     content = source if isinstance(source, Mapping) else _decoded(source.read(), "the description")
     url, path = getattr(source, "url", None), getattr(source, "name", None)
-    # An open file or stream: its author is a stranger, whoever opened it.
+    # An open file or stream: its author is not trusted, even if the user opened it.
     if isinstance(url, str) or isinstance(path, str):
         return _parse(content, _document(url if isinstance(url, str) else stores.local_file(str(path)), base))
     folder = _as_folder(base or "")
@@ -179,7 +179,7 @@ def write_description(description: Description) -> bytes:
 
 
 def seen_from(description: str, url: str) -> str:
-    """The address of a shard in a description: relative if possible, so that both can be moved together.
+    """Return the address of a shard for a description: relative if possible, so that both can be moved together.
 
     >>> seen_from("s3://b/train/all.json", "s3://b/train/0.tar"), seen_from("all.json", "s3://b/0.tar")
     ('0.tar', 's3://b/0.tar')
@@ -194,8 +194,9 @@ def seen_from(description: str, url: str) -> str:
     else:
         name = os.path.abspath(path)
         name = name if home is None else name.removeprefix(f"{os.path.abspath(home).rstrip('/')}/")
-    unseen = path is not None and home is None  # a path in a description on a server would be one of that server
-    if description != "-" and stores.scheme_of(description) != "pipe" and (unseen or not _opens(description, name)):
+    is_elsewhere = path is not None and home is None  # in a description on a server it would be a path of that server
+    has_folder = description != "-" and stores.scheme_of(description) != "pipe"
+    if has_folder and (is_elsewhere or not _may_open(description, name)):
         raise SpecError(
             f"a description at {description} could not name this shard: readers would refuse it",
             Where(shard=url),
@@ -204,8 +205,8 @@ def seen_from(description: str, url: str) -> str:
     return name
 
 
-def _opens(description: str, name: str) -> bool:
-    """Whether a reader of the description opens a shard under this name."""
+def _may_open(description: str, name: str) -> bool:
+    """Whether a reader of the description may open a shard with this name."""
     try:
         _document(description, None).address(name)
     except UnsafeContent:

@@ -125,7 +125,7 @@ def _read_stored(url: str, location: str | None, size: int = -1) -> tuple[bytes,
 
 def _candidates(url: str, location: str | None) -> list[str]:
     if location is not None:
-        # Ours first, then plainly named ones, as users of DALI keep them.
+        # First the name that we give, then the plain names that users of DALI have.
         name = url.rpartition("/")[2].partition("?")[0]
         plain = [f"{location.rstrip('/')}/{found}" for found in (index_url(name), dali_name(name))]
         return list(dict.fromkeys([index_url(url, location), *plain]))

@@ -63,7 +63,7 @@ class IndexedShards(Sequence[Any]):
         index: a directory or bucket where indexes are kept; None looks next to the shards. A shard without an index is
             read once.
         functions: applied to every sample, one after the other, such as decoders.
-        lazy: fetch a field when it is asked for, not before.
+        lazy: fetch a field when it is read, not before.
         store_index: store the indexes that had to be built, where they were looked for.
         fetch: makes a local copy of a shard that is not a local file, and returns its path; without it parts of such
             shards are read where they are.
@@ -111,7 +111,7 @@ class IndexedShards(Sequence[Any]):
         return self._finish(shard, [inside])[0]
 
     def _locate(self, number: int) -> tuple[int, int]:
-        """Its shard, and its number there."""
+        """Return the shard of a sample, and its number in the shard."""
         try:
             stored = self._numbers[number]
         except IndexError:
@@ -121,7 +121,7 @@ class IndexedShards(Sequence[Any]):
         return self._shards.locate(stored)
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        """Many samples at once, shard by shard, with few requests: what torch's loaders ask for."""
+        """Return many samples at once, read shard by shard with few requests; torch's loaders call this."""
         return read_by_shard([self._locate(number) for number in numbers], self._finish)
 
     def check(self, number: int) -> None:
@@ -246,7 +246,7 @@ class IndexedShards(Sequence[Any]):
 
 
 class LazySample(Mapping[str, Any]):
-    """A sample whose fields are fetched when they are asked for, once.
+    """A sample whose fields are fetched when they are read, once.
 
     >>> LazySample.__mro__[1].__name__
     'Mapping'
@@ -304,7 +304,7 @@ class _Shards:
         self.total = self._starts[-1]
         for shard, count in enumerate(self.counts):
             if not count:
-                self.index(shard)  # compares; no order would ever open the shard
+                self.index(shard)  # checks the count: the shard is in no order, so it would never be opened
 
     def locate(self, number: int) -> tuple[int, int]:
         shard = bisect_right(self._starts, number) - 1
@@ -326,7 +326,7 @@ class _Shards:
         if index is None:
             url = self.urls[shard]
             with located(shard=url):
-                # One without samples proves nothing: it is built again.
+                # An index without samples is built again: it cannot be checked against the shard.
                 index = load_index(url, self._location) or self._built(url)
             counts = getattr(self, "counts", None)
             if counts is not None and len(index) != counts[shard]:
@@ -349,7 +349,7 @@ class _Shards:
     def _remember(self, shard: int, index: ShardIndex) -> None:
         for gone in self._indexes.put(shard, index):
             with self._lock:
-                self._readers.pop(gone, None)  # it holds the index; closed with the last reference to it
+                self._readers.pop(gone, None)  # it refers to the index; it is closed with the last reference to it
 
     def _built(self, url: str) -> ShardIndex:
         index = build_index(url if self._fetch is None else self._fetch(url))
@@ -367,7 +367,7 @@ class _Shards:
         with self._lock:
             reader = self._readers.setdefault(shard, reader)
             if len(self._readers) > _OPEN_SHARDS:
-                # Not closed: another thread may be reading from it. It goes with the last reference.
+                # Not closed here: another thread may be reading from it. It is closed with the last reference.
                 self._readers.popitem(last=False)
         return reader
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.codecs import check_size, read_npy_header
+from webdataset.codecs import check_size, open_member, read_npy_header
 from webdataset.errors import FormatError, TruncatedShard, UnsafeContent, Where, located
 
 from ._byte_ranges import ByteRanges
@@ -102,14 +102,11 @@ class _NpzFile(RecordFile):
             self._stream.seek(0)
             return [_Array("npy", self._stream, self._url, self._data.size)]
         infos = [info for info in self._zip.infolist() if info.filename.endswith(".npy")]
+        with located(shard=self._url):
+            streams = [opened.enter_context(open_member(self._zip, info)) for info in infos]
         return [
-            _Array(
-                info.filename.removesuffix(".npy"),
-                opened.enter_context(self._zip.open(info)),
-                self._url,
-                _largest_size(info),
-            )
-            for info in infos
+            _Array(info.filename.removesuffix(".npy"), stream, self._url, _largest_size(info))
+            for info, stream in zip(infos, streams, strict=True)
         ]
 
     @property

@@ -143,12 +143,11 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def skip(self, steps: int | range) -> None:
         """Let the next `iter()` leave out a step of its epoch, or a range, on all ranks; more calls leave out more."""
-        start = self._start or Cursor(self._epochs.peek())
+        start = self._next_start()
         inner = Cursor(start.epoch)
         if isinstance(start.where, InStages) and isinstance(start.where.progress[0], Cursor):
             inner = start.where.progress[0]
-        self._start = replace(start, where=InStages((self._planned().cursor_without(steps, inner),)))
-        self._run = None
+        self._move_start(replace(start, where=InStages((self._planned().cursor_without(steps, inner),))))
 
     def samples_of_step(self, step: int, epoch: int | None = None) -> list[SampleLocation]:
         """The samples of a step, rank by rank: shard, key and byte ranges of each; no data are read.

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from webdataset.child_processes import Parent
 from webdataset.flow import Json, Pass, Recall, Resumable
-from webdataset.pipeline import DataPipeline, EpochCounter
+from webdataset.pipeline import DataPipeline
 from webdataset.plan import is_even_chain
 
 from . import _shared_memory
@@ -55,9 +55,8 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         self.meter = Meter()
         self.watched = False
         self._block_count = 3 + (self.prefetch_factor or 0) if shared_memory and _shared_memory.available() else 0
-        self._inner_loader: Any = None
-        self._next_pass = EpochCounter()  # shared with the workers: those that persist read the number of the pass here
-        self._continuing_pass = EpochCounter()  # likewise: the pass that continues the one before it; 0 for none
+        self._inner_loader: Any = None  # with workers that persist; an iteration takes it, so that no other one uses it
+        self._iterations = 0  # how many were begun
         self._group_size = GroupSize()
 
     def __repr__(self) -> str:
@@ -84,7 +83,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         """Yield the items of one epoch of the dataset, one of each worker in turn."""
         if at.outcome == "complete":  # it was when the state was saved
             return
-        messages = self._start_workers(at)
+        inner_loader, messages = self._start_workers(at)
         self.meter.clear()
         at.outcome = "failed"
         try:
@@ -104,7 +103,7 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
             raise
         finally:
             interrupted, at.interrupted = at.interrupted, True  # for a Ctrl-C while the workers are ended
-            self._keep_or_end_workers(messages, at)
+            self._keep_or_end_workers(inner_loader, messages, at)
             at.interrupted = interrupted
 
     def again(self, origin: Json, recall: Recall) -> Any:
@@ -146,32 +145,33 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         result.__dict__.update(dataset=self.dataset.compose(), meter=Meter(), watched=True, _inner_loader=None)
         return result
 
-    def _start_workers(self, at: WorkerCursors) -> Any:
-        """Start the workers, or start the next epoch in those that persist; return torch's iterator of messages."""
+    def _start_workers(self, at: WorkerCursors) -> tuple[Any, Any]:
+        """Start the workers, or the next epoch in those that persist; return torch's loader and its iterator."""
+        self._iterations += 1
+        at.iteration = self._iterations
+        inner_loader, self._inner_loader = self._inner_loader, None
+        if inner_loader is None or (at.starts is not None and not at.workers_know_start):
+            settings = (at.starts, self._block_count, self.watched, at.origins, self._group_size)
+            worker = WorkerDataset(self.dataset, self.collate_fn, *settings)
+            inner_loader = self._new_inner_loader(worker) if self.num_workers else None
+        else:
+            worker = inner_loader.dataset
         epoch = at.epoch if at.starts is None else at.starts[0].epoch
-        self._next_pass.set(epoch)
-        self._continuing_pass.set(epoch if at.workers_know_start else 0)  # pass 0 continues no other
-        worker = WorkerDataset(
-            *(self.dataset, self.collate_fn, self._next_pass, self._continuing_pass),
-            *(at.starts, self._block_count, self.watched, at.origins),
-            group_size=self._group_size,
-        )
-        if self.num_workers == 0:
-            return worker.messages(0)
-        if self._inner_loader is None or (at.starts is not None and not at.workers_know_start):
-            self._inner_loader = self._new_inner_loader(worker)
+        worker.next_pass.set(epoch)
+        worker.continuing_pass.set(epoch if at.workers_know_start else 0)  # pass 0 continues no other
         try:
-            return iter(self._inner_loader)
+            return inner_loader, worker.messages(0) if inner_loader is None else iter(inner_loader)
         except OSError as error:
-            self._inner_loader = None
             raise not_started(error) from error
 
-    def _keep_or_end_workers(self, messages: Any, at: WorkerCursors) -> None:
+    def _keep_or_end_workers(self, inner_loader: Any, messages: Any, at: WorkerCursors) -> None:
         """Keep the workers for the next epoch if they persist and can begin it; otherwise end them."""
         can_begin = at.outcome == "complete" or (at.outcome == "left" and not self.dataset.continues)
-        at.keeps_workers = self.persistent_workers and can_begin
-        if not at.keeps_workers:
-            self._inner_loader = None
+        is_latest = at.iteration == self._iterations  # the next epoch follows the iteration that was begun last
+        at.keeps_workers = self.persistent_workers and can_begin and is_latest
+        if at.keeps_workers:
+            self._inner_loader = inner_loader
+        else:
             _end_workers(messages)
 
     def _new_inner_loader(self, worker: WorkerDataset) -> Any:
@@ -223,7 +223,7 @@ def _release_locks(messages: Any) -> None:
 @contextlib.contextmanager
 def _without_child_signals() -> Iterator[None]:
     """Ignore the deaths of workers in this block, in which all of them end: torch's signal handler raises an error."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)

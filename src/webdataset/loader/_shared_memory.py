@@ -257,8 +257,7 @@ class _Open:
 
 
 _open = _Open()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_open.fork)
+os.register_at_fork(before=_open.fork)
 
 
 def _mark_free(state: mmap.mmap, forks: int) -> None:

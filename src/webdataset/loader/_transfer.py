@@ -57,7 +57,7 @@ def _received(message: bytes, spans: list[tuple[int, int]], buffers: Any) -> Tra
 
 
 def pack(value: Any, blocks: Blocks | None) -> Transfer:
-    """Pack a value; without blocks the buffers travel in the message.
+    """Pack a value; without blocks the buffers are part of the message.
 
     >>> blocks = Blocks(keep=2)
     >>> transfer = pack({"image": np.ones((64, 32, 32)), "label": 3}, blocks)

@@ -91,24 +91,24 @@ class WorkerDataset(SpawnPickling, TorchIterable):
     Args:
         dataset: the dataset to read.
         convert: applied to every item or batch.
-        next_pass: the number of the next pass; written by the loader, read by the workers.
-        continuing_pass: the pass in which datasets inside this one go on from where the pass before ended; 0 if none.
         start: where each worker begins the first epoch, if not at the beginning of a pass.
         block_count: how many blocks of shared memory a worker keeps for its batches; with 0 they go through the pipe.
         watched: time every single stage.
         origins: send the origin of every item.
         group_size: how many messages are sent at once.
+        next_pass: the number of the next pass; written by the loader, read by the workers.
+        continuing_pass: the pass in which datasets inside this one go on from where the pass before ended; 0 if none.
     """
 
     dataset: DataPipeline
     convert: Callable[[Any], Any]
-    next_pass: EpochCounter
-    continuing_pass: EpochCounter
     start: list[Cursor] | None = None
     block_count: int = 0
     watched: bool = False
     origins: bool = False
     group_size: GroupSize = field(default_factory=GroupSize)
+    next_pass: EpochCounter = field(default_factory=EpochCounter)
+    continuing_pass: EpochCounter = field(default_factory=EpochCounter)
     _blocks: Blocks | None = field(default=None, repr=False)
     _run: Run | None = field(default=None, repr=False)
 

@@ -29,6 +29,7 @@ class WorkerCursors(Progress):
         self.next_starts: list[Cursor | None] = [None] * workers  # of the workers that have ended this epoch
         self.last: tuple[int, Tagged | None] = 0, None  # the worker of the last item, and its tag before that
         self.outcome = "left"
+        self.iteration = 0  # which one of the loader
 
     def note(self, message: Message) -> None:
         """Note the message whose item is yielded next. No call may come between: Ctrl-C is raised when a call ends."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ._weights import check_weights as check_weights
     from ._weights import pick as pick
 
-# Where each name lives.
-_HOME = {
+# The file of each name.
+_FILES = {
     "_epoch_order": "Order",
     "_mix_schedule": "MixSchedule",
     "_permutation": "derive_keys permutation permute",
@@ -38,7 +38,7 @@ _HOME = {
     "_steps": "Steps",
     "_weights": "check_weights pick",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

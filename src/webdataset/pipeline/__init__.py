@@ -12,6 +12,7 @@ This package knows the order of stages, not their meaning; it starts no threads 
 * `_inner_datasets.py`: the datasets inside a dataset, their seeds and weights
 * `_read_ahead_rule.py`: whether threads may read ahead
 * `_nested.py`: a dataset as a stage of another
+* `_nested_join.py`: a join of datasets as a stage
 * `_fused.py`: functions of one item, and what a loader has in flight of them
 * `_column_batches.py`: batches made by column, where functions and `batched` allow it
 * `_epoch_counter.py`: the number of the next pass, shared with worker processes
@@ -72,8 +73,8 @@ if TYPE_CHECKING:
     from ._webdataset import FluidWrapper as FluidWrapper
     from ._webdataset import WebDataset as WebDataset
 
-# Where each name lives.
-_HOME = {
+# The file of each name.
+_FILES = {
     "_checkpoint": "Checkpoint Identity",
     "_cursor": "Beginning Cursor InPlan InStages as_cursor check_types",
     "_dataset_wrappers": "MockDataset repeatedly with_epoch with_length",
@@ -95,7 +96,7 @@ _HOME = {
     "_torch_iterable": "TorchIterable",
     "_webdataset": "CheckEmpty FluidWrapper WebDataset",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from webdataset.describe import without_addresses
+from webdataset.describe import same_everywhere
 from webdataset.errors import StateError
 from webdataset.flow import Json
 
@@ -71,7 +71,7 @@ def _batched_inside(state: dict[str, Any], batching: re.Match[str]) -> dict[str,
 
 def _identity(saved: dict[str, Json]) -> dict[str, Json]:
     # A loader's default collation was part of the text in version 1, and is not in version 2.
-    stages = [without_addresses(str(stage)).replace(", collation_fn=usual", "") for stage in saved["stages"]]
+    stages = [same_everywhere(str(stage)).replace(", collation_fn=usual", "") for stage in saved["stages"]]
     return {"seed": saved["seed"], "stages": stages, "inner_seeds": None}
 
 

@@ -35,7 +35,7 @@ class Beginning:
     """Before the first item of a pass.
 
     Attributes:
-        starts: how the stages begin, as `Progress.save_next` said; empty if the number of the pass decides alone.
+        starts: how the stages begin, from `Progress.save_next`; empty if that follows from the number of the pass.
     """
 
     starts: tuple[Json, ...] = ()
@@ -106,7 +106,7 @@ class Cursor:
 
     @property
     def plan(self) -> PlanState | None:
-        """How far an indexed dataset is, if that is all there is to say."""
+        """How far an indexed dataset is; None if the cursor is not that of a plan, or has items to skip."""
         return self.where.plan if isinstance(self.where, InPlan) and not self.skip else None
 
     @property

@@ -93,8 +93,7 @@ class Plannable(DataPipeline):
 
     def skip(self, steps: int | range) -> None:
         """Let the next `iter()` leave out a step of its epoch, or a range, on all ranks; more calls leave out more."""
-        self._start = self.cursor_without(steps, self._start or Cursor(self._epochs.peek()))
-        self._run = None
+        self._move_start(self.cursor_without(steps, self._next_start()))
 
     def cursor_without(self, steps: int | range, cursor: Cursor) -> Cursor:
         """Return the cursor of an epoch without these steps.
@@ -136,7 +135,7 @@ class Plannable(DataPipeline):
 
         plan = self._planned_steps()
         if epoch is None:
-            epoch = self._run.pass_number if self._run is not None else self._next_epoch()
+            epoch = self._run.pass_number if self._run is not None else self._next_start().epoch
         order = plan.order(Pass(self.seed, epoch))
         per_step = plan.batch * world.current().ranks
         positions = np.arange(step * per_step, min((step + 1) * per_step, len(order)))
@@ -156,16 +155,13 @@ class Plannable(DataPipeline):
         from webdataset.plan import shuffle_report
 
         plan = self._planned_steps()
-        order = plan.order(Pass(self.seed, self._next_epoch()))
+        order = plan.order(Pass(self.seed, self._next_start().epoch))
         report = shuffle_report(order, buffer=buffer)
         if plot is not None:
             from webdataset import stores
 
             stores.write_bytes(plot, report.svg().encode())
         return report
-
-    def _next_epoch(self) -> int:
-        return self._start.epoch if self._start is not None else self._epochs.peek()
 
     def _planned_steps(self) -> ReadPlanned:
         if self.plan is None or not is_even_chain(self.pipeline):

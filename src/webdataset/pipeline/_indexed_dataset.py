@@ -42,7 +42,7 @@ class IndexedDataset(SpawnPickling, offsets.IndexedShards):
         index: as for `WebDataset`: True or a directory or bucket is where indexes are, and where those that had to be
             built are kept; True and None look beside the shards. A shard without an index is read once.
         transform: a function of a sample; `map` and `decode` add more.
-        lazy: fetch a field when it is asked for, not before.
+        lazy: fetch a field when it is read, not before.
         store_index: store the indexes that had to be built, in `index` or beside the shards.
     """
 

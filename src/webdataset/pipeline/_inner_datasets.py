@@ -23,16 +23,21 @@ def inner_datasets(dataset: Any) -> Iterator[Any]:
 def directly_inside(dataset: Any) -> Iterator[Any]:
     """Yield the datasets that are stages of this one, and those that its stages read."""
     for stage in dataset.pipeline:
-        yield from filter(_is_dataset, (stage, getattr(stage, "dataset", None), *getattr(stage, "datasets", ())))
+        yield from filter(_is_dataset, (getattr(stage, "dataset", None), *_together(stage)))
 
 
 def inner_seeds(dataset: Any) -> Iterator[int]:
     """Yield the seeds of the datasets inside this one, but not those of loaders: their checkpoints have them."""
     for stage in dataset.pipeline:
-        for inner in (stage, *getattr(stage, "datasets", ())):
+        for inner in _together(stage):
             if _is_dataset(inner):
                 yield inner.seed
                 yield from inner_seeds(inner)
+
+
+def _together(stage: Any) -> tuple[Any, ...]:
+    """A stage that may be a dataset, and what it mixes or joins."""
+    return stage, *getattr(stage, "datasets", ()), *getattr(stage, "sources", ())
 
 
 def shares_of_mixes(dataset: Any) -> list[Shares]:

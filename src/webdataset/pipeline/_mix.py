@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 from webdataset.arguments import require_choice, require_count
-from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest, well_formed
+from webdataset.errors import SpecError
+from webdataset.flow import Json, Pass, Recall, Resumable, digest, well_formed
 from webdataset.order import check_weights
 
 from ._fluid import FluidInterface
-from ._nested import NestedProgress
+from ._nested import NestedProgress, PartsProgress
 from ._pipeline import DataPipeline
 from ._source_choice import AtRandom, ByShares, Drawing, InTurns, Shares
 
@@ -25,12 +25,12 @@ EXHAUSTED: Any = object()  # in place of an item: the dataset has no more items
 _EXHAUSTED = ("stop", "drop", "repeat")
 
 
-class MixProgress(Progress):
+class MixProgress(PartsProgress):
     """Which dataset is next, and the cursor of each dataset."""
 
     def __init__(self, drawing: Drawing, parts: Sequence[NestedProgress]) -> None:
+        super().__init__(parts)
         self.drawing = drawing
-        self.parts = parts
         self.items: list[Iterator[Any] | None] = [None] * len(parts)
         self.source, self.left = 0, 0
         self.ended: set[int] = set()  # datasets that have no more items in this pass
@@ -62,43 +62,13 @@ class MixProgress(Progress):
             return {"datasets": cursors, "over": True}
         return {"drawing": self.drawing.save(), "source": self.source, "left": self.left, "datasets": cursors}
 
-    def save_start(self) -> Json:
-        """How the datasets began this pass."""
-        return _start([part.save_start() for part in self.parts])
-
-    def save_next(self) -> Json:
-        """How the datasets begin the next pass."""
-        return _start([part.save_next() for part in self.parts])
-
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on in all of them."""
-        if len(saved["datasets"]) != len(self.parts):
-            raise StateError(
-                f"the checkpoint mixes {len(saved['datasets'])} datasets, this mix has {len(self.parts)}",
-                hint="mix the datasets that the checkpoint was written for",
-            )
+        super().load(saved, recall)
         self.over = saved.get("over", False)
         if saved.get("drawing") is not None:
             self.drawing = self.drawing.load(saved["drawing"])
             self.source, self.left = saved.get("source", 0), saved.get("left", 0)
-        for part, cursor in zip(self.parts, saved["datasets"], strict=True):
-            if cursor is not None:
-                part.load(cursor, recall)
-
-    def follow(self, before: Progress) -> None:
-        """Continue each dataset after its own pass before."""
-        assert isinstance(before, MixProgress)
-        for part, earlier in zip(self.parts, before.parts, strict=True):
-            part.follow(earlier)
-
-    def close(self) -> None:
-        """Close what the datasets have open."""
-        for part in self.parts:
-            part.close()
-
-
-def _start(datasets: list[Json]) -> Json:
-    return {"datasets": datasets} if any(each is not None for each in datasets) else None
 
 
 @dataclass(frozen=True)
@@ -141,9 +111,7 @@ class Mixture(Resumable):
                 at.ended.add(at.source)
                 at.over = self.exhausted != "drop" or not at.drawing.drop(at.source)
         finally:
-            for part in at.parts:
-                if not part.dataset.continues:
-                    part.close()
+            at.end_pass()
 
     def again(self, origin: Json, recall: Recall) -> Any:
         """Make the item again from its dataset."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -102,6 +102,53 @@ class NestedProgress(Progress):
         """Close the dataset's files."""
         if self.run is not None:
             self.run.close()
+
+
+class PartsProgress(Progress):
+    """Where several datasets inside another began this pass of the outer one, and their runs."""
+
+    def __init__(self, parts: Sequence[NestedProgress]) -> None:
+        self.parts = parts
+
+    def save_start(self) -> Json:
+        """How the datasets began this pass."""
+        return _start([part.save_start() for part in self.parts])
+
+    def save_next(self) -> Json:
+        """How the datasets begin the next pass."""
+        return _start([part.save_next() for part in self.parts])
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on in all of them."""
+        if len(saved["datasets"]) != len(self.parts):
+            raise StateError(
+                f"the checkpoint has {len(saved['datasets'])} datasets here, this pipeline has {len(self.parts)}",
+                hint="load it into the pipeline that saved it",
+            )
+        for part, cursor in zip(self.parts, saved["datasets"], strict=True):
+            if cursor is not None:
+                part.load(cursor, recall)
+
+    def follow(self, before: Progress) -> None:
+        """Every dataset follows its pass before."""
+        assert isinstance(before, PartsProgress)
+        for part, earlier in zip(self.parts, before.parts, strict=True):
+            part.follow(earlier)
+
+    def end_pass(self) -> None:
+        """Close what no epoch goes on with."""
+        for part in self.parts:
+            if not part.dataset.continues:
+                part.close()
+
+    def close(self) -> None:
+        """Close what the datasets hold open."""
+        for part in self.parts:
+            part.close()
+
+
+def _start(datasets: list[Json]) -> Json:
+    return {"datasets": datasets} if any(each is not None for each in datasets) else None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from webdataset import config, world
@@ -15,6 +15,7 @@ from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, PerItem, count_in, well_formed
 from webdataset.plan import count_items
 from webdataset.redact import warn
+from webdataset.stages import JoinColumns
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
@@ -22,6 +23,7 @@ from ._epoch_counter import EpochCounter
 from ._epoch_length import ENDLESS, KnownLength
 from ._inner_datasets import check_owner_of_epoch, inner_seeds, is_repeatable, shares_of_mixes
 from ._nested import Nested
+from ._nested_join import Joined
 from ._rank_agreement import check_ranks
 from ._require_json import require_json
 from ._run import Definition, Run
@@ -32,6 +34,21 @@ from ._torch_iterable import TorchIterable
 
 if TYPE_CHECKING:
     from ._source_choice import Shares
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the next iteration of a pipeline starts, set by a checkpoint or by `skip`.
+
+    Attributes:
+        cursor: the first item.
+        next_epoch: the number of the epoch after it, if a checkpoint has one.
+        loaded: whether it is from a checkpoint.
+    """
+
+    cursor: Cursor
+    next_epoch: int | None = None
+    loaded: bool = False
 
 
 class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
@@ -65,10 +82,8 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         self.seed: int = config.read("WDS_SEED")
         self._epochs = EpochCounter()
         self._run: Run | None = None  # the latest iteration
-        self._start: Cursor | None = None  # where the next iteration starts, if that was set: by a checkpoint or `skip`
-        self._loaded = False  # whether `_start` is from a checkpoint
-        self._epoch_after: int | None = None  # the number of the epoch after it, if a checkpoint set one
-        self._run_start: tuple[Cursor | None, int | None] = None, None  # `_start` and `_epoch_after` of `_run`
+        self._start: Start | None = None  # where the next iteration starts, if that was set
+        self._run_start: Start | None = None  # where `_run` started, if that was set
         self._restart = False
         self._comparisons = 0  # how often this dataset was compared with those of the other ranks
 
@@ -92,7 +107,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         >>> list(DataPipeline([1, 2]).compose(sorted, enumerate))
         [(0, 1), (1, 2)]
         """
-        if self._loaded and stages:
+        if self._start is not None and self._start.loaded and stages:
             raise StateError(
                 "a checkpoint was loaded into this pipeline, so no stages can be added",
                 hint="add the stages first, then call load_state_dict",
@@ -100,7 +115,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         result = self._copy()
         for stage in stages:
             result.append(stage)
-            result._start = result._epoch_after = None  # they are of the shorter pipeline
+            result._start = None  # it is of the shorter pipeline
         return result
 
     def stage(self, i: int) -> Any:
@@ -182,11 +197,11 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over one epoch: a pass, or what `with_epoch` and `repeat` say."""
-        before, epoch = (self._start, self._loaded, self._epoch_after), self._epochs.peek()
+        start, epoch = self._start, self._epochs.peek()
         try:
             self._run = self._next_run()
         except BaseException:  # no epoch was begun: the next iteration and the next checkpoint start at the same place
-            self._start, self._loaded, self._epoch_after = before
+            self._start = start
             if world.torch_worker() is None:  # in a worker the counter is shared with the others
                 self._epochs.set(epoch)
             raise
@@ -194,22 +209,21 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     def _next_run(self) -> Run:
         """Return the run of the next epoch: from a checkpoint, or the latest run, or a new one."""
-        start, after = self._start, self._epoch_after
-        self._start, self._loaded, self._epoch_after = None, False, None
+        start, self._start = self._start, None
         before = self._run
         if start is None and before is not None and not before.begun:
-            start, after = self._run_start  # torchdata calls iter() twice after it has loaded a state
-        self._run_start = start, after
+            start = self._run_start  # torchdata calls iter() twice after it has loaded a state
+        self._run_start = start
         if start is not None:
-            self._epochs.go_on(start.epoch)
-            if after is not None:
-                self._epochs.set(after)
-            return self._new_run(start)
+            self._epochs.go_on(start.cursor.epoch)
+            if start.next_epoch is not None:
+                self._epochs.set(start.next_epoch)
+            return self._new_run(start.cursor)
         if before is not None and self.continues and before.can_go_on:
             before.new_epoch()
             return before
         epoch = self._epochs.next()
-        follows = before is not None and before.pass_number + 1 == epoch
+        follows = before is not None and not before.is_closed and before.pass_number + 1 == epoch
         return self._new_run(Cursor(epoch), before if follows else None)
 
     def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
@@ -263,6 +277,8 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
         stages = [Nested(stage) if isinstance(stage, DataPipeline) else stage for stage in self.pipeline]
+        if isinstance(stages[0], JoinColumns):
+            stages[0] = Joined(stages[0], DataPipeline)
         return Definition(
             stages, self.seed, self.repetitions, self.nsamples, shares_of_mixes(self), is_repeatable(self)
         )
@@ -288,19 +304,18 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return Checkpoint(self._identity(), cursor)
 
     def _settings(self) -> Settings:
-        run, after = self._run, self._epoch_after
-        if run is not None and self._start is None and not run.ended and world.torch_worker() is None:
+        run, start = self._run, self._start
+        following = None if start is None else start.next_epoch
+        if run is not None and start is None and not run.ended and world.torch_worker() is None:
             epoch = self._epochs.peek()
-            after = epoch if epoch != run.pass_number + 1 else None
-        return Settings(tuple(each.were_set for each in shares_of_mixes(self)), after)
+            following = epoch if epoch != run.pass_number + 1 else None
+        return Settings(tuple(shares.were_set for shares in shares_of_mixes(self)), following)
 
     def _cursor(self) -> Cursor:
         """Where the next item is."""
         run = self._run
-        if self._start is not None:
-            return self._start
-        if run is None:
-            return Cursor(self._epochs.peek())
+        if self._start is not None or run is None:
+            return self._next_start()
         # A worker of another package's loader that has ended saves so, and yields nothing more on resume: the other
         # workers may not have ended.
         if not run.ended or world.torch_worker() is not None:
@@ -311,6 +326,15 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         epoch = self._epochs.peek()
         return run.beginning(epoch) if epoch == run.pass_number + 1 else Cursor(epoch)
 
+    def _next_start(self) -> Cursor:
+        """Return where an iteration that does not continue the current one starts."""
+        return Cursor(self._epochs.peek()) if self._start is None else self._start.cursor
+
+    def _move_start(self, cursor: Cursor) -> None:
+        """Let the next iteration start at another cursor, whatever set its start before."""
+        self._start = replace(self._start or Start(cursor), cursor=cursor)
+        self._run = None
+
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
         self._load(Checkpoint.from_json(state))
@@ -318,7 +342,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
     def _load(self, checkpoint: Checkpoint) -> None:
         self._identity().check(checkpoint.identity)
         checkpoint.settings.apply_weights(shares_of_mixes(self))
-        self._start, self._loaded, self._epoch_after = checkpoint.cursor, True, checkpoint.settings.next_epoch
+        self._start = Start(checkpoint.cursor, checkpoint.settings.next_epoch, loaded=True)
         self._run = None
         if world.torch_worker() is None:  # workers share the counter, and each of them loads a state of its own
             self._epochs.set(checkpoint.cursor.epoch)
@@ -328,10 +352,10 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return Identity(self.seed, fingerprint(self.pipeline), tuple(inner_seeds(self)))
 
     def close(self) -> None:
-        """Close what an iteration has open, then every stage that has a `close` method."""
+        """Close what an iteration has open, then every stage that has a `close`; `state_dict()` remains the same."""
         if self._run is not None:
             self._run.close()
-        self._run = self._recalls = None
+        self._recalls = None
         for stage in self.pipeline:
             close = getattr(stage, "close", None)
             if close is not None:

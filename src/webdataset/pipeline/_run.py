@@ -77,7 +77,7 @@ class Run:
         self.begun = False  # whether `epoch` was called and iterated
         self.ended = False  # whether the epoch has ended after its last item, not by an error
         self.over = False  # whether there are no more items: all passes are complete, or there was an error
-        self._closed = False  # whether the stages are closed; this does not change where the next epoch begins
+        self.is_closed = False  # whether the stages are closed; this does not change where the next epoch begins
         for shares, weights in zip(definition.shares, cursor.weights or repeat(None), strict=False):
             if self._skip:  # items are read again that may have been drawn with other weights
                 shares.replay(self, weights)
@@ -105,7 +105,7 @@ class Run:
                         yield (item, item := None)[0]  # no variable keeps a batch alive that the user has dropped
                     if self._position == size and not self._skip:
                         break
-                if not self._is_full and not self._closed:
+                if not self._is_full and not self.is_closed:
                     self._end_pass()
         except GeneratorExit:
             raise
@@ -121,7 +121,7 @@ class Run:
     @property
     def can_go_on(self) -> bool:
         """Whether this run has more items, in this epoch or in the next one."""
-        return not self.over and not self._closed
+        return not self.over and not self.is_closed
 
     @property
     def _is_full(self) -> bool:
@@ -155,7 +155,7 @@ class Run:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether items that were yielded come again in the same order, as far as the stages tell."""
+        """Whether items that were yielded come again in the same order, judged by the stages."""
         return self._definition.repeatable
 
     def cursor(self) -> Cursor:
@@ -213,7 +213,7 @@ class Run:
 
     def close(self) -> None:
         """Close what the current pass has open."""
-        self._closed = True
+        self.is_closed = True
         self._pass.close()
 
 

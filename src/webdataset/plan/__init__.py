@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ._stage_analysis import replaces as replaces
     from ._stage_analysis import step_size as step_size
 
-# Where each name lives.
-_HOME = {
+# The file of each name.
+_FILES = {
     "_array_batches": "ArrayBatches",
     "_join_fields": "JOIN MISSING ByKey JoinFields described_joins join_stages",
     "_plan_progress": "PlanProgress",
@@ -54,7 +54,7 @@ _HOME = {
     "_shuffle_report": "Mixing ShuffleReport shuffle_report",
     "_stage_analysis": "count_items is_even_chain may_drop plan_of reads_by_plan replaces step_size",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

@@ -22,7 +22,8 @@ from ._plan_progress import PlanProgress
 
 Array = np.ndarray[Any, Any]
 
-_LOCATED = 64  # batches whose samples are located together: alone, a batch takes 46 µs to locate and 230 µs to read
+# Batches whose samples are located together. Of 256 mixed samples that takes 50 µs, alone 240, and reading them 500.
+_LOCATED = 16
 
 
 @hides_secrets
@@ -118,7 +119,11 @@ class ArrayBatches(Source):
         return found if isinstance(found, np.ndarray) else combine_values(found)
 
     def __iter__(self) -> Iterator[Array]:
-        return (self[number] for number in range(len(self)))
+        order, block = self._own_order, _LOCATED * self.batchsize
+        for first in range(0, len(order), block):
+            numbers = self._numbers(order, np.arange(first, min(first + block, len(order))))
+            for start in range(0, len(numbers), self.batchsize):
+                yield self._batch(numbers[start : start + self.batchsize])
 
     def start(self, during: Pass) -> _InBatches:
         """Return the progress of a pass: no batch was taken."""

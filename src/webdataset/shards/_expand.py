@@ -157,8 +157,8 @@ def _expanded(urls: str | os.PathLike[str] | Iterable[Any]) -> Iterator[str]:
             yield from _braces(envsubst(part))
     elif isinstance(urls, os.PathLike):
         yield stores.local_file(os.fspath(urls))
-    else:
-        yield from _entries(urls)
+    else:  # a set has another order in each process, and every rank has to see the same
+        yield from _entries(sorted(urls, key=str) if isinstance(urls, set | frozenset) else urls)
 
 
 def _entries(urls: Iterable[Any]) -> Iterator[str]:

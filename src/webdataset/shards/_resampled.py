@@ -51,7 +51,7 @@ class ResampledShards(ShardSource):
         urls: anything that `expand` understands, or an iterable of addresses.
         nshards: how many shards a pass has.
         seed: which sequence of all; a pipeline's seed is mixed in.
-        worker_seed: a function that tells workers apart, by default rank·1000 + worker.
+        worker_seed: a function that returns a different number in every worker, by default rank·1000 + worker.
         deterministic: the same sequence in every run of the program. Otherwise a random number of the operating
             system's is mixed in, and kept in the checkpoint.
         max_urls: how many addresses are kept at most.

@@ -27,6 +27,7 @@ from ._shard_list import SimpleShardList
 from ._shard_source import ShardSource, Taken, describe
 
 _MOST_CHARACTERS = 10_000_000
+_MOST_DIGITS = 20  # longer integers take quadratic time to build (1:1:1:… has the base 60), or as keys of one hash
 _TOP_KEYS = frozenset({"prefix", "datasets", "buckets"})
 _DATASET_KEYS = frozenset({"buckets", "name", "shards", "resample", "choose"})
 
@@ -197,6 +198,10 @@ def _written_out(node: Any, known: dict[int, int]) -> int:
     if size is None:
         known[id(node)] = _MOST_CHARACTERS + 1  # if it contains itself it is infinite
         value = node.value
+        if node.tag.endswith(":int") and len(value) > _MOST_DIGITS:
+            raise SpecError(
+                f"an integer has {len(value):,} digits, at most {_MOST_DIGITS} are allowed", hint="quote it"
+            )
         parts = [] if isinstance(value, str) else chain.from_iterable(value) if node.id == "mapping" else value
         size = known[id(node)] = len(value) + 1 + sum(_written_out(part, known) for part in parts)
     return size

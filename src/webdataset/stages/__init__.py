@@ -20,7 +20,7 @@ Streams:
 Caches of samples:
     `_cached` in memory · `_lmdb_cached` in LMDB · `_db_cache` in SQLite · `_record_replay` what they share
 Batches:
-    `_collate` columns, copied once · `_padded` columns of different lengths · `_sample_length` how long a sample is
+    `_collate` columns, copied once · `_padded` columns of different lengths
 What they are made of:
     `_ask_handler` failures and handlers · `_buffers` progress of buffers · `_random_draws` draws with a one-number
     state · `_rng` random numbers of a sample · `_field_names` names of fields · `_curry` stages from functions

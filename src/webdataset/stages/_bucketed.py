@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from webdataset.arguments import require_callable, require_count
+from webdataset.arguments import is_integer, require_callable, require_count
 from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Recall, Resumable
@@ -16,7 +16,7 @@ from webdataset.flow import Json, Pass, Recall, Resumable
 from ._ask_handler import locate
 from ._buffers import Grouped
 from ._collate import default_collation_fn
-from ._sample_length import length_by
+from ._field_names import getfirst
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,3 +99,18 @@ class Bucketed(Described, Resumable):
 
     def _collated(self, samples: list[Any]) -> Any:
         return samples if self.collation_fn is None else self.collation_fn(samples)
+
+
+def length_by(spec: Any) -> Callable[[Any], int]:
+    """Return a function that measures samples: by a field, by a position in a tuple, or the user's own.
+
+    >>> length_by("txt")({"txt": "hello"}), length_by(0)(("hello", 1))
+    (5, 5)
+    """
+    if isinstance(spec, str):
+        return lambda sample: len(getfirst(sample, [spec]))
+    if is_integer(spec):
+        return lambda sample: len(sample[spec])
+    if callable(spec):
+        return spec  # type: ignore[no-any-return]  # whatever it returns is compared with numbers
+    raise SpecError(f"{spec!r} does not say how long a sample is", hint="name a field, a position, or give a function")

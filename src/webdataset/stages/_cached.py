@@ -56,16 +56,16 @@ class Recorded(Played):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Cached(Described, Resumable):
-    """Keep all samples in memory during the first complete pass and hand out the same ones in later passes.
+    """Keep all samples in memory during the first complete pass and yield the same ones in later passes.
 
     >>> stage = Cached()
     >>> list(stage("abc")), list(stage("never read"))
     (['a', 'b', 'c'], ['a', 'b', 'c'])
 
     Later passes have the order of the first: shuffle after the cache. Each process keeps its own part of the data, so
-    worker processes must live on (`persistent_workers=True`) for the cache to be of use. Fields may be replaced
+    worker processes must persist (`persistent_workers=True`) for the cache to be of use. Fields may be replaced
     downstream (each pass gets a new dict) but arrays changed in place stay changed. A checkpoint taken during a later
-    pass can be resumed only while the process lives; after one taken between two passes a new process records the next
+    pass can be resumed only in the same process; after one taken between two passes a new process records the next
     pass, in the order of that one. For more data than fits, use `DBCache`.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
-from webdataset.arguments import require_callable
+from webdataset.arguments import in_order, require_callable
 from webdataset.describe import Described, did_you_mean
 from webdataset.errors import SpecError
 from webdataset.flow import Columns, Pass, PerItem
@@ -141,7 +141,7 @@ class Decode(Described, PerItem):
 def _names(only: Any) -> tuple[str, ...]:
     if not isinstance(only, Iterable):
         raise SpecError(f"decode(only={only!r}) names no fields", hint='for example only=["jpg", "cls"]')
-    return tuple(only)
+    return in_order(only)
 
 
 def _check_image_options(handlers: tuple[Any, ...], image: Mapping[str, Any]) -> None:

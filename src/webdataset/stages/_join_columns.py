@@ -58,7 +58,11 @@ class JoinColumns(Described):
         return call("join_columns", *[type(source) for source in self.sources], missing=self.missing)
 
     def __iter__(self) -> Iterator[Sample]:
-        return join_samples(self.sources, missing=self.missing, conflict=self.conflict, window=self.window)
+        return self.of_streams(self.sources)
+
+    def of_streams(self, streams: Sequence[Iterable[Sample]]) -> Iterator[Sample]:
+        """The same join of these streams, which stand for the datasets."""
+        return join_samples(streams, missing=self.missing, conflict=self.conflict, window=self.window)
 
     def __call__(self) -> Iterator[Sample]:
         """Run as the first stage of a pipeline."""

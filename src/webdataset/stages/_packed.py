@@ -62,7 +62,7 @@ class Packed(Described, Resumable):
     ['b'] [4 4 4 4 0] [1 1 1 1 0] [0 1 2 3 0]
 
     A row is yielded when it is full, or, the fullest first, when a sequence fits nowhere and `rows` are open. A row
-    has the fields asked for, the keys of its samples under `__keys__`, `segment_ids` (1 for the first sequence, 2 for
+    has the named fields, the keys of its samples under `__keys__`, `segment_ids` (1 for the first sequence, 2 for
     the second, …, 0 for padding) and `positions` (0, 1, 2, … within each sequence).
 
     Args:

@@ -27,7 +27,7 @@ class ToTuple(Described, PerItem):
 
     Args:
         args: field names; `"a;b"` or `["a", "b"]` is the first of these that a sample has.
-        handler: asked when a field is missing.
+        handler: called when a field is missing.
         missing_is_error: False puts None for a field that is not there.
         none_is_error: whether a value may be None; as `missing_is_error` if not given.
     """

@@ -107,7 +107,7 @@ def request_list(
         data, headers = read_document(response, wanted.url), response.headers
     try:
         return read(json.loads(data), headers)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise retryable(StoreError("the server sent a list of objects that is not JSON")) from error
     except (LookupError, TypeError, AttributeError) as error:
         raise StoreError("expected a list of objects, got something else", hint=f"check {variable}") from error

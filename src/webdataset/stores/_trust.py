@@ -11,6 +11,7 @@ messages are those of the public library; programs match them.
 from __future__ import annotations
 
 import os
+import re
 from enum import Enum
 
 from webdataset import config
@@ -79,6 +80,9 @@ TABLE: dict[tuple[Kind, Birth], Rule] = {
 }
 """Who may open what."""
 
+# A command, or braces that may make one.
+_MAY_BE_COMMAND = re.compile(r"\s*(?:pipe:|[^/{]*\{.*:)", re.IGNORECASE | re.DOTALL)
+
 _OFF = "secure mode is on: WDS_SECURE=0 or config.safety.enforce = False turns it off"
 _REMEDY = "if you trust it, write the address in your own code or on the command line"
 
@@ -111,6 +115,8 @@ def check(url: str, scheme: str, *, writing: bool = False) -> None:
     webdataset.errors.UnsafeContent: pipe: commands are not run when they come from a dataset description – ...
     """
     rule = rule_for(url, scheme)
+    if is_from_data(url) and any(map(_MAY_BE_COMMAND.match, (url, *url.split("::")))):
+        raise _refused(url, "pipe", _REMEDY)  # for a program that passes on the text alone, which is parsed again
     if writing and rule is not Rule.NEVER and birth_of(url) not in {Birth.USER, Birth.FILE, Birth.MAPPING}:
         rule = Rule.HOME
     if rule is Rule.NEVER:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ._write_header import encode_member as encode_member
     from ._write_header import padding as padding
 
-# Where each name lives.
+# The file of each name.
 _FILES = {
     "_byte_window": "WINDOW Readable",
     "_damage": "Damage DamageKind Surveyed",

@@ -59,7 +59,7 @@ class Expression:
             return self._evaluate(_Scope(sample))
         except SpecError:
             raise
-        except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+        except (TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
             raise SpecError(
                 f"the expression {self.source!r} cannot be computed: {error}",
                 Where(key=sample.get("__key__"), shard=sample.get("__url__")),

@@ -138,7 +138,7 @@ def _read_jsonl(url: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         place = f"{url}, line {number}"
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"the line is not JSON: {error}", Where(shard=place), hint="correct the line") from error
         if not isinstance(row, dict):
             raise FormatError(f"expected an object, got {type(row).__name__}", Where(shard=place), hint='{"txt": ...}')

@@ -116,7 +116,7 @@ def _count_labels_and_shapes(catalog: Catalog, count: int, job: Job) -> tuple[di
             found = catalog.at(place * len(catalog) // count)
             for member in found.view.members(found.inside):
                 _count_field(found.view, found.inside, member, labels, shapes)
-        except (WebDatasetError, ValueError):
+        except (WebDatasetError, ValueError, RecursionError):
             continue  # the cell of the sample shows the error
     return labels, shapes
 

@@ -96,14 +96,14 @@ class Records:
         return Record(described=described) if self._indexed or described else None
 
     def keep(self, record: Record, url: str) -> None:
-        """An archive has been published: store its index, and remember it for the description."""
+        """Store the index of an archive that was published, and add the archive to the description."""
         if self._indexed:
             save_index(record.index, url, self.location)
         if self._description is not None:
             self._entries.append(record.entry(seen_from(self._description, url)))
 
     def close(self) -> None:
-        """All archives have been published: store their description, whole or not at all."""
+        """Store the description of all archives that were published, completely or not at all."""
         if self._description is not None and self._entries:
             stores.write_bytes(self._description, write_description(Description(self._entries)))
 

@@ -97,7 +97,7 @@ class Sink:
         self._blocks.clear()
         if self.owned:
             try:
-                # What cannot be renamed into place, a named pipe for example, cannot be taken back either.
+                # A target without `abort`, such as a named pipe, is only closed: its bytes were sent already.
                 getattr(self.stream, "abort", self.stream.close)()
             finally:
                 self._lock.release()
@@ -110,7 +110,7 @@ class Sink:
             self.abort()
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """After a failure half a block may have been written, so the archive cannot be continued."""
+        """Run an action; discard the archive if it fails: a part of a block may have been written."""
         try:
             action()
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""One live writer per local archive: a lock file beside it, for as long as it is written."""
+"""One writer at a time for a local archive: a lock file next to it, while it is written."""
 
 from __future__ import annotations
 
