@@ -15,9 +15,7 @@ So a fresh start is a resume from an empty progress, the state of a pipeline is 
 and no stage refers to another. A buffer saves the *origins* of its items, never the items: `Progress.origin` is where
 the item that was yielded last came from, and a `Source` can read an item again by its origin.
 
-By convention `at` is the progress of the stage, and `during` the pass.
-
-This file does not use tar, torch or threads.
+By convention `at` is the progress of the stage, and `during` the pass. This file does not use tar, torch or threads.
 """
 
 from __future__ import annotations
@@ -48,8 +46,7 @@ class _Drop:
     def __repr__(self) -> str:
         return "DROP"
 
-    def __reduce__(self) -> str:
-        return "DROP"
+    __reduce__ = __repr__
 
 
 DROP: Final = _Drop()
@@ -100,8 +97,7 @@ class Drawn(Address):
     >>> Drawn("a.tar", 7), Drawn("a.tar", 7).draw
     ('a.tar', 7)
 
-    It is an address like any other, also as `__url__` of samples; but random choices for a sample are different each
-    time the sample comes.
+    It is an address like any other, also as `__url__`; but random choices for a sample are different each time.
     """
 
     __slots__ = ("draw",)
@@ -302,8 +298,6 @@ class Progress:
 def count_in(saved: Json) -> int:
     """Return a count from a checkpoint; anything else is a ValueError, which `well_formed` turns into a StateError.
 
-    >>> count_in(3)
-    3
     >>> count_in(-1)
     Traceback (most recent call last):
     ValueError: expected a count, got -1
@@ -347,12 +341,14 @@ class Resumable(ABC):
         draws: whether it chooses items at random; before a stage that splits, all processes must choose the same.
         cuts: whether it may end before its input does.
         keeps_count: whether it yields as many items as it takes.
+        planned: "samples" or "batches": of what it yields this process's part of a computed order.
     """
 
     splits: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     cuts: ClassVar[bool] = False
     keeps_count: ClassVar[bool] = False
+    planned: ClassVar[str | None] = None
 
     @property
     def carries(self) -> bool:
@@ -393,12 +389,7 @@ class Resumable(ABC):
 
 
 class Source(Resumable):
-    """A resumable stage whose items have origins that it can read again.
-
-    One that reads this process's part of a computed order says of what: `planned` is "samples" or "batches".
-    """
-
-    planned: ClassVar[str | None] = None
+    """A resumable stage whose items have origins that it can read again."""
 
     @abstractmethod
     def recall(self, origin: Json) -> Any:
