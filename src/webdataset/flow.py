@@ -46,8 +46,7 @@ class _Drop:
     def __repr__(self) -> str:
         return "DROP"
 
-    def __reduce__(self) -> str:
-        return "DROP"
+    __reduce__ = __repr__
 
 
 DROP: Final = _Drop()
@@ -98,8 +97,7 @@ class Drawn(Address):
     >>> Drawn("a.tar", 7), Drawn("a.tar", 7).draw
     ('a.tar', 7)
 
-    It is an address like any other, also as `__url__` of samples; but random choices for a sample are different each
-    time the sample comes.
+    It is an address like any other, also as `__url__`; but random choices for a sample are different each time.
     """
 
     __slots__ = ("draw",)
@@ -296,8 +294,6 @@ class Progress:
 def count_in(saved: Json) -> int:
     """Return a count from a checkpoint; anything else is a ValueError, which `well_formed` turns into a StateError.
 
-    >>> count_in(3)
-    3
     >>> count_in(-1)
     Traceback (most recent call last):
     ValueError: expected a count, got -1
@@ -340,6 +336,7 @@ class Resumable(ABC):
     draws: ClassVar[bool] = False  # whether it chooses items at random: before a split, all processes choose the same
     cuts: ClassVar[bool] = False  # whether it may end before its input does
     keeps_count: ClassVar[bool] = False  # whether it yields as many items as it takes
+    planned: ClassVar[str | None] = None  # "samples" or "batches": its part of these, in a computed order
 
     @property
     def carries(self) -> bool:
@@ -379,12 +376,7 @@ class Resumable(ABC):
 
 
 class Source(Resumable):
-    """A resumable stage whose items have origins that it can read again.
-
-    One that reads this process's part of a computed order says of what: `planned` is "samples" or "batches".
-    """
-
-    planned: ClassVar[str | None] = None
+    """A resumable stage whose items have origins that it can read again."""
 
     @abstractmethod
     def recall(self, origin: Json) -> Any:
