@@ -119,7 +119,7 @@ class SpooledUpload(Upload):
             return self._spool.write(data)
 
     def publish(self) -> None:
-        with self._spool as spool:
+        with system_errors(tempfile.gettempdir()), self._spool as spool:
             size = spool.tell()
             spool.seek(0)
             self._send(spool, size)
