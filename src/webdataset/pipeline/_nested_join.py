@@ -1,4 +1,4 @@
-"""A join of datasets as a stage: the pipeline around it sets the epoch of each."""
+"""A join of datasets as a stage: the pipeline around it sets the epoch of each of them."""
 
 from __future__ import annotations
 
