@@ -3,10 +3,15 @@
 import gzip
 import io
 import json
+import os
 import struct
+import subprocess
+import sys
 import tracemalloc
 import zipfile
+from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -207,6 +212,29 @@ def test_parquet_rows_stop_at_the_limit(here, compression, reader):
         else:
             create(["bomb.parquet"], "out.tar")
     assert pa.total_allocated_bytes() - before < LIMIT
+
+
+def read_damaged_parquet():
+    """In the child: each byte of the metadata is another one in turn."""
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    table = pa.table({"x": [1, 2], "y": [["a"], None], "z": [{"a": 1}, None]})
+    pq.write_table(table, "good.parquet")
+    data = Path("good.parquet").read_bytes()
+    for at in range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data)):
+        Path("bad.parquet").write_bytes(data[:at] + bytes([(data[at] + 1) % 256]) + data[at + 1 :])
+        print(at, flush=True)
+        with suppress(WebDatasetError):
+            list(read("bad.parquet", mapping=False))
+
+
+def test_no_metadata_of_parquet_end_the_process(here):
+    """pyarrow does, where it returns the metadata of a column: one byte in twenty was enough."""
+    pytest.importorskip("pyarrow.parquet")
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    code = "from tests.interop.test_hostile_formats import read_damaged_parquet as f; f()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-10:] + done.stderr[-500:]
 
 
 def test_many_small_rows_of_parquet_stop_at_the_limit_too(here):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import sys
 import zipfile
 from collections.abc import Sequence
 from typing import IO, Any
@@ -70,12 +72,49 @@ def check_unpacked(packed: int, unpacked: int, what: str) -> None:
         raise too_large(f"{packed:,} bytes of {what} decompress to {unpacked:,}")
 
 
-def check_row_group(group: Any) -> None:
+class _NothingReadError(Exception):
+    """Raised in place of reading a file."""
+
+
+class _Unread(io.RawIOBase):
+    """A file of any size."""
+
+    _at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = sys.maxsize if whence == io.SEEK_END else offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        raise _NothingReadError
+
+
+def check_row_group(file: Any, number: int) -> None:
     """Raise an error if a row group of a Parquet file has rows or compressed columns that are larger than allowed.
 
     Args:
-        group: the metadata of the row group.
+        file: a `pyarrow.parquet.ParquetFile`.
+        number: which of its row groups.
     """
+    # pyarrow ends the process where it returns the metadata of a column that are damaged; where it opens the columns to
+    # read them it raises an error. So they are opened first, in a file that cannot be read.
+    opened = type(file)(_Unread(), metadata=file.metadata, buffer_size=1, pre_buffer=False)
+    try:
+        next(opened.iter_batches(1, row_groups=[number], use_threads=False), None)
+    except _NothingReadError:
+        pass
+    except Exception as error:  # pyarrow's own classes, and Python's
+        raise FormatError(f"the row group {number} is damaged: {error}", hint="copy the file again") from error
+    group = file.metadata.row_group(number)
     for column in map(group.column, range(group.num_columns)):
         what = f"the column {column.path_in_schema!r}"
         check_unpacked(column.total_compressed_size, column.total_uncompressed_size, what)

@@ -77,13 +77,16 @@ class _ParquetFile(RecordFile):
             # pyarrow reads a local file itself, without two copies of the bytes.
             self._file = pa.parquet.ParquetFile(data.path or self._stream, buffer_size=_PAGES, pre_buffer=False)
             self._schema = _checked_schema(self._file.schema_arrow, url)
+            self._rows = int(self._file.metadata.num_rows)
+            if self._rows < 0:
+                raise ValueError(f"it has {self._rows} rows")
 
     @property
     def schema(self) -> Schema:
         return self._schema
 
     def __len__(self) -> int:
-        return int(self._file.metadata.num_rows)
+        return self._rows
 
     def records(self, start: int = 0) -> Iterator[Record]:
         metadata = self._file.metadata
@@ -98,7 +101,7 @@ class _ParquetFile(RecordFile):
 
     def _group(self, group: int, rows: Any, before: int, skip: int) -> Iterator[Record]:
         with located(shard=self._url):
-            check_row_group(rows)
+            check_row_group(self._file, group)
         size = max(1, rows.total_byte_size // max(1, rows.num_rows))
         count = max(1, min(_MOST_ROWS, _AT_A_TIME // size))
         packed = sum(rows.column(column).total_compressed_size for column in range(rows.num_columns))

@@ -151,14 +151,23 @@ def _read_parquet(url: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     path = stores.is_local(url)
     try:
         file = pq.ParquetFile(path if path is not None else pa.BufferReader(StoredFile(url)()))
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:
         raise FormatError(f"this is not a Parquet file: {error}", Where(shard=url)) from error
     with file:
         with located(shard=url):
             for group in range(file.metadata.num_row_groups):
-                check_row_group(file.metadata.row_group(group))
+                check_row_group(file, group)
         rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
-        for number, row in enumerate(rows, 1):
+        number = 0
+        while True:
+            try:
+                row = next(rows, None)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                where = Where(shard=f"{url}, row {number + 1}")
+                raise FormatError(f"the table cannot be read: {error}", where, hint="copy it again") from error
+            if row is None:
+                return
+            number += 1
             yield f"{url}, row {number}", {name: _plain(value) for name, value in row.items()}
 
 
